@@ -1,0 +1,164 @@
+"""Every way in which this program says no, on one page.
+
+An error says what, where and how to mend it, and carries a stable code. The family of the code
+decides the exit code. `CODES` is what `docs/errors.md` is generated from.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+
+class PlaybookError(Exception):
+    """What a person is told (Catalyst E-7: `{code, message, guidance, cause?}`).
+
+    `message` is one sentence, `where` a place (`file:line:col`, a path, a session) or empty,
+    `guidance` the sentence that says how to mend it, `cause` what lay beneath or empty. `details`
+    are further lines for machines and `--json` (never needed to understand the message).
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        where: str = "",
+        guidance: str = "",
+        cause: str = "",
+        details: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.guidance = guidance or CODES.get(code, "")
+        self.cause = cause
+        self.details = details
+
+    def as_mapping(self) -> dict[str, str]:
+        """The JSON shape of an error; `where` and `cause` only where there is one."""
+        shape = {"code": self.code, "message": self.message, "guidance": self.guidance}
+        if self.where:
+            shape["where"] = self.where
+        if self.cause:
+            shape["cause"] = self.cause
+        return shape
+
+
+class CheckError(PlaybookError):
+    """A file that a person wrote does not conform (exit 1)."""
+
+    exit_code = 1
+
+
+class ArgumentError(PlaybookError):
+    """What was asked for on the command line or by a caller is not possible (exit 1)."""
+
+    exit_code = 1
+
+
+class PolicyError(PlaybookError):
+    """The project's settings forbid it (exit 1)."""
+
+    exit_code = 1
+
+
+class StateError(PlaybookError):
+    """A session is not in the state that the request needs, or cannot be trusted (exit 3)."""
+
+    exit_code = 3
+
+
+class StorageError(PlaybookError):
+    """The disk refused; what stood there before still stands (exit 3)."""
+
+    exit_code = 3
+
+
+class GitError(PlaybookError):
+    """Git, or the lack of it, stands in the way (exit 3)."""
+
+    exit_code = 3
+
+
+class AgentError(PlaybookError):
+    """The agent could not be had, or its work failed (exit 2)."""
+
+    exit_code = 2
+
+
+class StepError(PlaybookError):
+    """An executor's failure (exit 2)."""
+
+    exit_code = 2
+
+
+class ConditionError(PlaybookError):
+    """A condition does not hold or could not be asked (exit 2)."""
+
+    exit_code = 2
+
+
+CODES: Final[dict[str, str]] = {
+    # what a person wrote
+    "PB-CHECK-YAML": "Mend the YAML at the place named; one document, no tags, anchors or tabs.",
+    "PB-CHECK-HOSTILE": "Playbooks are small plain YAML; take the construct out.",
+    "PB-CHECK-SCHEMA": "Write one of the allowed keys and values; `playbook schema` prints them.",
+    "PB-CHECK-RULE": "Mend the rule named; docs/format.md explains each.",
+    "PB-CHECK-LINT": "A warning: the playbook runs, but probably not as meant.",
+    "PB-CHECK-VERSION": "Write `version: \"1.0\"`.",
+    "PB-CHECK-INVALID": "Run `playbook check FILE` and mend what it lists.",
+    "PB-CHECK-CONFIG": "Mend `.playbooks/config.yaml`; docs/format.md lists its keys.",
+    "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
+    "PB-CHECK-STALE": "Run `playbook index`.",
+    # what was asked for
+    "PB-ARG-USAGE": "See `playbook --help`.",
+    "PB-ARG-INVALID": "Give the arguments as the message shows.",
+    "PB-ARG-FEATURE": "Name the feature by its number or its folder, as in `013`.",
+    "PB-ARG-PLAYBOOK": "`playbook list` shows what there is.",
+    "PB-ARG-STEP": "`playbook show` lists the steps.",
+    "PB-ARG-ANSWER": "Answer with one of the choices that the question names.",
+    # the state of things
+    "PB-STATE-NO-SESSION": "Begin one: `playbook run PLAYBOOK FEATURE`.",
+    "PB-STATE-OPEN": "Resume it, abort it, or work beside it in a second worktree.",
+    "PB-STATE-DRIVEN": "Wait for it, or end the process that drives it.",
+    "PB-STATE-BUSY": "Another process holds the session for longer than it should; try again.",
+    "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
+    "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
+    "PB-STATE-ENDED": "Begin a new session; `playbook resume --retry` takes up a failed one.",
+    "PB-STATE-CORRUPT": "`playbook repair` shows the difference and can put the copy back.",
+    "PB-STATE-TAMPERED": "`playbook repair` shows the difference; --take accepts it, --restore undoes it.",
+    "PB-STATE-DIVERGED": "The journal and the playbook disagree; `playbook repair` shows where.",
+    "PB-STATE-INTERRUPTED": "`playbook resume` runs the step again.",
+    "PB-STATE-NOT-STARTED": "Another step of the group failed first; `playbook resume --retry`.",
+    "PB-STATE-ABORTED": "Begin a new session.",
+    "PB-STATE-NO-REPOSITORY": "Change into a git repository, or `git init` one.",
+    "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",
+    "PB-STATE-HUMAN-ONLY": "A human answers this in a terminal of their own.",
+    # conditions
+    "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume --retry`.",
+    "PB-COND-POSTCONDITION": "Mend what is missing, or run the step again: `playbook resume --retry`.",
+    "PB-COND-TRIGGER": "Answer the gate; the finding stands in the report named.",
+    "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
+    # agents and executors
+    "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
+    "PB-AGENT-UNKNOWN": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
+    "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
+    "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
+    "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step or raise the deadline.",
+    "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",
+    "PB-STEP-FAILED": "The step's output says why.",
+    # the machine
+    "PB-IO-WRITE": "Make room or permission, then repeat; nothing was half-written.",
+    "PB-IO-READ": "Make the file readable, then repeat.",
+    "PB-IO-ESCAPE": "Paths stay inside the repository, symbolic links included.",
+    "PB-IO-PROGRAM": "Install the program, or put it on PATH.",
+    "PB-GIT-FAILED": "Git's own message says why.",
+    # the project's rules
+    "PB-POLICY-DENIED": "The project's settings forbid it; ask whoever keeps them.",
+    # ourselves
+    "PB-BUG": "Please report it with the file named.",
+}
+"""Every stable code with its cure, by family."""

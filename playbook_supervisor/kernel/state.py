@@ -1,0 +1,194 @@
+"""What is known: the playbook and the entries, nothing else.
+
+An `Entry` has exactly the keys of the journal. Entries of phases that are settled never change
+again and nothing looks at them but the waivers, so a `State` keeps their sum (`Past`) and the
+entries of the phase that is due: a session of 10,000 steps costs no more than one of ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from playbook_supervisor.model import Phase, Playbook
+from playbook_supervisor.vocabulary import (
+    Decision,
+    EntryStatus,
+    GateReason,
+    Place,
+    Resolution,
+    Trigger,
+)
+
+INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
+NOT_STARTED: Final = "PB-STATE-NOT-STARTED"
+ABORTED: Final = "PB-STATE-ABORTED"
+PRECONDITION: Final = "PB-COND-PRECONDITION"
+POSTCONDITION: Final = "PB-COND-POSTCONDITION"
+TRIGGERED: Final = "PB-COND-TRIGGER"
+
+NEVER_RAN: Final = frozenset({NOT_STARTED, PRECONDITION})
+"""Codes of entries that failed before anything was launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A halt for a human. It waits until `answered_at` is there. Times in ms since the epoch."""
+
+    id: str
+    reason: GateReason
+    place: Place
+    opened_at: int
+    answered_at: int | None = None
+    by: str = ""
+    text: str = ""
+    resolution: Resolution | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.answered_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One attempt at one step, with the keys of journal.yaml (kai data model, Journal Entry).
+
+    `launched_at` and `returned_at` of a settled entry are None where they equal its start and
+    its completion. `human_response` and `resolution` repeat the last gate's.
+    """
+
+    step_id: str
+    status: EntryStatus
+    decision: Decision
+    started_at: int
+    completed_at: int | None = None
+    attempt: int = 1
+    launched_at: int | None = None
+    returned_at: int | None = None
+    trigger: Trigger | None = None
+    human_response: str = ""
+    resolution: Resolution | None = None
+    error: str = ""
+    error_code: str = ""
+    error_guidance: str = ""
+    error_cause: str = ""
+    failing: tuple[str, ...] = ()
+    waived: tuple[str, ...] = ()
+    recovered: bool = False
+    evidence: tuple[str, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    agent: Mapping[str, str | int | float] = field(default_factory=dict)
+    output: str = ""
+
+    @property
+    def id(self) -> str:
+        """The attempt's id, `implement#2`."""
+        return f"{self.step_id}#{self.attempt}"
+
+    @property
+    def settled(self) -> bool:
+        return self.status is not EntryStatus.IN_PROGRESS
+
+    @property
+    def gate(self) -> Gate | None:
+        """The gate that waits, if one does."""
+        if self.status is EntryStatus.IN_PROGRESS and self.gates and self.gates[-1].open:
+            return self.gates[-1]
+        return None
+
+    @property
+    def ran(self) -> bool:
+        """Whether this attempt was ever launched."""
+        if self.status is EntryStatus.FAILED:
+            return self.launched_at is not None or self.error_code not in NEVER_RAN
+        return self.launched_at is not None or self.status is EntryStatus.DONE
+
+
+class Position(StrEnum):
+    """Where a step of the due phase stands, read off the keys of its last entry."""
+
+    DUE = "due"
+    """No attempt has begun, or the last one failed and another is to follow."""
+    GATED = "gated"
+    """A gate before the step waits."""
+    CLEARED = "cleared"
+    """The gate before is answered; the check is to be asked again."""
+    RUNNING = "running"
+    """Launched, not returned."""
+    RETURNED = "returned"
+    """Returned, not judged (or to be judged again after a `continue`)."""
+    HELD = "held"
+    """A gate after the step waits."""
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+SETTLED: Final = frozenset({Position.DONE, Position.FAILED, Position.SKIPPED})
+
+
+class Change(StrEnum):
+    """What an event did to its entry."""
+
+    SKIPPED = "skipped"
+    GATE_OPENED = "gate_opened"
+    LAUNCHED = "launched"
+    RETURNED = "returned"
+    ANSWERED = "answered"
+    DONE = "done"
+    FAILED = "failed"
+    TAKEN_UP = "taken_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An accepted fact: the entry as it stands from now on, and what happened to it."""
+
+    change: Change
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the settled phases leave behind: their number, their entries' number, their waivers."""
+
+    phases: int = 0
+    steps: int = 0
+    entries: int = 0
+    waived: frozenset[str] = frozenset()
+    latest: int = 0
+    """The latest time in those entries, ms; times never step back behind it."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The playbook, the sum of the settled phases, and the entries of the one that is due."""
+
+    playbook: Playbook
+    past: Past = Past()
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase that is due; None when all are settled."""
+        phases = self.playbook.phases
+        return phases[self.past.phases] if self.past.phases < len(phases) else None
+
+    def attempts(self, step_id: str) -> tuple[Entry, ...]:
+        """The entries of a step of the due phase, oldest first."""
+        return tuple(entry for entry in self.entries if entry.step_id == step_id)
+
+    @property
+    def pristine(self) -> bool:
+        """Nothing has happened yet."""
+        return not self.entries and not self.past.entries
+
+    def with_entry(self, entry: Entry) -> State:
+        """The same state with this attempt's entry in place of the former one, or appended."""
+        for index, former in enumerate(self.entries):
+            if former.id == entry.id:
+                changed = (*self.entries[:index], entry, *self.entries[index + 1 :])
+                return replace(self, entries=changed)
+        return replace(self, entries=(*self.entries, entry))
