@@ -1,0 +1,210 @@
+"""A project such as users have: a real git repository, and the real program run inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import yaml
+
+FEATURE: Final = "013-playbook-create"
+COMMANDS: Final = (
+    "speckit.plan",
+    "speckit.tasks",
+    "speckit.analyze",
+    "speckit.implement",
+    "agreement.create",
+    "agreement.check",
+    "qa.plan",
+    "qa.run",
+    "feature.pr",
+)
+SPEC: Final = "# Create playbooks\n\nA developer writes down once what is typed every day.\n"
+
+Gh = Literal["open", "merged", "closed", "none", "logged out", "hanging", "garbage", "missing"]
+
+GH: Final = """\
+#!/bin/sh
+# Stands in for gh; what it says is the content of the file beside it.
+pull_request() {
+  printf '[{"number":7,"url":"https://forge.example/pull/7","state":"%s"}]\\n' "$1"
+}
+case "$(cat "$(dirname "$0")/gh.says")" in
+  open) pull_request OPEN ;;
+  merged) pull_request MERGED ;;
+  closed) pull_request CLOSED ;;
+  none) echo '[]' ;;
+  garbage) echo 'Welcome to <html>' ;;
+  hanging) exec sleep 600 ;;
+  *) echo 'To get started with GitHub CLI, please run:  gh auth login' >&2; exit 4 ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished process left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Project:
+    """`root` is the repository, `home` the user's, `env` what its processes are given on top."""
+
+    root: Path
+    home: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def found(cls, root: Path, templates: Path) -> Path:
+        """Build the repository: a first commit on main, and the feature's branch."""
+        new = cls(root, root.parent)
+        for command in COMMANDS:
+            new.write(f".claude/commands/{command}.md", f"Do what {command} means.\n\n$ARGUMENTS\n")
+        new.write(f"specs/{FEATURE}/spec.md", SPEC)
+        new.write("README.md", "# A project\n")
+        shutil.copytree(templates / "playbooks", root / ".playbooks/playbooks")
+        new.git("init", "-q")
+        new.commit("Begin")
+        new.git("switch", "-q", "-c", FEATURE)
+        return root
+
+    @classmethod
+    def copied(cls, pristine: Path, root: Path, *, home: Path) -> Project:
+        shutil.copytree(pristine, root, symlinks=True)
+        return cls(root, home)
+
+    # ── files ───────────────────────────────────────────────────────────────────────────────
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file of the project, folders included."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def read(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8")
+
+    def git(self, *args: str) -> str:
+        """What git says, without the last line's end; a failing git fails the test."""
+        return self._finished("git", *args).out.removesuffix("\n")
+
+    def commit(self, message: str) -> None:
+        """Commit everything that there is."""
+        self.git("add", "--all")
+        self.git("commit", "-q", "-m", message)
+
+    # ── the program ─────────────────────────────────────────────────────────────────────────
+
+    def playbook(
+        self,
+        *args: str,
+        input: str = "",  # noqa: A002 - as subprocess calls it
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Result:
+        """Run `playbook ARGS` to its end: a real process, and no terminal."""
+        with self.spawn(*args, env=env, cwd=cwd) as process:
+            try:
+                out, err = process.communicate(input.encode(), timeout=120)
+            except BaseException:
+                process.kill()
+                raise
+        return Result(process.returncode, out.decode(), err.decode())
+
+    def spawn(
+        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start `playbook ARGS` and leave it running, in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "playbook_supervisor", *args],
+            cwd=cwd or self.root,
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # and so without a terminal to ask at
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"HOME": str(self.home)} | self.env
+
+    # ── what stands around it ───────────────────────────────────────────────────────────────
+
+    def script(self, text: str) -> str:
+        """Write a script for the embedded agent, outside the repository; what `--agent` takes."""
+        file = self._beside("script.yaml")
+        file.write_text(textwrap.dedent(text), encoding="utf-8")
+        return f"script:{file}"
+
+    def gh(self, mode: Gh) -> None:
+        """Put a stand-in `gh` on PATH; calling again changes what it says from now on."""
+        folder = self._beside("bin")
+        folder.mkdir(exist_ok=True)
+        if mode == "missing":
+            for name in ("cat", "env", "git", "sh", "sleep"):
+                program = shutil.which(name)
+                assert program, f"{name} is not on PATH"
+                (folder / name).symlink_to(program)
+            (folder / "gh").unlink(missing_ok=True)
+            self.env["PATH"] = str(folder)
+            return
+        (folder / "gh.says").write_text(mode)
+        (folder / "gh").write_text(GH)
+        (folder / "gh").chmod(0o755)
+        self.env["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+    # ── what a run left behind ──────────────────────────────────────────────────────────────
+
+    @property
+    def sessions(self) -> list[Path]:
+        """The folders of all sessions, in the order of their ids."""
+        return sorted((self.root / ".playbooks/sessions").glob("*/"))
+
+    @property
+    def session(self) -> Path:
+        """The folder of the one session that there is."""
+        (only,) = self.sessions
+        return only
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The entries of the one session, as any YAML reader sees them."""
+        entries: list[dict[str, Any]] = self._yaml("journal.yaml")["entries"]
+        return entries
+
+    def manifest(self) -> dict[str, Any]:
+        """The session.yaml of the one session."""
+        return self._yaml("session.yaml")
+
+    # ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _yaml(self, name: str) -> dict[str, Any]:
+        data: dict[str, Any] = yaml.safe_load((self.session / name).read_bytes())
+        return data
+
+    def _beside(self, name: str) -> Path:
+        return self.root.with_name(f"{self.root.name}-{name}")
+
+    def _finished(self, *argv: str) -> Result:
+        done = subprocess.run(
+            argv, cwd=self.root, env=self.environment, capture_output=True, check=False, text=True
+        )
+        assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
+        return Result(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,240 @@
+"""What the suite promises to a developer: it is alone with itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from guard import SHUNNED, Guard
+from project import FEATURE, Gh, Project
+
+pytest_plugins = ["pytester"]
+
+FORBIDDEN = pytest.fail.Exception
+
+
+def real_home(isolation: Guard) -> Path:
+    assert isolation.homes, "the account has no home to protect"
+    return Path(isolation.homes[0])
+
+
+class TestTheRealHome:
+    def test_reading_from_it_fails(self, isolation: Guard) -> None:
+        with pytest.raises(FORBIDDEN, match="touches the real home"):
+            (real_home(isolation) / ".gitconfig").read_text()
+        assert isolation.forgive()
+
+    def test_listing_it_fails(self, isolation: Guard) -> None:
+        with pytest.raises(FORBIDDEN, match="touches the real home"):
+            list(real_home(isolation).iterdir())
+        assert isolation.forgive()
+
+    @pytest.mark.parametrize("spell", [str, os.fsencode, Path])
+    def test_writing_into_it_fails_however_it_is_spelled(
+        self, isolation: Guard, spell: Callable[[Path], str | bytes | Path]
+    ) -> None:
+        with pytest.raises(FORBIDDEN, match="touches the real home"):
+            os.mkdir(spell(real_home(isolation) / "made-by-a-test"))  # noqa: PTH102
+        assert isolation.forgive()
+        assert not (real_home(isolation) / "made-by-a-test").exists()
+
+    def test_moving_something_there_fails(self, isolation: Guard, tmp_path: Path) -> None:
+        (tmp_path / "mine").touch()
+        with pytest.raises(FORBIDDEN, match="touches the real home"):
+            (tmp_path / "mine").rename(real_home(isolation) / "mine")
+        assert isolation.forgive()
+        assert (tmp_path / "mine").exists()
+
+    def test_going_there_by_a_relative_path_fails(
+        self, isolation: Guard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir("/")
+        with pytest.raises(FORBIDDEN, match="touches the real home"):
+            Path(*real_home(isolation).parts[1:], "notes").write_text("mine")
+        assert isolation.forgive()
+
+    def test_code_that_swallows_the_refusal_fails_its_test_all_the_same(
+        self, pytester: pytest.Pytester
+    ) -> None:
+        shutil.copy(Path(__file__).with_name("guard.py"), pytester.path)
+        shutil.copy(Path(__file__).with_name("project.py"), pytester.path)
+        shutil.copy(Path(__file__).with_name("conftest.py"), pytester.path)
+        pytester.makepyfile(
+            """
+            from pathlib import Path
+
+            def test_swallows(isolation):
+                try:
+                    (Path(isolation.homes[0]) / "notes").write_text("mine")
+                except BaseException:
+                    pass
+
+            def test_behaves(tmp_path):
+                (tmp_path / "notes").write_text("mine")
+            """
+        )
+        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly")
+        result.assert_outcomes(passed=2, errors=1)
+        result.stdout.fnmatch_lines(["*touches the real home*"])
+
+    def test_a_test_has_a_home_of_its_own(self, home: Path, isolation: Guard) -> None:
+        assert Path.home() == home
+        assert list(home.iterdir()) == []
+        assert real_home(isolation) != home
+
+    def test_opened_descriptors_are_no_paths(self, tmp_path: Path) -> None:
+        descriptor = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        with os.fdopen(descriptor, "w") as file:
+            file.write("mine")
+        assert (tmp_path / "file").read_text() == "mine"
+
+
+class TestTheNetwork:
+    @pytest.mark.parametrize(
+        ("family", "address"),
+        [(socket.AF_INET, ("192.0.2.1", 80)), (socket.AF_INET6, ("2001:db8::1", 80, 0, 0))],
+    )
+    def test_connecting_beyond_this_machine_fails(
+        self, isolation: Guard, family: socket.AddressFamily, address: tuple[object, ...]
+    ) -> None:
+        try:
+            client = socket.socket(family)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        with client, pytest.raises(FORBIDDEN, match="beyond this machine"):
+            client.connect(address)
+        assert isolation.forgive()
+
+    @pytest.mark.parametrize("host", ["forge.example", b"forge.example"])
+    def test_looking_up_a_name_fails(self, isolation: Guard, host: str | bytes) -> None:
+        with pytest.raises(FORBIDDEN, match=r"beyond this machine: forge\.example"):
+            socket.getaddrinfo(host, 443)
+        assert isolation.forgive()
+
+    def test_sending_a_datagram_fails(self, isolation: Guard) -> None:
+        with (
+            socket.socket(type=socket.SOCK_DGRAM) as client,
+            pytest.raises(FORBIDDEN, match="beyond this machine"),
+        ):
+            client.sendto(b"?", ("192.0.2.1", 53))
+        assert isolation.forgive()
+
+    def test_loopback_is_ours(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname()).close()
+        with socket.create_server(("localhost", 0)) as server:
+            socket.create_connection(("localhost", server.getsockname()[1])).close()
+
+    def test_a_socket_in_a_folder_is_ours(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)  # such addresses are short
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind("here")
+            server.listen()
+            client.connect("here")
+            assert Path("here").is_socket()
+
+    def test_processes_are_given_a_proxy_that_leads_nowhere(self) -> None:
+        code = "import urllib.request as u; u.urlopen('http://forge.example/', timeout=5)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "refused" in done.stderr
+
+
+class TestTheEnvironment:
+    def test_no_credential_is_inherited(self, pytester: pytest.Pytester) -> None:
+        tests = Path(__file__).parent
+        for name in ("guard.py", "project.py", "conftest.py"):
+            shutil.copy(tests / name, pytester.path)
+        pytester.makepyfile(
+            "import os\ndef test_it(): assert not {'GH_TOKEN', 'AWS_KEY'} & set(os.environ)"
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GH_TOKEN", "secret")
+            patch.setenv("AWS_KEY", "secret")
+            pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+    @pytest.mark.parametrize("name", SHUNNED)
+    def test_no_program_that_acts_in_a_developers_name_is_found(self, name: str) -> None:
+        done = subprocess.run([name, "--version"], capture_output=True, text=True)
+        assert done.returncode == 97
+        assert f"the real {name}" in done.stderr
+
+    def test_git_knows_who_commits_and_nothing_else(self, project: Project) -> None:
+        assert project.git("log", "-1", "--format=%an <%ae>") == "Ada Example <ada@example.org>"
+        settings = project.git("config", "--list", "--show-scope").splitlines()
+        assert {line.split()[0] for line in settings} == {"global", "local"}
+
+    def test_local_time_is_not_utc(self) -> None:
+        assert time.localtime(0)[:5] == (1970, 1, 1, 5, 45)
+
+    def test_files_are_made_with_the_usual_mode(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+class TestTheProject:
+    def test_it_is_a_clean_checkout_of_the_features_branch(self, project: Project) -> None:
+        assert project.git("branch", "--show-current") == FEATURE
+        assert project.git("status", "--porcelain") == ""
+        assert project.read(f"specs/{FEATURE}/spec.md").startswith("# Create playbooks")
+        assert "name: auto-feature" in project.read(".playbooks/playbooks/auto-feature.yaml")
+
+    def test_two_projects_do_not_see_each_other(
+        self, project: Project, pristine: Path, tmp_path: Path
+    ) -> None:
+        other = Project.copied(pristine, tmp_path / "other", home=project.home)
+        project.write("new.md", "mine")
+        project.commit("Add")
+        assert other.git("log", "--format=%s") == "Begin"
+        assert not (other.root / "new.md").exists()
+
+    def test_a_failing_git_fails_the_test(self, project: Project) -> None:
+        with pytest.raises(AssertionError, match="not a git command"):
+            project.git("conjure")
+
+    def test_a_script_lies_outside_the_repository(self, project: Project) -> None:
+        kind, _, path = project.script("""
+            steps: {}
+        """).partition(":")
+        assert kind == "script"
+        assert Path(path).read_text().strip() == "steps: {}"
+        assert project.git("status", "--porcelain") == ""
+
+    @pytest.mark.parametrize(
+        ("mode", "says"),
+        [
+            ("open", '"state":"OPEN"'),
+            ("merged", '"state":"MERGED"'),
+            ("closed", '"state":"CLOSED"'),
+            ("none", "[]"),
+            ("garbage", "<html>"),
+        ],
+    )
+    def test_the_stand_in_for_gh_says_what_it_is_told(
+        self, project: Project, mode: Gh, says: str
+    ) -> None:
+        project.gh(mode)
+        done = subprocess.run(["gh", "pr", "list"], env=project.environment, capture_output=True)
+        assert says in done.stdout.decode()
+
+    def test_gh_may_be_logged_out(self, project: Project) -> None:
+        project.gh("open")
+        project.gh("logged out")
+        done = subprocess.run(["gh", "pr", "list"], env=project.environment, capture_output=True)
+        assert done.returncode == 4
+        assert b"gh auth login" in done.stderr
+
+    def test_gh_may_be_missing_while_git_is_there(self, project: Project) -> None:
+        project.gh("open")
+        project.gh("missing")
+        path = project.environment["PATH"]
+        assert shutil.which("gh", path=path) is None
+        assert shutil.which("git", path=path)
