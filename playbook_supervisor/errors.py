@@ -108,7 +108,7 @@ CODES: Final[dict[str, str]] = {
     "PB-CHECK-SCHEMA": "Write one of the allowed keys and values; `playbook schema` prints them.",
     "PB-CHECK-RULE": "Mend the rule named; docs/format.md explains each.",
     "PB-CHECK-LINT": "A warning: the playbook runs, but probably not as meant.",
-    "PB-CHECK-VERSION": "Write `version: \"1.0\"`.",
+    "PB-CHECK-VERSION": 'Write `version: "1.0"`.',
     "PB-CHECK-INVALID": "Run `playbook check FILE` and mend what it lists.",
     "PB-CHECK-CONFIG": "Mend `.playbooks/config.yaml`; docs/format.md lists its keys.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
@@ -129,7 +129,7 @@ CODES: Final[dict[str, str]] = {
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
     "PB-STATE-ENDED": "Begin a new session; `playbook resume --retry` takes up a failed one.",
     "PB-STATE-CORRUPT": "`playbook repair` shows the difference and can put the copy back.",
-    "PB-STATE-TAMPERED": "`playbook repair` shows the difference; --take accepts it, --restore undoes it.",
+    "PB-STATE-TAMPERED": "`playbook repair` shows it; --take accepts it, --restore undoes it.",
     "PB-STATE-DIVERGED": "The journal and the playbook disagree; `playbook repair` shows where.",
     "PB-STATE-INTERRUPTED": "`playbook resume` runs the step again.",
     "PB-STATE-NOT-STARTED": "Another step of the group failed first; `playbook resume --retry`.",
@@ -139,7 +139,7 @@ CODES: Final[dict[str, str]] = {
     "PB-STATE-HUMAN-ONLY": "A human answers this in a terminal of their own.",
     # conditions
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume --retry`.",
-    "PB-COND-POSTCONDITION": "Mend what is missing, or run the step again: `playbook resume --retry`.",
+    "PB-COND-POSTCONDITION": "Mend it, or run the step again: `playbook resume --retry`.",
     "PB-COND-TRIGGER": "Answer the gate; the finding stands in the report named.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
@@ -147,7 +147,7 @@ CODES: Final[dict[str, str]] = {
     "PB-AGENT-UNKNOWN": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
     "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
-    "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step or raise the deadline.",
+    "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step.",
     "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",
     "PB-STEP-FAILED": "The step's output says why.",
     # the machine

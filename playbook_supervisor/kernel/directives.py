@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from playbook_supervisor.model import Step
-from playbook_supervisor.vocabulary import (
-    GateReason,
-    Place,
-    Resolution,
-    SessionStatus,
-    Trigger,
-)
+from playbook_supervisor.vocabulary import GateReason, Place, Resolution, SessionStatus, Trigger
 
 # ── directives ──────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from playbook_supervisor.model import Phase, Playbook
@@ -99,6 +100,26 @@ class Entry:
         return None
 
     @property
+    def latest(self) -> int:
+        """The latest time that the entry knows."""
+        times = [self.started_at, self.completed_at, self.launched_at, self.returned_at]
+        for gate in self.gates:
+            times += (gate.opened_at, gate.answered_at)
+        return max(time for time in times if time is not None)
+
+    @property
+    def erred(self) -> bool:
+        """Whether the worker itself failed: only the code decides, never the prose."""
+        return self.error_code.startswith(("PB-AGENT-", "PB-STEP-"))
+
+    @property
+    def came_back(self) -> bool:
+        """Whether a return of this attempt's worker has been journaled."""
+        if self.status is EntryStatus.FAILED and self.returned_at is None:
+            return self.ran and self.error_code not in {INTERRUPTED, ABORTED}
+        return self.returned_at is not None or self.status is EntryStatus.DONE
+
+    @property
     def ran(self) -> bool:
         """Whether this attempt was ever launched."""
         if self.status is EntryStatus.FAILED:
@@ -126,9 +147,6 @@ class Position(StrEnum):
     SKIPPED = "skipped"
 
 
-SETTLED: Final = frozenset({Position.DONE, Position.FAILED, Position.SKIPPED})
-
-
 class Change(StrEnum):
     """What an event did to its entry."""
 
@@ -148,6 +166,24 @@ class Event:
 
     change: Change
     entry: Entry
+
+
+def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
+    """The entry at its end. Times that repeat start and completion are dropped."""
+    change = Change(status.value)
+    entry = replace(
+        entry,
+        status=status,
+        completed_at=at,
+        launched_at=None if entry.launched_at == entry.started_at else entry.launched_at,
+        returned_at=None if entry.returned_at == at else entry.returned_at,
+    )
+    return Event(change, entry)
+
+
+def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    """Both, in order, each once."""
+    return tuple(dict.fromkeys((*names, *more)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +212,26 @@ class State:
         phases = self.playbook.phases
         return phases[self.past.phases] if self.past.phases < len(phases) else None
 
+    @cached_property
+    def _by_step(self) -> dict[str, tuple[Entry, ...]]:
+        by_step: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            by_step.setdefault(entry.step_id, []).append(entry)
+        return {step_id: tuple(entries) for step_id, entries in by_step.items()}
+
     def attempts(self, step_id: str) -> tuple[Entry, ...]:
         """The entries of a step of the due phase, oldest first."""
-        return tuple(entry for entry in self.entries if entry.step_id == step_id)
+        return self._by_step.get(step_id, ())
+
+    @property
+    def latest(self) -> int:
+        """The latest time in the journal; time never steps back behind it."""
+        return max((entry.latest for entry in self.entries), default=self.past.latest)
+
+    @property
+    def waived(self) -> frozenset[str]:
+        """Everything that a human has accepted in this session."""
+        return self.past.waived.union(*(entry.waived for entry in self.entries))
 
     @property
     def pristine(self) -> bool:
