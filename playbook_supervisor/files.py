@@ -1,0 +1,326 @@
+"""Whole files or none: atomic writes, locks, digests, containment.
+
+The only module that writes the project's and the sessions' files. A write is a temporary file in
+the same folder and a rename, so a reader sees the old content or the new, never a mixture.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor.errors import StateError, StorageError
+
+_TEMPORARY: Final = ".playbook-tmp-"
+_CHUNK: Final = 1 << 20
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Put `data` in place of `path`, wholly or not at all (kai NFR2, Catalyst E-7).
+
+    An existing file's permissions are kept; a symbolic link is replaced, never written through.
+    With `durable` the content and the name are on the disk when this returns. On any trouble:
+    StorageError PB-IO-WRITE, the old content stands and no temporary file is left.
+    """
+    temporary = _temporary_beside(path)
+    former = _temporary_beside(path) if durable else None
+    try:
+        _fill(temporary, data, _permissions(path), durable=durable)
+        if former is None:
+            temporary.replace(path)
+        else:
+            _replace_durably(temporary, path, former)
+    except OSError as error:
+        raise _refused("cannot write", path, error) from error
+    finally:
+        for leftover in (temporary, former):
+            if leftover is not None:
+                with suppress(OSError):
+                    leftover.unlink()
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.parent / (_TEMPORARY + os.urandom(8).hex())
+
+
+def _permissions(path: Path) -> int | None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None
+
+
+def _fill(temporary: Path, data: bytes, permissions: int | None, *, durable: bool) -> None:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        if permissions is not None:
+            os.fchmod(descriptor, permissions)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace_durably(temporary: Path, path: Path, former: Path) -> None:
+    """Rename and sync the folder; if that sync fails, put the old file back.
+
+    Who is told "not written" must not find the new content later. The old inode is kept alive by
+    a second name meanwhile; where a file system has no hard links, only that way back is missing.
+    """
+    kept = False
+    with suppress(OSError):
+        former.hardlink_to(path)
+        kept = True
+    existed = kept or os.path.lexists(path)
+    temporary.replace(path)
+    try:
+        _sync_folder(path.parent)
+    except OSError:
+        if kept:
+            former.replace(path)
+        elif not existed:
+            path.unlink()
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # file systems that cannot sync a folder say so with it
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left behind. The caller holds the lock of that folder."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(_TEMPORARY):
+                with suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+# ── folders ─────────────────────────────────────────────────────────────────────────────────
+
+
+def ensure_folder(path: Path) -> None:
+    """Make `path` and its parents, durably; StorageError PB-IO-WRITE if that cannot be."""
+    try:
+        missing = []
+        folder = path
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)  # another process may be making it, too
+            _sync_folder(folder.parent)
+    except OSError as error:
+        raise _refused("cannot make the folder", path, error) from error
+
+
+def reserve_folder(path: Path) -> bool:
+    """Make `path`, whose parent exists; False if somebody was first. Of many, one gets True."""
+    try:
+        path.mkdir()
+        _sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _refused("cannot make the folder", path, error) from error
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder, symbolic links unfollowed; nothing if it is not there."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused("cannot remove", path, error) from error
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+
+def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
+    """The content of a regular file of at most `limit` bytes.
+
+    FileNotFoundError passes through; anything else is StorageError PB-IO-READ. A pipe or a
+    device is refused, not waited for.
+    """
+    try:
+        descriptor = _open_regular(path)
+        if descriptor is None:
+            raise StorageError("PB-IO-READ", f"{path} is no regular file", where=str(path))
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read() if limit is None else file.read(limit + 1)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if limit is not None and len(data) > limit:
+        raise StorageError(
+            "PB-IO-READ",
+            f"{path} is larger than {limit:,} bytes",
+            where=str(path),
+            guidance="Make the file smaller, or take it out.",
+        )
+    return data
+
+
+def _open_regular(path: Path) -> int | None:
+    """A descriptor, or None if `path` is something other than a regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a file that was written again from one left alone (kai FR4).
+
+    The inode and the time betray a rewrite with the same content, the digest one that put the
+    time back.
+    """
+
+    inode: int
+    mtime_ns: int
+    digest: str
+
+    def as_list(self) -> list[int | str]:
+        """The shape kept in JSON: inode, mtime in ns, digest."""
+        return [self.inode, self.mtime_ns, self.digest]
+
+    @classmethod
+    def from_list(cls, values: Sequence[object]) -> Stamp:
+        """The way back; StateError PB-STATE-CORRUPT for anything that `as_list` never made."""
+        match values:
+            case [int() as inode, int() as mtime_ns, str() as of_content]:
+                return cls(inode, mtime_ns, of_content)
+        raise StateError("PB-STATE-CORRUPT", "a recorded stamp is not one that was written here")
+
+
+def stamp(path: Path) -> Stamp | None:
+    """The stamp of a regular file as it is now; None if there is none (absent, a folder, …)."""
+    import hashlib
+
+    try:
+        descriptor = _open_regular(path)
+        if descriptor is None:
+            return None
+        summed = hashlib.sha256()
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            while chunk := file.read(_CHUNK):
+                summed.update(chunk)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return Stamp(status.st_ino, status.st_mtime_ns, summed.hexdigest())
+
+
+# ── containment and locks ───────────────────────────────────────────────────────────────────
+
+
+def contained(root: Path, relative: str) -> Path:
+    """The real path of `root/relative`, which need not exist, every symbolic link resolved.
+
+    StorageError PB-IO-ESCAPE if that lies outside `root` (tyr 14), or is no path at all.
+    """
+    try:
+        base = Path(os.path.realpath(root))
+        resolved = Path(os.path.realpath(base / relative))
+    except ValueError as error:  # a NUL in it
+        raise StorageError("PB-IO-ESCAPE", f"{relative!r} is no path", where=str(root)) from error
+    if Path(relative).is_absolute() or not resolved.is_relative_to(base):
+        raise StorageError("PB-IO-ESCAPE", f"{relative!r} leads outside {base}", where=str(root))
+    return resolved
+
+
+@contextmanager
+def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
+    """Hold the lock file `path` alone: against other processes and other threads.
+
+    The file serves nothing else and is never renamed over, since a lock belongs to an inode. The
+    kernel frees it when its holder dies. StateError PB-STATE-BUSY after `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    descriptor = None
+    pause = _FIRST_PAUSE
+    try:
+        while (descriptor := _try_lock(path)) is None:
+            if time.monotonic() >= deadline:
+                raise StateError(
+                    "PB-STATE-BUSY",
+                    f"another process has held {path} for {timeout:g} seconds",
+                    where=str(path),
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+    except OSError as error:
+        raise _refused("cannot lock", path, error) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Somebody may have removed the file since it was opened; then this lock guards nothing.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _refused(what: str, path: Path, error: OSError) -> StorageError:
+    reason = error.strerror or str(error)
+    return StorageError("PB-IO-WRITE", f"{what} {path}: {reason}", where=str(path), cause=reason)
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> StorageError:
+    reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+    return StorageError(
+        "PB-IO-READ", f"cannot read {str(path)!r}: {reason}", where=str(path), cause=reason
+    )
