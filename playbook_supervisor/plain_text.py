@@ -1,0 +1,58 @@
+"""Text that a stranger wrote, made fit to be shown.
+
+Files, agents, forges and arguments may carry terminal sequences that move the cursor, set the
+clipboard or reverse what is read. Whatever is printed passes through here first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+# Every alternative ends by itself at the next ESC or line end, so that the search stays linear.
+_SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …
+    r"|\x1b[ -/]*[0-~]?"
+)
+_BREAK: Final = re.compile(r"\r\n?")
+_BLANK: Final = re.compile(r"[\t\n\r]+")
+_UNSEEN: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
+    r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_LINE: Final = re.compile(r"[^\r\n]+")
+_LONGEST_WORD: Final = 100
+
+
+def printable(text: str, *, keep_newlines: bool = False) -> str:
+    """The text without terminal sequences, control characters, bidi overrides and surrogates.
+
+    Tabs become blanks; line breaks become `\\n`, or a blank unless `keep_newlines`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _SEQUENCE.sub("", text)
+    text = _BREAK.sub("\n", text).replace("\t", " ") if keep_newlines else _BLANK.sub(" ", text)
+    return _UNSEEN.sub("", text)
+
+
+def first_line(text: str, limit: int = 200) -> str:
+    """The first line with anything to see on it, stripped; cut with … at `limit` characters."""
+    for match in _LINE.finditer(text):
+        line = printable(match[0]).strip()
+        if line:
+            return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return ""
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """The allowed word that is nearest to this one, or nothing where none is near."""
+    if len(word) > _LONGEST_WORD:
+        return ""
+    from difflib import get_close_matches
+
+    spelled = {candidate.casefold(): candidate for candidate in allowed}
+    near = get_close_matches(word.casefold(), spelled, n=1)
+    return spelled[near[0]] if near else ""
