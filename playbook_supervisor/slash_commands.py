@@ -1,0 +1,192 @@
+"""Which slash commands are installed here, and under which name.
+
+The client expands a command by files: `commands/` and `skills/` in the project's and the user's
+`.claude/`, and in plugins. A name that it does not know goes to the model as mere text, so a
+misspelt command is not an error there. It is one here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_BUILTIN_NAMES: Final = """
+add-dir agents bashes bug clear compact config context copy cost doctor exit export fast
+feedback help hooks ide init insights install-github-app install-slack-app keybindings login
+logout mcp memory mobile model output-style passes permissions plan plugin pr-comments
+privacy-settings quit release-notes reload-plugins remote-control rename resume review rewind
+run sandbox security-review skills stats status statusline tasks teleport terminal-setup theme
+todos upgrade usage verify vim
+"""
+BUILTINS: Final = frozenset(_BUILTIN_NAMES.split())
+"""The client's own commands. They win over files of the same name."""
+
+_COMMAND: Final = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z")
+_CLOSED: Final = re.compile(
+    r"^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b", re.IGNORECASE | re.MULTILINE
+)
+_VERSION: Final = re.compile(r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z")
+_FRONT_MATTER_BYTES: Final = 16_384
+_PLUGIN_FOLDERS: Final = 2_000
+_PLUGIN_DEPTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A command as it is installed.
+
+    `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for the
+    client's own), `closed` whether models may not call it (`disable-model-invocation`).
+    """
+
+    name: str
+    file: Path | None
+    closed: bool
+    builtin: bool = False
+
+
+def resolve(root: Path, command: str, *, home: Path) -> Found | None:
+    """The installed command that a playbook's `command` means, or None if there is none."""
+    return Shelf(root, home=home).resolve(command)
+
+
+def installed(root: Path, *, home: Path) -> tuple[str, ...]:
+    """The names of all commands that files define, sorted, each with its slash."""
+    return Shelf(root, home=home).names()
+
+
+class Shelf:
+    """The commands of one project and one user, listed once: for whoever asks about many."""
+
+    def __init__(self, root: Path, *, home: Path) -> None:
+        self._root = root
+        self._home = home
+        self._files: dict[str, Path] = {}
+        self._plugins: dict[str, Path] | None = None
+        for folder in (root / ".claude", home / ".claude"):
+            for name, file in _in_folder(folder):
+                self._files.setdefault(name, file)
+
+    def resolve(self, command: str) -> Found | None:
+        """As the function `resolve`; `.` and `-` stand for each other where nothing is exact."""
+        match = _COMMAND.match(command)
+        if not match:
+            return None
+        wanted = match[1]
+        if wanted in BUILTINS:
+            return Found(f"/{wanted}", None, closed=False, builtin=True)
+        files = self._all() if ":" in wanted else self._files
+        folded = _fold(wanted)
+        spellings = sorted(name for name in files if _fold(name) == folded)
+        if not spellings:
+            return None
+        name = self._preferred(wanted, spellings)
+        return Found(f"/{name}", files[name], _is_closed(files[name]))
+
+    def names(self) -> tuple[str, ...]:
+        """As the function `installed`."""
+        return tuple(sorted(f"/{name}" for name in self._all()))
+
+    def _all(self) -> dict[str, Path]:
+        if self._plugins is None:
+            self._plugins = dict(_in_plugins(self._home / ".claude" / "plugins"))
+        return {**self._plugins, **self._files}
+
+    def _preferred(self, wanted: str, spellings: list[str]) -> str:
+        """Of several spellings the live one: an upgrade of spec-kit leaves its old files behind."""
+        if len(spellings) > 1 and wanted.startswith("speckit"):
+            separator = _separator(self._root)
+            live = re.sub(r"[.-]", lambda _: separator, wanted) if separator else ""
+            if live in spellings:
+                return live
+        return wanted if wanted in spellings else spellings[0]
+
+
+def _fold(name: str) -> str:
+    return name.replace(".", "-")
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Name and file of what one `.claude` or plugin folder defines; a skill before a command."""
+    for skill in _listed(folder / "skills"):
+        if (file := skill / "SKILL.md").is_file():
+            yield skill.name, file
+    commands = folder / "commands"
+    for place, folders, files in os.walk(commands):
+        folders.sort()
+        inside = Path(place).relative_to(commands).parts
+        for file_name in sorted(files):
+            if file_name.endswith(".md"):
+                name = ":".join((*inside, file_name.removesuffix(".md")))
+                yield name, Path(place) / file_name
+
+
+def _in_plugins(folder: Path) -> Iterator[tuple[str, Path]]:
+    """What the installed plugins define, as `plugin:name`; the walk is bounded."""
+    for count, (place, folders, _) in enumerate(os.walk(folder)):
+        here = Path(place)
+        depth = len(here.relative_to(folder).parts)
+        if "commands" in folders or "skills" in folders:
+            plugin = _plugin_name(here)
+            for name, file in _in_folder(here):
+                yield f"{plugin}:{name}", file
+            folders.clear()
+        if depth >= _PLUGIN_DEPTH or count >= _PLUGIN_FOLDERS:
+            folders.clear()
+        folders.sort()
+
+
+def _plugin_name(folder: Path) -> str:
+    """Its manifest's name, else its folder's (the cache has a folder per version beneath it)."""
+    name = _read_object(folder / ".claude-plugin" / "plugin.json").get("name")
+    if isinstance(name, str) and name:
+        return name
+    return folder.parent.name if _VERSION.match(folder.name) else folder.name
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _separator(root: Path) -> str:
+    """What spec-kit's integration puts between `speckit` and the name, or nothing."""
+    state = _read_object(root / ".specify" / "integration.json")
+    settings = state.get("integration_settings")
+    claude = settings.get("claude") if isinstance(settings, dict) else None
+    for scope in (claude, state):
+        for key in ("invoke_separator", "separator"):
+            if isinstance(scope, dict) and scope.get(key) in (".", "-"):
+                return str(scope[key])
+    return ""
+
+
+def _read_object(file: Path) -> dict[str, object]:
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _is_closed(file: Path) -> bool:
+    """Front matter is searched, not parsed: the client is laxer with it than YAML is."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_FRONT_MATTER_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    first, _, rest = head.removeprefix("\ufeff").partition("\n")
+    if first.rstrip() != "---":
+        return False
+    return (
+        _CLOSED.search(re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0])
+        is not None
+    )
