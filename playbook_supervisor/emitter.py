@@ -1,0 +1,72 @@
+"""Data → YAML text, in the one way in which we write it.
+
+Every reader of YAML 1.1 and of 1.2 understands the same: strings are double-quoted unless they are
+words that no rule takes for anything else, and whatever could break a line, hide or reorder text
+is escaped. Ours, because the hot path emits one entry and must not load a library for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+
+class Block(dict[str, object]):
+    """A mapping that is written over several lines, a key each; other mappings take one line."""
+
+
+_WORD: Final = re.compile(r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z")
+_RESERVED: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+"""Words that some YAML 1.1 reader takes for a boolean or for nothing, in any case."""
+
+_ESCAPED: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+)
+"""Not printable in YAML, a line break in YAML 1.1, or a reordering of what a reviewer sees."""
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def scalar(value: object) -> str:
+    """A string, number or boolean as YAML text on one line.
+
+    NUL and halves of surrogate pairs, which no file is to hold, become U+FFFD.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _number(value)
+    text = str(value)
+    if _WORD.match(text) and text.lower() not in _RESERVED:
+        return text
+    quoted = json.dumps(_UNSTORABLE.sub("\ufffd", text), ensure_ascii=False)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+
+
+def _number(value: float) -> str:
+    """YAML 1.1 wants a point in a number with an exponent."""
+    text = repr(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
+def flow(value: object) -> str:
+    """Any value on one line: `word`, `["a", "b"]`, `{id: "plan#1", place: after}`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    return scalar(value)
+
+
+def pair(key: str, value: object, indent: int) -> str:
+    """`key: value` and a line's end, indented; a list of mappings takes a line for each."""
+    margin = " " * indent
+    if isinstance(value, Block):
+        return f"{margin}{key}:\n" + "".join(pair(k, v, indent + 2) for k, v in value.items())
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+        return f"{margin}{key}:\n" + "".join(f"{margin}  - {flow(item)}\n" for item in value)
+    return f"{margin}{key}: {flow(value)}\n"
