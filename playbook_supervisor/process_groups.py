@@ -1,0 +1,163 @@
+"""A process and all that it started, ended together, and found again after a crash.
+
+A worker file is how an orphan is found: the worker and its descendants inherit a locked descriptor
+to it, so the lock says who lives, and nothing else needs to be believed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Final
+
+from playbook_supervisor.errors import StateError, StorageError
+
+GRACE: Final = 2.0
+"""Seconds between asking a group to end and ending it."""
+PATIENCE: Final = 5.0
+"""Seconds for the system to carry out a SIGKILL."""
+_PROC = Path("/proc")
+_NAMED: Final = re.compile(rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n')
+
+# ── groups ──────────────────────────────────────────────────────────────────────────────────
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Whether there was anybody whom the signal could reach."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def group_lives(group: int) -> bool:
+    return signal_group(group, 0)
+
+
+def until(happened: Callable[[], bool], seconds: float) -> bool:
+    """Wait for it, `seconds` at most; whether it happened."""
+    deadline = time.monotonic() + seconds
+    pause = 0.001
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+# ── worker files ────────────────────────────────────────────────────────────────────────────
+
+
+def worker_alive(worker_file: Path) -> bool:
+    """Whether the worker of that file, or anything that it started, still lives."""
+    import fcntl
+
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(worker_file, flags)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(
+            "PB-IO-READ", f"cannot read {worker_file}: {error.strerror}", where=str(worker_file)
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def kill_worker(worker_file: Path) -> None:
+    """End the worker of that file and all that it started: SIGTERM, SIGKILL, until none is left.
+
+    Nothing if nobody lives. StateError PB-STATE-BUSY if somebody outlives even that.
+    """
+    for number, patience in ((SIGTERM, GRACE), (SIGKILL, PATIENCE)):
+        groups = _groups(worker_file)
+        for group in groups:
+            signal_group(group, number)
+        if until(lambda: not worker_alive(worker_file), patience):
+            for group in groups:  # members that gave up the file and shrugged off the SIGTERM
+                signal_group(group, SIGKILL)
+            return
+    raise StateError(
+        "PB-STATE-BUSY",
+        f"a process that holds {worker_file} cannot be ended",
+        where=str(worker_file),
+        guidance=f"End it by hand; `lsof {worker_file}` names it.",
+    )
+
+
+def _groups(worker_file: Path) -> set[int]:
+    """The groups to signal: those of the file's holders, so that no reused number is hit.
+
+    Where the system does not tell who holds a file, the group that the file names.
+    """
+    if not worker_alive(worker_file):
+        return set()
+    groups: set[int] = set()
+    for pid in _holders(worker_file):
+        with suppress(ProcessLookupError):
+            groups.add(os.getpgid(pid))
+    if not groups:
+        groups = _recorded(worker_file)
+    return {group for group in groups if group > 1 and group != os.getpgrp()}
+
+
+def _holders(worker_file: Path) -> Iterator[int]:
+    """The processes that have the file open, as far as the system tells us."""
+    name = worker_file.resolve()
+    with suppress(OSError):
+        for process in _PROC.iterdir():
+            with suppress(OSError):  # another's process, or one that has just ended
+                if process.name.isdecimal() and _has_open(process, name):
+                    yield int(process.name)
+
+
+def _has_open(process: Path, name: Path) -> bool:
+    return any(link.readlink() == name for link in (process / "fd").iterdir())
+
+
+def _recorded(worker_file: Path) -> set[int]:
+    with suppress(OSError), worker_file.open("rb") as file:
+        if found := _NAMED.fullmatch(file.read(100)):
+            return {int(found["group"])}
+    return set()
+
+
+def hold(worker_file: Path) -> int:
+    """A locked descriptor on a fresh worker file, to be inherited by the worker.
+
+    StateError PB-STATE-DRIVEN if the file's last worker lives; StorageError PB-IO-WRITE.
+    """
+    import fcntl
+
+    if worker_alive(worker_file):
+        raise StateError(
+            "PB-STATE-DRIVEN", f"the worker of {worker_file} still runs", where=str(worker_file)
+        )
+    try:
+        worker_file.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(worker_file, flags, 0o644)
+    except OSError as error:
+        raise StorageError(
+            "PB-IO-WRITE", f"cannot write {worker_file}: {error.strerror}", where=str(worker_file)
+        ) from error
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits for somebody who only asks, never for long
+    return descriptor
+
+
+def naming(pid: int) -> bytes:
+    """What a worker file holds: the worker, which leads its group."""
+    return f'{{"pid": {pid}, "pgid": {pid}}}\n'.encode()
