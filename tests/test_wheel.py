@@ -1,0 +1,109 @@
+"""What is built is what was written: every template and schema arrives, and the program runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+INGREDIENTS = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "playbook_supervisor",
+    "templates",
+)
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def finished(*argv: str | Path, **more: object) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, **more)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+def relative_files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy without git, so that nothing in the checkout changes and nothing is ignored."""
+    source = tmp_path_factory.mktemp("source")
+    for name in INGREDIENTS:
+        origin = REPOSITORY / name
+        if origin.is_dir():
+            shutil.copytree(origin, source / name, ignore=IGNORED)
+        else:
+            shutil.copy(origin, source / name)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as a release is: the sdist first, and the wheel out of the sdist alone."""
+    dist = tmp_path_factory.mktemp("dist")
+    finished(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source)
+    assert len(list(dist.glob("*.tar.gz"))) == 1
+    (built,) = dist.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def contents(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("contents")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def test_every_template_is_in_the_wheel_byte_for_byte(source: Path, contents: Path) -> None:
+    templates, shipped = source / "templates", contents / "playbook_supervisor/_templates"
+    assert "playbooks/auto-feature.yaml" in relative_files(templates)
+    assert relative_files(shipped) == relative_files(templates)
+    for name in relative_files(templates):
+        assert (shipped / name).read_bytes() == (templates / name).read_bytes(), name
+
+
+def test_every_file_of_the_package_is_in_the_wheel(source: Path, contents: Path) -> None:
+    package, shipped = source / "playbook_supervisor", contents / "playbook_supervisor"
+    assert "schemas/playbook.json" in relative_files(package)
+    arrived = {name for name in relative_files(shipped) if not name.startswith("_templates/")}
+    assert arrived == relative_files(package)
+
+
+def test_a_wheel_built_straight_from_the_checkout_is_the_same(
+    source: Path, wheel: Path, tmp_path: Path
+) -> None:
+    finished(
+        sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source
+    )
+    (straight,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(straight) as here, zipfile.ZipFile(wheel) as there:
+        assert {(i.filename, i.CRC) for i in here.infolist()} == {
+            (i.filename, i.CRC) for i in there.infolist()
+        }
+
+
+def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "venv"
+    venv.create(fresh, with_pip=False)
+    python = fresh / "bin/python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    finished(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)
+
+    # The dependencies are borrowed from this environment; a path, unlike a site, reads no .pth
+    # file, so the checkout stays invisible.
+    borrowed = {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"}
+    where = "import playbook_supervisor as p; print(p.__file__)"
+    assert finished(python, "-c", where, cwd=tmp_path, env=borrowed).startswith(str(fresh))
+    said = finished(fresh / "bin/playbook", "--version", cwd=tmp_path, env=borrowed)
+    assert wheel.name.split("-")[1] in said
