@@ -1,0 +1,141 @@
+"""What only git itself can tell: worktrees, differences, who the user is.
+
+The only importer of GitPython, whose `Git` runs the git command line (kai NFR6). All of it is
+asked of one folder; nothing here writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor.checkout import find
+from playbook_supervisor.errors import GitError, PlaybookError, StorageError
+from playbook_supervisor.plain_text import printable
+
+_PATIENCE: Final = 20.0  # seconds
+_TRACKED, _LINES = 8, 12
+_SESSIONS: Final = ":(exclude,top).playbooks/sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A checkout of the repository; `branch` empty when detached, `head` before a commit."""
+
+    path: Path
+    branch: str
+    head: str
+
+
+def worktrees(root: Path) -> tuple[Worktree, ...]:
+    """The main checkout and every linked worktree, the main one first; a bare one is left out.
+
+    GitError PB-GIT-FAILED with git's own words.
+    """
+    try:
+        listed = _ask(root, "worktree", "list", "--porcelain", "-z")
+    except GitError:  # git before 2.36 knows no -z
+        listed = _ask(root, "worktree", "list", "--porcelain").replace("\n", "\0")
+    return tuple(_described(listed))
+
+
+def _described(listed: str) -> Iterator[Worktree]:
+    for record in listed.split("\0\0"):
+        known = dict(line.partition(" ")[::2] for line in record.strip("\0").split("\0"))
+        if "worktree" in known and "bare" not in known:
+            head = known.get("HEAD", "")
+            yield Worktree(
+                path=Path(known["worktree"]),
+                branch=known.get("branch", "").removeprefix("refs/heads/"),
+                head=head if head.strip("0") else "",
+            )
+
+
+def diff_stat(root: Path, since: str) -> tuple[str, ...]:
+    """What has changed since that commit, a line per file, new files at the end; for people.
+
+    `since` is empty before the first commit. At most twelve lines, without the sessions' folders
+    and without control characters; nothing at all if git cannot say.
+    """
+    try:
+        stat = _ask(
+            root,
+            "diff",
+            "--stat=80",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            *(("--end-of-options", since) if since else ("--cached",)),
+            "--",
+            _SESSIONS,
+        )
+        new = _ask(
+            root, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", _SESSIONS
+        )
+    except PlaybookError:
+        return ()
+    *changed, total = stat.splitlines() or [""]
+    tracked = [*_shortened(changed, _TRACKED), total] if changed else []
+    untracked = [f" {name} | new" for name in new.split("\0") if name]
+    lines = [*tracked, *_shortened(untracked, _LINES - len(tracked))]
+    return tuple(printable(line) for line in lines)
+
+
+def _shortened(lines: Sequence[str], room: int) -> Iterable[str]:
+    if len(lines) <= room:
+        return lines
+    return [*lines[: room - 1], f" … and {len(lines) - room + 1} more"]
+
+
+def identity(root: Path) -> str:
+    """Who the user is to git, `Name <mail>`, or as much of it as is set; for the record."""
+    try:
+        settings = _ask(root, "config", "--null", "--get-regexp", r"^user\.(name|email)$")
+    except PlaybookError:
+        return ""
+    known = dict(setting.partition("\n")[::2] for setting in settings.split("\0"))
+    name, mail = (printable(known.get(key, "")).strip() for key in ("user.name", "user.email"))
+    return f"{name} <{mail}>".strip() if mail else name
+
+
+def _ask(root: Path, *arguments: str) -> str:
+    """The output of a git command that only reads, and takes no lock to do so."""
+    try:
+        import git
+    except ImportError as error:  # what GitPython makes of a missing git
+        raise StorageError("PB-IO-PROGRAM", "git is not installed", cause=str(error)) from error
+    asked = git.Git(str(root))
+    asked.update_environment(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", **_here(root))
+    try:
+        answer: str = asked.execute(
+            ["git", "-c", "core.quotePath=false", *arguments],
+            kill_after_timeout=_PATIENCE,
+            strip_newline_in_stdout=False,
+        )
+    except (git.GitError, OSError, ValueError) as error:
+        said = str(getattr(error, "stderr", "")) or str(error)
+        raise GitError(
+            "PB-GIT-FAILED",
+            f"git {arguments[0]} failed in {root}",
+            where=str(root),
+            cause=printable(said).strip(),
+        ) from error
+    return answer
+
+
+def _here(root: Path) -> dict[str, str]:
+    """What a surrounding git has set (in a hook, say) leads elsewhere: point it back to `root`."""
+    pointers = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"} & os.environ.keys()
+    if not pointers:
+        return {}
+    here = find(root)
+    right = {
+        "GIT_DIR": here.git_dir,
+        "GIT_WORK_TREE": here.root,
+        "GIT_INDEX_FILE": here.git_dir / "index",
+        "GIT_COMMON_DIR": here.common_dir,
+    }
+    return {name: str(right[name]) for name in pointers}
