@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from playbook_supervisor.times import from_time
 
@@ -46,16 +46,15 @@ class Fields:
 
     def word(self, key: str, words: type[_Word]) -> _Word:
         """One of a fixed vocabulary."""
-        text = self.required(key)
-        try:
-            return words(text)
-        except ValueError:
-            allowed = ", ".join(words)
-            raise UnfitError(key, f"{text[:40]!r} is none of {allowed}") from None
+        return _word(key, self.required(key), words)
 
     def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
         """One of a fixed vocabulary, or None."""
         return self.word(key, words) if self.text(key) else None
+
+    def words(self, key: str, words: type[_Word]) -> tuple[_Word, ...]:
+        """A list of words of a fixed vocabulary, empty where there is none."""
+        return tuple(_word(key, text, words) for text in self.texts(key))
 
     def time(self, key: str) -> int:
         """Milliseconds since the epoch of an ISO 8601 time with its zone."""
@@ -68,13 +67,30 @@ class Fields:
         """Milliseconds since the epoch, or None."""
         return self.time(key) if self.text(key) else None
 
-    def number(self, key: str, *, default: int, least: int = 0) -> int:
-        """A whole number, `default` where there is none."""
+    def integer(self, key: str, *, least: int | None = None) -> int:
+        """A whole number."""
+        if (number := self.maybe_integer(key, least=least)) is None:
+            raise UnfitError(key, "is missing")
+        return number
+
+    def maybe_integer(self, key: str, *, least: int | None = None) -> int | None:
+        """A whole number, or None."""
         value = _typed(self._value(key))
         if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UnfitError(key, f"wants a whole number from {least}, not {_shape(value)}")
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UnfitError(key, f"wants a whole number, not {_shape(value)}")
+        if least is not None and value < least:
+            raise UnfitError(key, f"wants a whole number from {least}, not {value}")
+        return value
+
+    def maybe_decimal(self, key: str) -> float | None:
+        """A number, or None."""
+        value = _typed(self._value(key))
+        if value is None or value == "":
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UnfitError(key, f"wants a number, not {_shape(value)}")
         return value
 
     def flag(self, key: str) -> bool:
@@ -102,6 +118,15 @@ class Fields:
             if not isinstance(item, str):
                 raise UnfitError(key, f"wants text in its list, not {_shape(item)}")
         return tuple(map(str, items))
+
+    def each(self, key: str) -> list[Self]:
+        """The fields of every mapping in a list, empty where there is none."""
+        fields: list[Self] = []
+        for number, item in enumerate(self.items(key), 1):
+            if not isinstance(item, Mapping):
+                raise UnfitError(key, f"wants a mapping at place {number}, not {_shape(item)}")
+            fields.append(type(self)(item))
+        return fields
 
     def mapping(self, key: str) -> Mapping[str, object]:
         """A mapping, empty where there is none."""
@@ -137,6 +162,26 @@ class Fields:
     def _value(self, key: str) -> object:
         value = self._mapping.get(key)
         return None if _typed(value) is None else value
+
+
+class JsonFields(Fields):
+    """The same where times are milliseconds, as in our JSON."""
+
+    def time(self, key: str) -> int:
+        """Milliseconds since the epoch."""
+        return self.integer(key)
+
+    def maybe_time(self, key: str) -> int | None:
+        """Milliseconds since the epoch, or None."""
+        return self.maybe_integer(key)
+
+
+def _word(key: str, text: str, words: type[_Word]) -> _Word:
+    try:
+        return words(text)
+    except ValueError:
+        allowed = ", ".join(words)
+        raise UnfitError(key, f"{text[:40]!r} is none of {allowed}") from None
 
 
 def _typed(value: object) -> object:

@@ -7,7 +7,7 @@ of kai's own. Settled entries never change, so a write is the old bytes plus one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,11 +37,16 @@ EMPTY: Final = b"schema: 1\nentries: []\n"
 # ── entry → text ────────────────────────────────────────────────────────────────────────────
 
 
-def entry_mapping(entry: Entry) -> dict[str, object]:
+def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
     """The entry with the journal's keys, in their order, only those that have a value (kai FR37).
 
     `duration_seconds` is computed: exactly `completed_at - started_at`, to the millisecond.
+    `time` says how an instant is written.
     """
+
+    def maybe(ms: int | None) -> str | int | None:
+        return None if ms is None else time(ms)
+
     duration = None
     if entry.completed_at is not None:
         duration = (entry.completed_at - entry.started_at) / 1000
@@ -49,10 +54,10 @@ def entry_mapping(entry: Entry) -> dict[str, object]:
         "step_id": entry.step_id,
         "status": entry.status,
         "decision": entry.decision,
-        "started_at": to_time(entry.started_at),
-        "launched_at": _time(entry.launched_at),
-        "returned_at": _time(entry.returned_at),
-        "completed_at": _time(entry.completed_at),
+        "started_at": time(entry.started_at),
+        "launched_at": maybe(entry.launched_at),
+        "returned_at": maybe(entry.returned_at),
+        "completed_at": maybe(entry.completed_at),
         "duration_seconds": duration,
         "attempt": entry.attempt if entry.attempt > 1 else None,
         "trigger": entry.trigger,
@@ -68,7 +73,7 @@ def entry_mapping(entry: Entry) -> dict[str, object]:
         "evidence": list(entry.evidence),
         "output": entry.output,
         "agent": dict(entry.agent),
-        "gates": [_gate_mapping(gate) for gate in entry.gates],
+        "gates": [_gate_mapping(gate, time) for gate in entry.gates],
     }
     return {key: value for key, value in pairs.items() if value not in _ABSENT}
 
@@ -76,22 +81,18 @@ def entry_mapping(entry: Entry) -> dict[str, object]:
 _ABSENT: Final[tuple[object, ...]] = (None, "", [], {})
 
 
-def _gate_mapping(gate: Gate) -> dict[str, object]:
+def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
     pairs = {
         "id": gate.id,
         "reason": gate.reason,
         "place": gate.place,
-        "opened_at": to_time(gate.opened_at),
-        "answered_at": _time(gate.answered_at),
+        "opened_at": time(gate.opened_at),
+        "answered_at": None if gate.answered_at is None else time(gate.answered_at),
         "by": gate.by,
         "text": gate.text,
         "resolution": gate.resolution,
     }
     return {key: value for key, value in pairs.items() if value not in _ABSENT}
-
-
-def _time(ms: int | None) -> str | None:
-    return None if ms is None else to_time(ms)
 
 
 def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
@@ -110,12 +111,16 @@ def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
     notes. In a `legacy` entry (kai's own) empty strings are absent values, an open entry without
     gates had been launched, and `decision` may be missing while nobody had decided.
     """
-    fields = Fields(mapping)
+    return entry_of(Fields(mapping), legacy=legacy)
+
+
+def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
+    """The entry that these fields describe, however they write times; raises `UnfitError`."""
     status = fields.word("status", EntryStatus)
     decision = fields.maybe_word("decision", Decision) if legacy else None
     started_at = fields.time("started_at")
     launched_at = fields.maybe_time("launched_at")
-    gates = tuple(_read_gate(gate, n) for n, gate in enumerate(fields.items("gates"), 1))
+    gates = tuple(_gate_of(gate, n) for n, gate in enumerate(fields.each("gates"), 1))
     if legacy and status is EntryStatus.IN_PROGRESS and not gates and launched_at is None:
         launched_at = started_at
     return Entry(
@@ -124,7 +129,7 @@ def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
         decision=(decision or Decision.AUTO) if legacy else fields.word("decision", Decision),
         started_at=started_at,
         completed_at=fields.maybe_time("completed_at"),
-        attempt=fields.number("attempt", default=1, least=1),
+        attempt=fields.maybe_integer("attempt", least=1) or 1,
         launched_at=launched_at,
         returned_at=fields.maybe_time("returned_at"),
         trigger=fields.maybe_word("trigger", Trigger),
@@ -144,10 +149,7 @@ def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
     )
 
 
-def _read_gate(value: object, number: int) -> Gate:
-    if not isinstance(value, Mapping):
-        raise UnfitError("gates", f"the one at place {number} is no mapping")
-    fields = Fields(value)
+def _gate_of(fields: Fields, number: int) -> Gate:
     try:
         return Gate(
             id=fields.required("id"),
@@ -230,13 +232,20 @@ def parse_journal(data: bytes, source: str) -> Parsed:
     return Parsed(tuple(entries), spans, legacy, end, dashes[-1][1])
 
 
-def append_entry(data: bytes, parsed: Parsed, entry: Entry) -> bytes:
-    """The journal with one more entry; every byte that was there before is there."""
-    start, stop = parsed.hollow
-    head = data[:start] + data[stop : parsed.end]
-    if not head.endswith(b"\n"):
-        head += b"\n"
-    return head + emit_entry(entry, indent=parsed.indent) + data[parsed.end :]
+def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
+    """(index, seconds) of every entry that states its duration, which is derived and so may lie.
+
+    Those of a legacy journal are estimates of whoever wrote it: none. Errors as `parse_journal`.
+    """
+    document = _load(data, source)
+    top, items = _entries(document)
+    for index, item in enumerate(items if "schema" in top else ()):
+        try:
+            seconds = Fields(item).maybe_decimal("duration_seconds")
+        except UnfitError as unfit:
+            raise _corrupt(document, ("entries", index, unfit.key), str(unfit)) from None
+        if seconds is not None:
+            yield index, seconds
 
 
 def _load(data: bytes, source: str) -> Document:
@@ -257,7 +266,7 @@ def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
         raise _corrupt(document, (), "a journal has `entries:` at its top level")
     fields = Fields(top)
     try:
-        schema = fields.number("schema", default=SCHEMA, least=1)
+        schema = fields.maybe_integer("schema", least=1) or SCHEMA
         items = fields.items("entries")
     except UnfitError as unfit:
         raise _corrupt(document, (unfit.key,), str(unfit)) from None

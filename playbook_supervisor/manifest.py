@@ -121,7 +121,7 @@ def read_manifest(data: bytes, source: str) -> Manifest:
 
 
 def _read(fields: Fields, *, legacy: bool) -> Manifest:
-    if (schema := fields.number("schema", default=SCHEMA, least=1)) > SCHEMA:
+    if (schema := fields.maybe_integer("schema", least=1) or SCHEMA) > SCHEMA:
         raise UnfitError("schema", f"{schema} is newer than this version of playbook reads")
     session_id = fields.required("session_id")
     if not SESSION_ID.match(session_id):
