@@ -23,7 +23,9 @@ _UNSEEN: Final = re.compile(
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _LINE: Final = re.compile(r"[^\r\n]+")
+# Beyond these nobody is helped, and the search would take seconds.
 _LONGEST_WORD: Final = 100
+_MOST_WORDS: Final = 200
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
@@ -52,7 +54,8 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     if len(word) > _LONGEST_WORD:
         return ""
     from difflib import get_close_matches
+    from itertools import islice
 
-    spelled = {candidate.casefold(): candidate for candidate in allowed}
+    spelled = {candidate.casefold(): candidate for candidate in islice(allowed, _MOST_WORDS)}
     near = get_close_matches(word.casefold(), spelled, n=1)
     return spelled[near[0]] if near else ""
