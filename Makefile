@@ -8,7 +8,7 @@ BIN := .venv/bin
 help:
 	@echo 'make demo    watch the main job run in a scratch repository'
 	@echo 'make test    the whole suite, with coverage and its bars'
-	@echo 'make lint    style, types, the directions of imports, generated files'
+	@echo 'make lint    style, types and the directions of imports'
 	@echo 'make format  let the formatter rewrite what it may'
 	@echo 'make bench   measure; docs/performance.md says what the figures mean'
 	@echo 'make fuzz    look for new counterexamples, for many minutes'
@@ -22,8 +22,8 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tools tests
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python tools/generate_validator.py --check
 
 format: .venv/installed-dev
 	$(BIN)/ruff check --fix-only .

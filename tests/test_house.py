@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from playbook_supervisor.errors import CODES
 
@@ -153,6 +154,20 @@ class TestErrorCodes:
         )
         assert cure.endswith(".")
         assert "\n" not in cure
+
+
+def test_pre_commit_finds_our_hook_well_formed_and_for_playbooks_only() -> None:
+    manifest = REPOSITORY / ".pre-commit-hooks.yaml"
+    done = subprocess.run(
+        [sys.executable, "-m", "pre_commit", "validate-manifest", manifest],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    (hook,) = yaml.safe_load(manifest.read_text())
+    assert re.search(hook["files"], ".playbooks/playbooks/auto-feature.yaml")
+    assert not re.search(hook["files"], ".playbooks/sessions/20260219-a7k/playbook.yaml")
+    assert not re.search(hook["files"], ".playbooks/config.yaml")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,18 @@ def test_every_template_is_in_the_wheel_byte_for_byte(source: Path, contents: Pa
     assert relative_files(shipped) == relative_files(templates)
     for name in relative_files(templates):
         assert (shipped / name).read_bytes() == (templates / name).read_bytes(), name
+
+
+def test_what_can_be_executed_still_can(source: Path, wheel: Path) -> None:
+    templates = source / "templates"
+    programs = {name for name in relative_files(templates) if os.access(templates / name, os.X_OK)}
+    with zipfile.ZipFile(wheel) as archive:
+        arrived = {
+            entry.filename.removeprefix("playbook_supervisor/_templates/")
+            for entry in archive.infolist()
+            if entry.external_attr >> 16 & 0o111
+        }
+    assert arrived == programs
 
 
 def test_every_file_of_the_package_is_in_the_wheel(source: Path, contents: Path) -> None:

@@ -1,0 +1,117 @@
+"""The playbooks that ship are valid, say what they do, and teach the whole of version 1.0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from playbook_supervisor.model import Playbook, Step
+from playbook_supervisor.schema import examine
+from playbook_supervisor.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+SKELETON = TEMPLATES / "playbook.tpl.yaml"
+SHIPPED = [*sorted((TEMPLATES / "playbooks").glob("*.yaml")), SKELETON]
+
+AUTO_FEATURE = """
+plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
+tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
+agreement       /agreement.create   {{feature}} auto             tasks_exists                  agreement_exists gate        subagent_error
+implement       /speckit.implement  -           auto             tasks_exists,agreement_exists -                retry_once  -
+agreement-check /agreement.check    {{feature}} gate_on_breaking agreement_exists              agreement_pass   gate        agreement_breaking
+qa-plan         /qa.plan            {{feature}} auto             agreement_pass                qa_plan_exists   stop        -
+qa-run          /qa.run             {{feature}} auto             qa_plan_exists                qa_verdict_pass  gate        verdict_fail
+pr              /feature.pr         {{feature}} gate_always      qa_verdict_pass               pr_created       stop        -
+"""  # noqa: E501 - a table
+AUTO_VALIDATE = """
+qa-plan         /qa.plan            {{feature}} auto             -                             qa_plan_exists   stop        -
+qa-run          /qa.run             {{feature}} auto             qa_plan_exists                qa_verdict_pass  gate        verdict_fail
+"""  # noqa: E501
+AUTO_SPECKIT = """
+plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
+tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
+analyze         /speckit.analyze    -           auto             spec_exists,plan_exists,tasks_exists -         gate        -
+implement       /speckit.implement  -           gate_always      tasks_exists                  -                gate        -
+"""  # noqa: E501
+
+
+def read(path: Path) -> Playbook:
+    playbook, problems, _ = examine(path.read_bytes(), path.name)
+    assert problems == ()
+    assert playbook is not None
+    return playbook
+
+
+def row(step: Step) -> list[str]:
+    cells = [
+        step.id,
+        step.command,
+        step.args,
+        step.autonomy,
+        ",".join(step.preconditions),
+        ",".join(step.postconditions),
+        step.error_policy,
+        ",".join(step.escalation_triggers),
+    ]
+    return [cell or "-" for cell in cells]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+class TestEveryTemplate:
+    def test_is_valid_without_a_single_remark(self, path: Path) -> None:
+        assert read(path).version == "1.0"
+
+    def test_tells_editors_where_its_schema_is(self, path: Path) -> None:
+        first = path.read_text().splitlines()[0]
+        assert first == "# yaml-language-server: $schema=../playbook.schema.json"
+
+    def test_needs_a_feature(self, path: Path) -> None:
+        feature = read(path).args[0]
+        assert feature.name == "feature"
+        assert feature.required
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("auto-feature", AUTO_FEATURE),
+        ("auto-validate", AUTO_VALIDATE),
+        ("auto-speckit", AUTO_SPECKIT),
+    ],
+)
+def test_a_shipped_playbook_is_what_was_promised(name: str, table: str) -> None:
+    """kai MVP-7 (auto-feature) and MVP-8 (auto-validate)."""
+    playbook = read(TEMPLATES / f"playbooks/{name}.yaml")
+    assert playbook.name == name
+    assert [row(step) for step in playbook.steps] == [
+        line.split() for line in table.strip().splitlines()
+    ]
+
+
+def test_no_shipped_playbook_publishes_without_asking() -> None:
+    published = [
+        step
+        for path in SHIPPED
+        for step in read(path).steps
+        if Condition.PR_CREATED in step.postconditions
+    ]
+    assert published
+    assert {step.autonomy for step in published} == {Autonomy.GATE_ALWAYS}
+
+
+class TestTheSkeleton:
+    """kai FR9: a commented skeleton from which people write their own."""
+
+    def test_shows_every_field(self) -> None:
+        data = yaml.safe_load(SKELETON.read_text())
+        assert set(data) == {"name", "description", "version", "args", "steps"}
+        assert {key for arg in data["args"] for key in arg} == {"name", "description", "required"}
+        assert {key for step in data["steps"] for key in step} == set(Step.__slots__)
+        assert {arg["required"] for arg in data["args"]} == {True, False}
+
+    @pytest.mark.parametrize("word", [*Autonomy, *ErrorPolicy, *Condition, *Trigger])
+    def test_explains_every_word(self, word: str) -> None:
+        lines = SKELETON.read_text().splitlines()
+        assert [line for line in lines if line.strip().startswith(f"#   {word} ")]
