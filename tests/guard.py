@@ -22,7 +22,7 @@ KEPT: Final = (
     "COVERAGE_",
     "HYPOTHESIS_",
     "PATH",
-    "PYTEST_",
+    "PYTEST_XDIST_",
     "PYTHONDONTWRITEBYTECODE",
     "TESTS_REAL_HOME",
     "TMPDIR",
