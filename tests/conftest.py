@@ -55,6 +55,7 @@ def home(
     """The scratch home of this test. Whoever reaches for the real one fails."""
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # meant for this run, not for runs within
     yield folder
     offences = request.config.stash[GUARD].forgive()
     assert not offences, "; ".join(offences)

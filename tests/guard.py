@@ -22,7 +22,7 @@ KEPT: Final = (
     "COVERAGE_",
     "HYPOTHESIS_",
     "PATH",
-    "PYTEST_XDIST_",
+    "PYTEST_",
     "PYTHONDONTWRITEBYTECODE",
     "TESTS_REAL_HOME",
     "TMPDIR",
