@@ -195,10 +195,11 @@ def _make(wanted: str, config: Config, root: Path) -> Agent:
     plugins = _plugins()
     if name in plugins:
         return _load(plugins[name])(argument, config, root)
+    near = did_you_mean(name, [*BUILT_IN, *config.agents_exec, *plugins])
+    hint = f" (did you mean {near}?)" if near else ""
     raise AgentError(
         "PB-AGENT-UNKNOWN",
-        f"there is no agent {printable(name)}{did_you_mean(name, [*config.agents_exec, *plugins])};"
-        f" there are {', '.join(known(config))}",
+        f"there is no agent {printable(name)}{hint}; there are {', '.join(known(config))}",
         details=known(config),
     )
 

@@ -1,0 +1,64 @@
+"""Any other coding agent, by argv: prompt on stdin, the call in the environment, never a shell.
+
+Exit status 0 means that it came back; what it says on stdout is its output.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.agents import Call, Running, as_typed
+from playbook_supervisor.agents.process import launch
+from playbook_supervisor.errors import AgentError
+from playbook_supervisor.plain_text import printable
+
+if TYPE_CHECKING:
+    from playbook_supervisor.config import Config
+
+
+def create(argument: str, config: Config, root: Path) -> ExecAgent:
+    """`--agent "exec:./my-agent --flag"`: split by POSIX quoting. AgentError PB-AGENT-UNKNOWN."""
+    import shlex
+
+    del config
+    try:
+        argv = shlex.split(argument)
+    except ValueError as error:
+        raise AgentError(
+            "PB-AGENT-UNKNOWN",
+            f"the command behind exec: cannot be read: {error}",
+            guidance="Close every quotation mark: --agent \"exec:my-agent 'one argument'\".",
+        ) from error
+    if not argv or not argv[0]:
+        raise AgentError("PB-AGENT-UNKNOWN", "exec: names no program")
+    if os.sep in argv[0]:
+        argv[0] = str(as_typed(argv[0], root))
+    return ExecAgent("exec", argv, root)
+
+
+class ExecAgent:
+    """A program that takes a prompt on stdin; a relative path of it is the repository's.
+
+    `name` is `exec`, or what the config calls it (`agents.NAME.exec`).
+    """
+
+    def __init__(self, name: str, argv: Sequence[str], root: Path) -> None:
+        program = str(root / argv[0]) if os.sep in argv[0] else argv[0]
+        self.name = name
+        self._argv = (program, *argv[1:])
+
+    def available(self) -> str | None:
+        from shutil import which
+
+        program = self._argv[0]
+        if which(program) is not None:
+            return None
+        wrong = "is no executable file" if os.sep in program else "is not on PATH"
+        return f"{printable(program)} {wrong}"
+
+    def run(self, call: Call) -> Running:
+        prompt = call.prompt.encode("utf-8", "replace")
+        return launch(self._argv, call, prompt, name=self.name)

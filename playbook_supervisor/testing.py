@@ -1,0 +1,265 @@
+"""What an agent promises, as checks that any test runner can call; ours pass them, too.
+
+    import pytest
+    from playbook_supervisor.testing import AGENT_CHECKS
+
+    @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
+    def test_my_agent_conforms(check, tmp_path):
+        check(MyAgent(...), tmp_path)
+
+The agent under test is set up to understand these commands, given as `call.command`,
+`call.prompt` and, without the slash, `call.step`:
+
+    /works    says something, writes works.txt into its working directory, ends well
+    /fails    says something and fails
+    /dies     is killed by SIGKILL
+    /hangs    says a line at once, then works for ever without another word; if it has processes
+              of its own beneath it, they hold an exclusive flock on hangs.lock as long as they live
+    /shouts   says a hundred lines of a hundred characters
+    /colours  says a line with terminal sequences and control characters in it
+
+A check takes the agent and an empty folder, and raises ConformanceError, an AssertionError.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Final, TypeAlias
+
+from playbook_supervisor.agents import Agent, Call, Message, Running
+from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.plain_text import printable
+from playbook_supervisor.processes import worker_alive
+
+DEADLINE: Final = 0.5
+"""Seconds, wall or idle, after which a hanging agent is to be stopped."""
+
+PATIENCE: Final = 20.0
+"""Seconds until what was stopped must be gone, also on a busy machine."""
+
+CAP: Final = 1_000
+MARK: Final = 200
+"""Bytes of output that are kept, and what an agent may spend on saying that it was cut."""
+
+AgentCheck: TypeAlias = Callable[[Agent, Path], None]
+
+
+class ConformanceError(AssertionError):
+    """The agent does not keep its word; the message says which."""
+
+
+def call_for(
+    command: str,
+    folder: Path,
+    *,
+    wall: float | None = None,
+    idle: float | None = None,
+    cap: int = 1_000_000,
+) -> Call:
+    """The call of a check: `command` without its slash, carried out in a new folder below."""
+    cwd = folder / "repository"
+    cwd.mkdir(exist_ok=True)
+    return Call(
+        session="20260219-a7k",
+        directive=f"{command}#1",
+        step=command,
+        attempt=1,
+        command=f"/{command}",
+        args="",
+        feature="013-conformance",
+        prompt=f"/{command}",
+        cwd=cwd,
+        worker_file=folder / "worker.json",
+        wall=wall,
+        idle=idle,
+        cap=cap,
+    )
+
+
+def is_named_and_available(agent: Agent, folder: Path) -> None:
+    """It has a name for the journal and says that it can be used."""
+    del folder
+    _expect(agent.name == printable(agent.name).strip() != "", "its name is one printable word")
+    _expect(agent.available() is None, f"it is not available: {agent.available()}")
+
+
+def ends_with_exactly_one_outcome(agent: Agent, folder: Path) -> None:
+    """The last message carries the outcome, and no other does."""
+    for command in ("works", "fails"):
+        messages = list(agent.run(call_for(command, folder)))
+        carrying = [index for index, each in enumerate(messages) if each.outcome is not None]
+        _expect(carrying == [len(messages) - 1], f"/{command}: outcomes in messages {carrying}")
+
+
+def says_something(agent: Agent, folder: Path) -> None:
+    """What it says comes as messages, and the first line of it is the outcome's output."""
+    messages = list(agent.run(call_for("works", folder)))
+    _expect(any(message.text for message in messages), "/works: it said nothing")
+    _expect(_outcome(messages).output != "", "/works: the outcome has no output")
+
+
+def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
+    """It writes where the call says, not where the runner stands."""
+    call = call_for("works", folder)
+    outcome = _outcome(list(agent.run(call)))
+    _expect(outcome.ok, f"/works: {outcome.error}")
+    _expect((call.cwd / "works.txt").is_file(), "/works: works.txt is not in its directory")
+    _expect(not Path("works.txt").exists(), "/works: works.txt is in the runner's directory")
+
+
+def two_calls_at_once_keep_apart(agent: Agent, folder: Path) -> None:
+    """A parallel group runs several calls of one agent at a time."""
+    folders = [folder / "first", folder / "second"]
+    calls = []
+    for each in folders:
+        each.mkdir()
+        calls.append(call_for("works", each))
+    for running in [agent.run(call) for call in calls]:
+        outcome = _outcome(list(running))
+        _expect(outcome.ok, f"/works, two at once: {outcome.error}")
+    for call in calls:
+        _expect((call.cwd / "works.txt").is_file(), "/works, two at once: a file is missing")
+
+
+def a_failure_says_what_and_how_to_mend_it(agent: Agent, folder: Path) -> None:
+    """Failing is an outcome with a code, a message and guidance, never an exception."""
+    for command in ("fails", "dies"):
+        error = _error(list(agent.run(call_for(command, folder))), f"/{command}")
+        _expect(error.code.startswith("PB-AGENT-"), f"/{command}: its code is {error.code}")
+        _expect(error.message != "", f"/{command}: no message")
+        _expect(error.guidance != "", f"/{command}: no guidance")
+
+
+def the_wall_deadline_ends_it(agent: Agent, folder: Path) -> None:
+    """It may not run for longer than `wall` seconds; nothing of it lives on."""
+    _times_out(agent, call_for("hangs", folder, wall=DEADLINE))
+
+
+def the_idle_deadline_ends_it(agent: Agent, folder: Path) -> None:
+    """It may not be silent for longer than `idle` seconds; nothing of it lives on."""
+    _times_out(agent, call_for("hangs", folder, idle=DEADLINE))
+
+
+def every_process_holds_the_worker_file(agent: Agent, folder: Path) -> None:
+    """So an orphan is seen after its runner was killed."""
+    call = call_for("hangs", folder)
+    running = agent.run(call)
+    try:
+        next(iter(running))
+        _expect(_held(call.worker_file), "/hangs: nobody holds the worker file")
+    finally:
+        running.stop()
+        messages = list(running)
+    _expect(messages[-1:] != [], "/hangs: stopped, it did not end with an outcome")
+    _expect_gone(call)
+
+
+def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
+    """Ctrl-C and `abort`: the group is gone, and the messages end with an outcome all the same."""
+    call = call_for("hangs", folder)
+    running = agent.run(call)
+    messages = iter(running)
+    next(messages)
+    stopper = Thread(target=running.stop)
+    stopper.start()
+    _error(list(messages), "/hangs, stopped")
+    stopper.join()
+    running.stop()
+    _expect_gone(call)
+
+
+def stopping_too_late_changes_nothing(agent: Agent, folder: Path) -> None:
+    """Whoever stops a call need not know whether it has ended."""
+    running = agent.run(call_for("works", folder))
+    outcome = _outcome(list(running))
+    running.stop()
+    _expect(outcome.ok, f"/works: {outcome.error}")
+
+
+def nobody_listening_stops_it(agent: Agent, folder: Path) -> None:
+    """A runner that drops the messages leaves no process behind."""
+    call = call_for("hangs", folder)
+    running: Running | None = agent.run(call)
+    messages = iter(running or ())
+    next(messages)
+    running = None
+    del messages
+    gc.collect()
+    _expect_gone(call)
+
+
+def its_output_is_capped(agent: Agent, folder: Path) -> None:
+    """More than `cap` bytes are cut, and the outcome's output is one short line."""
+    messages = list(agent.run(call_for("shouts", folder, cap=CAP)))
+    said = sum(len(message.text.encode()) for message in messages)
+    _expect(said <= CAP + MARK, f"/shouts: {said} bytes of messages, {CAP} were allowed")
+    output = _outcome(messages).output
+    _expect(len(output.encode()) <= CAP and "\n" not in output, "/shouts: the output is too long")
+
+
+def what_it_says_is_harmless(agent: Agent, folder: Path) -> None:
+    """No control character and no terminal sequence in messages and outcome."""
+    messages = list(agent.run(call_for("colours", folder)))
+    outcome = _outcome(messages)
+    for text in (*(message.text for message in messages), outcome.output):
+        _expect(text == printable(text), f"/colours: {text!r} is not harmless")
+
+
+AGENT_CHECKS: Final[tuple[AgentCheck, ...]] = (
+    is_named_and_available,
+    ends_with_exactly_one_outcome,
+    says_something,
+    works_in_the_directory_given,
+    two_calls_at_once_keep_apart,
+    a_failure_says_what_and_how_to_mend_it,
+    the_wall_deadline_ends_it,
+    the_idle_deadline_ends_it,
+    every_process_holds_the_worker_file,
+    stopping_ends_it_from_another_thread,
+    stopping_too_late_changes_nothing,
+    nobody_listening_stops_it,
+    its_output_is_capped,
+    what_it_says_is_harmless,
+)
+"""Every check, for a parametrised test."""
+
+
+def _times_out(agent: Agent, call: Call) -> None:
+    error = _error(list(agent.run(call)), "/hangs with a deadline")
+    _expect(error.code == "PB-AGENT-TIMEOUT", f"/hangs with a deadline: its code is {error.code}")
+    _expect_gone(call)
+
+
+def _outcome(messages: list[Message]) -> Outcome:
+    outcome = messages[-1].outcome if messages else None
+    if outcome is None:
+        raise ConformanceError("the last message carries no outcome")
+    return outcome
+
+
+def _error(messages: list[Message], said: str) -> Failure:
+    error = _outcome(messages).error
+    if error is None:
+        raise ConformanceError(f"{said}: it ended well")
+    return error
+
+
+def _held(file: Path | None) -> bool:
+    return file is not None and file.exists() and worker_alive(file)
+
+
+def _expect_gone(call: Call) -> None:
+    files = (call.worker_file, call.cwd / "hangs.lock")
+    until = time.monotonic() + PATIENCE
+    while any(_held(file) for file in files):
+        _expect(time.monotonic() < until, "/hangs: a process of it lives on")
+        time.sleep(0.02)
+
+
+def _expect(kept: bool, otherwise: str) -> None:
+    if not kept:
+        raise ConformanceError(otherwise)
