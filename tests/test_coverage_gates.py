@@ -62,6 +62,13 @@ def test_a_room_on_which_others_rest_owes_everything(tmp_path: Path) -> None:
     )
 
 
+def test_a_module_that_never_ran_does_not_flood_the_report(tmp_path: Path) -> None:
+    code, said = judge(tmp_path, lint=measured(0, 1000, tuple(range(1, 1001))))
+    assert code == 1
+    assert "19, 20, …" in said
+    assert "21" not in said
+
+
 def test_no_module_may_hide_behind_the_others(tmp_path: Path) -> None:
     code, said = judge(tmp_path, wire=measured(10_000, 10_000), lint=measured(89, 100, (3,)))
     assert code == 1

@@ -31,6 +31,7 @@ WHOLLY: Final = frozenset(
 )
 FLOOR: Final = 90.0
 OVERALL: Final = 95.0
+SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def shortfalls(modules: list[Module]) -> list[str]:
     """A sentence for each bar that is missed."""
     short = [
         f"{module.path}: {percent([module]):.2f}% of the {module.bar:.0f}% it owes;"
-        f" never ran: {', '.join(module.missing)}"
+        f" never ran: {', '.join(module.missing[:SHOWN])}{', …' * (len(module.missing) > SHOWN)}"
         for module in modules
         if percent([module]) < module.bar
     ]
