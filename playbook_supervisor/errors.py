@@ -136,6 +136,8 @@ CODES: Final[dict[str, str]] = {
     "PB-STATE-ABORTED": "Begin a new session.",
     "PB-STATE-NO-REPOSITORY": "Change into a git repository, or `git init` one.",
     "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",
+    "PB-STATE-NO-PLAYBOOK": "Put the playbook that it ran beside session.yaml, as playbook.yaml.",
+    "PB-STATE-SPECKIT": "Switch to the branch that the message names.",
     "PB-STATE-HUMAN-ONLY": "A human answers this in a terminal of their own.",
     # conditions
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume --retry`.",

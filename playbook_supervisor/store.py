@@ -1,0 +1,250 @@
+"""Sessions on disk: created, opened under the lock, and written ahead of every deed.
+
+A change is two durable writes: the runtime state with the digest of what is to come, then the
+journal. A crash between them leaves the old journal, which is known as ours; nothing is ever
+half-written. session.yaml is a projection and follows; it is repaired at the next opening.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor import integrity, session
+from playbook_supervisor.checkout import Checkout
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.files import (
+    contained,
+    ensure_folder,
+    locked,
+    read_bytes,
+    reserve_folder,
+    sweep,
+    write_atomically,
+)
+from playbook_supervisor.journal import EMPTY, Parsed, parse_journal
+from playbook_supervisor.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
+from playbook_supervisor.runtime import Runtime
+from playbook_supervisor.session import FILES, OpenSession
+from playbook_supervisor.times import to_time
+from playbook_supervisor.vocabulary import SessionStatus
+
+SESSIONS: Final = ".playbooks/sessions"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+Clock = Callable[[], int]
+"""Milliseconds since the epoch."""
+
+
+def system_clock() -> int:
+    """The machine's own time, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """The sessions of one worktree. Everything that changes one goes through `open`."""
+
+    def __init__(self, checkout: Checkout, *, clock: Clock = system_clock) -> None:
+        self.checkout = checkout
+        self.clock = clock
+        self.notices: list[str] = []
+        """Sentences for the person: what was restored or taken silently."""
+        self._known: dict[str, OpenSession] = {}
+
+    # ── where things are ────────────────────────────────────────────────────────────────────
+
+    def folder(self, session_id: str) -> Path:
+        """The session's folder in the work tree; refuses what is no id or leads elsewhere."""
+        return contained(self.checkout.root, f"{SESSIONS}/{_id(session_id)}")
+
+    def runtime(self, session_id: str) -> Path:
+        """The session's folder in this worktree's git directory."""
+        return self.checkout.runtime / _id(session_id)
+
+    def ids(self) -> list[str]:
+        """The sessions whose folders stand in this work tree, oldest first."""
+        names = _names(self.checkout.root / SESSIONS)
+        return [name for name in names if self._has(name)]
+
+    def vanished(self) -> list[str]:
+        """Open sessions that this worktree drove and whose folders are gone."""
+        names = _names(self.checkout.runtime)
+        return [name for name in names if not self._has(name) and self._was_open(name)]
+
+    def _has(self, session_id: str) -> bool:
+        return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
+
+    def _was_open(self, session_id: str) -> bool:
+        runtime = Runtime.load(self.runtime(session_id) / "runtime.json")
+        ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
+        return runtime is not None and runtime.manifest.get("status") not in ended
+
+    def drives(self, session_id: str) -> bool:
+        """Whether this worktree's runtime state knows the session."""
+        return (self.runtime(session_id) / "runtime.json").is_file()
+
+    # ── reading, without the lock ───────────────────────────────────────────────────────────
+
+    def manifest(self, session_id: str) -> Manifest:
+        """What session.yaml says (a projection: `open` repairs it). StateError if unreadable."""
+        path = self.folder(session_id) / "session.yaml"
+        try:
+            return read_manifest(read_bytes(path), self._shown(path))
+        except FileNotFoundError as error:
+            raise _no_session(session_id) from error
+
+    def journal(self, session_id: str) -> Parsed:
+        """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
+        path = self.folder(session_id) / "journal.yaml"
+        try:
+            return parse_journal(read_bytes(path), self._shown(path))
+        except FileNotFoundError as error:
+            raise _no_session(session_id) from error
+
+    # ── creating ────────────────────────────────────────────────────────────────────────────
+
+    def create(
+        self,
+        *,
+        playbook: str,
+        text: bytes,
+        feature: str,
+        args: Mapping[str, str],
+        agent: str = "",
+        mode: str = "manual",
+    ) -> str:
+        """A new, pending session with its pinned playbook (kai FR11, FR12); returns its id."""
+        now = self.clock()
+        session_id = self._reserve(now)
+        folder, runtime = self.folder(session_id), self.runtime(session_id)
+        ensure_folder(folder)
+        ensure_folder(runtime)
+        made = Manifest(
+            session_id=session_id,
+            playbook=playbook,
+            feature=feature,
+            args=args,
+            status=SessionStatus.PENDING,
+            started_at=now,
+            worktree=self._worktree(),
+            branch=self.checkout.branch,
+        )
+        with locked(runtime / "lock"):
+            write_atomically(folder / "playbook.yaml", text)
+            write_atomically(folder / "journal.yaml", EMPTY)
+            write_atomically(folder / "session.yaml", emit_manifest(made))
+            opened = self._adopt(session_id)
+            opened.runtime.agent, opened.runtime.mode = agent, mode
+            opened.save()
+            opened.copy()
+        return session_id
+
+    def _reserve(self, now: int) -> str:
+        """An id that no worktree of this repository has; mkdir decides collisions."""
+        day = to_time(now)[:10].replace("-", "")
+        ensure_folder(self.checkout.ids)
+        while True:
+            tail = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(3))
+            session_id = f"{day}-{tail}"
+            if reserve_folder(self.checkout.ids / session_id) and not self._has(session_id):
+                return session_id
+
+    def _worktree(self) -> str:
+        root, main = self.checkout.root, self.checkout.main_root
+        return "" if root == main else os.path.relpath(root, main)
+
+    # ── opening ─────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def open(self, session_id: str) -> Iterator[OpenSession]:
+        """The session, exclusively, as it stands now.
+
+        StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
+        """
+        if not self._has(_id(session_id)) and not self.drives(session_id):
+            raise _no_session(session_id)
+        runtime = self.runtime(session_id)
+        ensure_folder(runtime)
+        with locked(runtime / "lock"):
+            known = self._known.get(session_id)
+            if known is None or not known.current():
+                known = self._load(session_id)
+                self._known[session_id] = known
+            try:
+                yield known
+            except BaseException:
+                self._known.pop(session_id, None)
+                raise
+
+    def changed(self, session_id: str) -> bool:
+        """Whether somebody else has written the session since it was last opened here."""
+        known = self._known.get(session_id)
+        return known is None or not known.current()
+
+    def _load(self, session_id: str) -> OpenSession:
+        folder, runtime_folder = self.folder(session_id), self.runtime(session_id)
+        sweep(runtime_folder)
+        runtime = Runtime.load(runtime_folder / "runtime.json")
+        if runtime is None:
+            return self._adopt(session_id)
+        ensure_folder(folder)
+        sweep(folder)
+        gone = integrity.restore_missing(folder, runtime_folder)
+        if gone:
+            names = ", ".join(gone)
+            self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
+        return session.load(folder, runtime_folder, runtime)
+
+    def _adopt(self, session_id: str) -> OpenSession:
+        """Take the session's files as they are: a new one, or one that another machine began."""
+        folder, runtime_folder = self.folder(session_id), self.runtime(session_id)
+        missing = [name for name in FILES if not (folder / name).is_file()]
+        if "playbook.yaml" in missing:
+            raise StateError(
+                "PB-STATE-NO-PLAYBOOK",
+                f"session {session_id} has no pinned playbook",
+                where=self._shown(folder),
+            )
+        if missing:
+            raise StateError(
+                "PB-STATE-CORRUPT",
+                f"session {session_id} has no {', '.join(missing)}",
+                where=self._shown(folder),
+            )
+        return session.adopt(folder, runtime_folder)
+
+    def pin(self, session_id: str, text: bytes) -> None:
+        """Give a session of kai's own tools, which pinned nothing, the playbook it runs."""
+        write_atomically(self.folder(session_id) / "playbook.yaml", text)
+
+    def _shown(self, path: Path) -> str:
+        return os.path.relpath(path, self.checkout.root)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir() if SESSION_ID.match(path.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _id(session_id: str) -> str:
+    if not SESSION_ID.match(session_id):
+        raise StateError(
+            "PB-STATE-NO-SESSION",
+            f"{session_id[:40]!r} is no session id (they look like 20260219-a7k)",
+            guidance="`playbook status --all` lists the sessions.",
+        )
+    return session_id
+
+
+def _no_session(session_id: str) -> StateError:
+    return StateError(
+        "PB-STATE-NO-SESSION",
+        f"there is no session {session_id} here",
+        guidance="`playbook status --all` lists the sessions.",
+    )

@@ -1,0 +1,290 @@
+"""The pump: replay, answer every `Check` ourselves, and stop at what the outside must do.
+
+A driver asks for the outlook, carries out its directive, and reports. Every call takes the lock,
+journals what it learned before anything else happens, and answers with the outlook that follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor import checkout, config, evidence, features, kernel, session
+from playbook_supervisor.conditions import World
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Ask,
+    Attempt,
+    Begun,
+    Cancellation,
+    Cancelled,
+    Check,
+    Directive,
+    Lost,
+    Observation,
+    Outcome,
+    Returned,
+    Run,
+    TakenUp,
+)
+from playbook_supervisor.kernel.state import Change, Entry, Event, State
+from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.references import interpolate
+from playbook_supervisor.session import OpenSession
+from playbook_supervisor.store import Store
+from playbook_supervisor.vocabulary import Resolution
+
+_SPECKIT: Final = "/speckit"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One launched attempt, ready for a worker: the installed command and its arguments."""
+
+    attempt: Attempt
+    command: str
+    args: str
+
+    @property
+    def typed(self) -> str:
+        """What a person would type."""
+        return f"{self.command} {self.args}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is outstanding in a session, and how far it is. `events` led here, oldest first."""
+
+    manifest: Manifest
+    state: State
+    directive: Directive
+    events: tuple[Event, ...] = ()
+
+    @property
+    def done(self) -> int:
+        return kernel.steps_done(self.state)
+
+    @property
+    def total(self) -> int:
+        return len(self.state.playbook.steps)
+
+    @property
+    def question(self) -> str:
+        """The question of the gate that is asked; empty where none is."""
+        asked = self.directive
+        return session.question(self.state, asked) if isinstance(asked, Ask) else ""
+
+    def without_events(self) -> Outlook:
+        """The same, where nothing new has led to it."""
+        return replace(self, events=())
+
+    def after(self, earlier: Outlook) -> Outlook:
+        """The same, with what had happened in an earlier outlook told first."""
+        return replace(self, events=(*earlier.events, *self.events))
+
+    def entry(self, attempt: Attempt) -> Entry:
+        """The entry of an attempt of the due phase."""
+        return self.state.attempts(attempt.step.id)[-1]
+
+
+class Supervisor:
+    """Drives one session of one worktree. Nothing here talks to a person or an agent."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self.store = store
+        self.id = session_id
+        self.root = store.checkout.root
+        self._config = config.load(self.root)
+
+    # ── what the outside asks and answers ───────────────────────────────────────────────────
+
+    def outlook(self) -> Outlook:
+        """What is outstanding now; checks that are due are answered first."""
+        return self._pump(())
+
+    def begin(self, start: str = "") -> Outlook:
+        """Begin a pending session, at a later step if a person said so (`--from`)."""
+        with self.store.open(self.id) as opened:
+            world = self._world(opened.manifest)
+            now = self.store.clock()
+            opened.runtime.begun = evidence.begun(opened.playbook, world, self._head(), now)
+            events = self._accept(opened, Begun(now, start))
+            opened.write()
+        return self._pump(events)
+
+    def report(self, attempt_id: str, outcome: Outcome) -> Outlook:
+        """A worker came back. What it brought is journaled before anything is judged."""
+        return self._observe(Returned(self.store.clock(), attempt_id, outcome))
+
+    def note_return(self, attempt_id: str, outcome: Outcome) -> Outlook:
+        """As `report`, but nothing is judged or launched yet."""
+        return self._record(Returned(self.store.clock(), attempt_id, outcome))
+
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
+        """A human decided at a gate; what follows is asked for by `outlook`."""
+        return self._record(Answered(self.store.clock(), gate_id, resolution, text, by))
+
+    def abort(self, text: str, by: str) -> Outlook:
+        """A human ends the session."""
+        return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by))
+
+    def interrupt(self) -> Outlook:
+        """What runs is settled as interrupted; the session stays open."""
+        return self._record(Cancelled(self.store.clock(), Cancellation.INTERRUPT))
+
+    def take_up(self) -> Outlook:
+        """A failed session is resumed: its failed steps run again."""
+        return self._observe(TakenUp(self.store.clock()))
+
+    def lose(self, attempt: Attempt) -> Outlook:
+        """A launched attempt's worker is gone: its postconditions say whether it had finished."""
+        with self.store.open(self.id) as opened:
+            entry = opened.entry(attempt.id)
+            world = self._world(opened.manifest)
+            runtime = opened.runtime
+        done = evidence.had_finished(entry, attempt.step, world, runtime)
+        return self._observe(Lost(self.store.clock(), attempt.id, done))
+
+    # ── what a worker needs ─────────────────────────────────────────────────────────────────
+
+    def work(self, outlook: Outlook, attempt: Attempt) -> Work:
+        """The attempt's installed command and interpolated arguments (kai FR23)."""
+        from playbook_supervisor.slash_commands import resolve
+
+        found = resolve(self.root, attempt.step.command, home=Path.home())
+        args = outlook.manifest.args
+        values = {arg.name: args.get(arg.name, "") for arg in outlook.state.playbook.args}
+        command = found.name if found else attempt.step.command
+        return Work(attempt, command, interpolate(attempt.step.args, values).strip())
+
+    def environment(self, outlook: Outlook, work: Work) -> dict[str, str]:
+        """Variables that make the project's own tools look at the session's feature."""
+        if not work.attempt.step.command.startswith(_SPECKIT):
+            return {}
+        feature = self._world(outlook.manifest).feature
+        return dict(features.point_speckit(self.root, feature, self._config))
+
+    @property
+    def private(self) -> Path:
+        """The session's folder in the git directory."""
+        return self.store.runtime(self.id)
+
+    def changed(self) -> bool:
+        """Whether another process has written the session since this one last looked."""
+        return self.store.changed(self.id)
+
+    def context(self, outlook: Outlook) -> tuple[str, ...]:
+        """What helps to answer the gate that is asked, made when it is shown (kai FR24).
+
+        The evidence, the agent's last line, and `git diff --stat` since the launch.
+        """
+        from playbook_supervisor.repository import diff_stat
+
+        asked = outlook.directive
+        if not isinstance(asked, Ask):
+            return ()
+        entry = outlook.entry(asked.member)
+        lines = list(entry.evidence)
+        if entry.output:
+            lines.append(f"the agent said: {entry.output}")
+        head = self._launch_head(entry.id)
+        return (*lines, *(diff_stat(self.root, head) if head else ()))
+
+    def worker_file(self, attempt: Attempt) -> Path:
+        """The file that every process of the attempt's worker inherits, open and locked."""
+        return self.private / f"worker-{attempt.id}"
+
+    def _launch_head(self, attempt_id: str) -> str:
+        """The commit that stood there when the attempt was launched; empty if not known."""
+        with self.store.open(self.id) as opened:
+            launch = opened.runtime.launches.get(attempt_id)
+        return launch.head if launch else ""
+
+    # ── the pump ────────────────────────────────────────────────────────────────────────────
+
+    def _observe(self, observation: Observation) -> Outlook:
+        return self._pump(self._record(observation).events)
+
+    def _record(self, observation: Observation) -> Outlook:
+        with self.store.open(self.id) as opened:
+            events = self._accept(opened, observation)
+            opened.write()
+            return _outlook(opened, events)
+
+    def _pump(self, events: tuple[Event, ...]) -> Outlook:
+        """Answer checks until something outward is due, each journaled before the next deed."""
+        while True:
+            with self.store.open(self.id) as opened:
+                events += self._answer_quick_checks(opened)
+                outlook = _outlook(opened, events)
+                asked = outlook.directive
+                if not isinstance(asked, Check):
+                    return outlook
+                inquiry = self._inquiry(opened)
+            checked, failing = evidence.answer(asked, inquiry, self.store.clock())
+            with self.store.open(self.id) as opened:
+                opened.runtime.failing.update(failing)
+                try:
+                    events += self._accept(opened, checked)
+                except StateError as error:
+                    if error.code != "PB-STATE-REFUSED":
+                        raise
+                    continue  # somebody else has answered it meanwhile: ask what is due now
+                opened.write()
+
+    def _answer_quick_checks(self, opened: OpenSession) -> tuple[Event, ...]:
+        """Checks that only look at files are answered in the same write as what they cause."""
+        events: tuple[Event, ...] = ()
+        while isinstance(asked := kernel.directive(opened.state), Check):
+            if evidence.asks_the_world(asked):
+                break
+            inquiry = self._inquiry(opened)
+            checked, failing = evidence.answer(asked, inquiry, self.store.clock())
+            opened.runtime.failing.update(failing)
+            events += self._accept(opened, checked)
+        if events:
+            opened.write()
+        return events
+
+    def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
+        if isinstance(observation, Answered):
+            asked = kernel.directive(opened.state)
+            if isinstance(asked, Ask) and asked.id == observation.id:
+                entry = opened.entry(asked.member.id)
+                evidence.answered(opened.runtime, entry, observation.resolution)
+        events = opened.accept(observation)
+        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
+        if launched:
+            world, head = self._world(opened.manifest), self._head()
+            for entry in launched:
+                step = opened.playbook.step(entry.step_id)
+                at = entry.launched_at or entry.started_at
+                opened.runtime.launches[entry.id] = evidence.launch(step, world, head, at)
+        return events
+
+    def _inquiry(self, opened: OpenSession) -> evidence.Inquiry:
+        launched = {
+            entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
+        }
+        began_at = opened.manifest.started_at
+        return evidence.Inquiry(self._world(opened.manifest), opened.runtime, began_at, launched)
+
+    def _world(self, manifest: Manifest) -> World:
+        """Where conditions look. Steps may switch branches, so HEAD is read each time."""
+        branch = checkout.find(self.root).branch
+        feature = manifest.feature or features.of_branch(branch)
+        return World(self.root, feature, branch, self._config)
+
+    def _head(self) -> str:
+        return checkout.find(self.root).head
+
+
+def _outlook(opened: OpenSession, events: tuple[Event, ...]) -> Outlook:
+    return Outlook(opened.manifest, opened.state, kernel.directive(opened.state), events)
+
+
+def running(outlook: Outlook) -> tuple[Attempt, ...]:
+    """The attempts that are launched and have not returned."""
+    return outlook.directive.members if isinstance(outlook.directive, Run) else ()
