@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from playbook_supervisor import testing
 from playbook_supervisor.agents import (
     Agent,
     Call,
@@ -20,11 +21,13 @@ from playbook_supervisor.agents import (
 )
 from playbook_supervisor.config import Config
 from playbook_supervisor.errors import CODES, AgentError
+from playbook_supervisor.files import locked
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.testing import call_for
+from playbook_supervisor.testing import AgentCheck, ConformanceError, call_for
 
 PLUGIN = """\
 from playbook_supervisor.agents import Message, Running
+from playbook_supervisor.files import locked
 from playbook_supervisor.kernel.directives import Outcome
 
 class Parrot:
@@ -267,3 +270,104 @@ def test_a_call_does_not_show_its_secrets(tmp_path: Path) -> None:
         prompt="/a", cwd=tmp_path, secrets=("hunter2",),
     )  # fmt: skip
     assert "hunter2" not in repr(call)
+
+
+# ── the checks for agents of other packages ─────────────────────────────────────────────────
+
+FINE = Outcome(output="fine")
+BAD = failed("PB-AGENT-FAILED", "it failed", name="odd")
+LATE = failed("PB-AGENT-TIMEOUT", "it was late", name="odd")
+
+
+@dataclass
+class Faulty:
+    """Does for each command what stands here, `ends well` for any other."""
+
+    deeds: dict[str, list[Message]]
+    name: str = "faulty"
+    reason: str | None = None
+
+    def available(self) -> str | None:
+        return self.reason
+
+    def run(self, call: Call) -> Running:
+        messages = self.deeds.get(call.step, [Message("fine", FINE)])
+        return Running(iter(messages), stop=lambda: None)
+
+
+def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
+    """What the check says of the agent."""
+    with pytest.raises(ConformanceError) as caught:
+        check(agent, folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "agent", "said"),
+    [
+        (testing.is_named_and_available, Faulty({}, name=""), "name"),
+        (testing.is_named_and_available, Faulty({}, name="a\x07"), "name"),
+        (testing.is_named_and_available, Faulty({}, reason="logged out"), "logged out"),
+        (
+            testing.ends_with_exactly_one_outcome,
+            Faulty({"works": [Message("a", FINE), Message("b", FINE)]}),
+            "outcomes in messages [0, 1]",
+        ),
+        (testing.ends_with_exactly_one_outcome, Faulty({"fails": []}), "outcomes in messages []"),
+        (testing.says_something, Faulty({"works": [Message("", FINE)]}), "said nothing"),
+        (testing.says_something, Faulty({"works": [Message("a", Outcome())]}), "no output"),
+        (testing.says_something, Faulty({"works": [Message("a")]}), "carries no outcome"),
+        (testing.works_in_the_directory_given, Faulty({"works": [Message("", BAD)]}), "it failed"),
+        (testing.works_in_the_directory_given, Faulty({}), "not in its directory"),
+        (testing.two_calls_at_once_keep_apart, Faulty({}), "a file is missing"),
+        (testing.a_failure_says_what_and_how_to_mend_it, Faulty({}), "/fails: it ended well"),
+        (
+            testing.a_failure_says_what_and_how_to_mend_it,
+            Faulty({"fails": [Message("", Outcome(Failure("EPIPE", "no", "mend it")))]}),
+            "its code is EPIPE",
+        ),
+        (
+            testing.a_failure_says_what_and_how_to_mend_it,
+            Faulty({"fails": [Message("", Outcome(Failure("PB-AGENT-FAILED", "no")))]}),
+            "no guidance",
+        ),
+        (testing.the_wall_deadline_ends_it, Faulty({}), "it ended well"),
+        (
+            testing.the_idle_deadline_ends_it,
+            Faulty({"hangs": [Message("", BAD)]}),
+            "its code is PB-AGENT-FAILED",
+        ),
+        (testing.every_process_holds_the_worker_file, Faulty({}), "nobody holds"),
+        (
+            testing.stopping_ends_it_from_another_thread,
+            Faulty({"hangs": [Message("hanging"), Message("", FINE)]}),
+            "it ended well",
+        ),
+        (testing.stopping_too_late_changes_nothing, Faulty({"works": [Message("", BAD)]}), "fail"),
+        (testing.its_output_is_capped, Faulty({"shouts": [Message("A" * 10_000, FINE)]}), "10000"),
+        (
+            testing.its_output_is_capped,
+            Faulty({"shouts": [Message("a", Outcome(output="a\nb"))]}),
+            "the output is too long",
+        ),
+        (
+            testing.what_it_says_is_harmless,
+            Faulty({"colours": [Message("\x1b[31mred", FINE)]}),
+            "is not harmless",
+        ),
+    ],
+)
+def test_a_check_finds_the_agent_that_breaks_its_promise(
+    check: AgentCheck, agent: Agent, said: str, tmp_path: Path
+) -> None:
+    assert said in fault(check, agent, tmp_path)
+
+
+def test_a_process_that_lives_on_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "PATIENCE", 0.05)
+    agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
+    lock = call_for("hangs", tmp_path).cwd / "hangs.lock"
+    with locked(lock):
+        for check in (testing.the_wall_deadline_ends_it, testing.nobody_listening_stops_it):
+            assert "lives on" in fault(check, agent, tmp_path)
+    testing.the_wall_deadline_ends_it(agent, tmp_path)

@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.files import contained, ensure_folder, write_atomically
@@ -61,11 +62,16 @@ def main() -> int:
     except PlaybookError as error:
         print(error.message, file=sys.stderr)  # noqa: T201
         return 1
-    if deed.die:
-        os.kill(os.getpid(), signal.SIGKILL)
-    while deed.hang:
-        time.sleep(3600)
+    if deed.die or deed.hang:  # pragma: no cover - who is killed cannot report its coverage
+        _end_badly(die=deed.die)
     return 0
+
+
+def _end_badly(*, die: bool) -> NoReturn:  # pragma: no cover
+    while True:
+        if die:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(3600)
 
 
 if __name__ == "__main__":
