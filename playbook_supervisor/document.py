@@ -144,9 +144,10 @@ class Builder:
     text that no file can hold.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, max_values: int) -> None:
         self.document = Document(Plain(""), source)
         self._source = source
+        self._values_left = max_values
         self._open: list[_Mapping | _Sequence] = []
 
     def begin(self, line: int, col: int, *, mapping: bool) -> None:
@@ -187,6 +188,16 @@ class Builder:
             self._add(text, line, col, None)
 
     def _add(self, value: Data, line: int, col: int, members: _Members) -> None:
+        self._values_left -= 1
+        if self._values_left < 0:
+            refuse(
+                self._source,
+                line,
+                col,
+                "too many values for one file",
+                "Split it; nothing that is read here needs so many.",
+                hostile=True,
+            )
         if self._open:
             self._open[-1].add(value, line, col, members)
         else:

@@ -75,7 +75,8 @@ def _undeclared(data: Thing) -> Iterator[Violation]:
                 ("steps", index, "args"),
                 RULE,
                 f"`{{{{{first_line(name, 60)}}}}}` is no declared arg",
-                guidance + f"Declare it under `args`; there: {first_line(some) or 'nothing'}.",
+                guidance
+                + f"Declare it under `args`; declared there: {first_line(some) or 'nothing'}.",
             )
 
 

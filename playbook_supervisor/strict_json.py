@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Final, NoReturn
 
 from playbook_supervisor.document import Builder, Document, Plain, refuse
 
-_SPACE: Final = re.compile(r"[ \t\r\n]*+")
+_BLANK: Final = (" ", "\n", "\t", "\r")
 
 
-def read_json(text: str, source: str) -> Document:
+def read_json(text: str, source: str, max_values: int) -> Document:
     """Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with the place.
 
     Numbers, `true` and `false` arrive as `Plain`, as typed; `null` as the empty one.
     """
-    return _Reader(text, source).read()
+    return _Reader(text, source, max_values).read()
 
 
 class _Reader:
     """Walks over the tokens without recursion; every line break is counted once."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, max_values: int) -> None:
         self._text, self._source, self._at = text, source, 0
         self._line, self._line_start, self._counted = 1, 0, 0
-        self._builder = Builder(source)
+        self._builder = Builder(source, max_values)
         self._decoder = json.JSONDecoder(
             parse_int=str, parse_float=str, parse_constant=self._no_number
         )
@@ -88,9 +87,8 @@ class _Reader:
 
     def _next(self) -> str:
         """The next character that is no blank, and go there; empty at the end."""
-        space = _SPACE.match(self._text, self._at)
-        if space:
-            self._at = space.end()
+        while self._text.startswith(_BLANK, self._at):
+            self._at += 1
         return self._text[self._at : self._at + 1]
 
     def _place(self) -> tuple[int, int]:

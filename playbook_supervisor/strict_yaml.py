@@ -16,6 +16,8 @@ from playbook_supervisor.plain_text import printable
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load"]
 
 MAX_BYTES: Final = 1024 * 1024
+# What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
+_BYTES_PER_VALUE: Final = 8
 
 _CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAB_INDENT: Final = re.compile(r"[ \-?]*+\t[ \t\-?]*\Z")
@@ -27,14 +29,15 @@ def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
     """The one document of a file; an empty file is the empty `Plain`.
 
     `source` is the file's name as it is shown; where it ends in `.json`, JSON's rules hold.
+    `limit` bounds the bytes, and by them the number of values.
     Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with `where` = `file:line:col`.
     """
     text = _decode(data, source, limit)
     if source.endswith(".json"):
         from playbook_supervisor.strict_json import read_json
 
-        return read_json(text, source)
-    return _read_yaml(text, source)
+        return read_json(text, source, limit // _BYTES_PER_VALUE)
+    return _read_yaml(text, source, limit // _BYTES_PER_VALUE)
 
 
 def _decode(data: bytes, source: str, limit: int) -> str:
@@ -75,14 +78,14 @@ def _end_of(text: str) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
-def _read_yaml(text: str, source: str) -> Document:
+def _read_yaml(text: str, source: str, max_values: int) -> Document:
     import yaml
     from yaml import events
 
     scalar, alias, document = events.ScalarEvent, events.AliasEvent, events.DocumentStartEvent
     begins = (events.MappingStartEvent, events.SequenceStartEvent)
     ends = (events.MappingEndEvent, events.SequenceEndEvent)
-    builder = Builder(source)
+    builder = Builder(source, max_values)
     strictness = _Strictness(text, source)
     line = col = 1
     # The pure-Python parser is the same to us, only slower; its constructor of nodes, which
@@ -183,9 +186,8 @@ class _Strictness:
         )
 
     def _refuse_tab(self, line: int, col: int) -> NoReturn:
-        refuse(
-            self._source, line, col, "a tab indents this line", "Indent with spaces, as YAML asks."
-        )
+        message = "a tab stands where only spaces may"
+        refuse(self._source, line, col, message, "Indent with spaces, as YAML asks.")
 
     def _refuse_directive(self, line: int) -> NoReturn:
         refuse(
