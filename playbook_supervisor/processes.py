@@ -320,12 +320,11 @@ def _feed(descriptor: int, unfed: memoryview) -> memoryview:
 
 def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` without the secrets' values, nor any long line of one that has several."""
-    hidden = set()
+    hidden: set[str] = set()
     for secret in secrets:
         hidden |= {secret, secret.strip()}
         hidden |= {line for line in secret.splitlines() if len(line) >= _TELLING}
-    hidden.discard("")
-    if not hidden:
+    longest_first = sorted(filter(str.strip, hidden), key=len, reverse=True)
+    if not longest_first:
         return text
-    longest_first = sorted(hidden, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest_first)), "[redacted]", text)

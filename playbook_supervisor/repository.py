@@ -107,6 +107,8 @@ def _ask(root: Path, *arguments: str) -> str:
         import git
     except ImportError as error:  # what GitPython makes of a missing git
         raise StorageError("PB-IO-PROGRAM", "git is not installed", cause=str(error)) from error
+    if not root.is_dir():  # GitPython would ask the current folder instead
+        raise GitError("PB-GIT-FAILED", f"the folder {root} is gone", where=str(root))
     asked = git.Git(str(root))
     asked.update_environment(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", **_here(root))
     try:
