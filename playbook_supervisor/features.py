@@ -1,0 +1,215 @@
+"""Which feature is meant by what a person typed, and telling spec-kit the same.
+
+A feature is a folder's name. What is typed is checked before anything is created from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from playbook_supervisor.checkout import find
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.files import contained, read_bytes, write_atomically
+from playbook_supervisor.plain_text import did_you_mean, first_line
+
+if TYPE_CHECKING:
+    from playbook_supervisor.config import Config
+
+_LONGEST: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_NUMBER: Final = re.compile(r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z")
+_LEADING: Final = re.compile(r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)")
+_POINTER: Final = ".specify/feature.json"
+_POINTER_KEY: Final = "feature_directory"
+_SCRIPT_BYTES: Final = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A resolved feature; `warning` is a sentence for the person, or empty."""
+
+    name: str
+    warning: str = ""
+
+
+# ── what is meant ───────────────────────────────────────────────────────────────────────────
+
+
+def resolve(
+    root: Path, given: str, config: Config, branches: Callable[[], Sequence[str]]
+) -> Feature:
+    """The feature that `given` names: `013`, `013-slug`, `specs/013-slug`, `20260219-101500`.
+
+    A number means the one folder of specs that begins with it, else the one agreement, QA folder,
+    feature file or branch; `branches` is asked only then. Nothing of that name is a warning, since
+    the playbook may be about to create it. Raises ArgumentError PB-ARG-FEATURE for a name that is
+    not one, and for several candidates (kai FR10; data model, `feature`).
+    """
+    text = given.strip().rstrip("/").removeprefix(f"{config.specs}/")
+    if not is_name(text):
+        raise ArgumentError(
+            "PB-ARG-FEATURE",
+            f"{first_line(given, 60)!r} is no feature: letters, digits, `.`, `_` and `-`, "
+            "a letter or digit first, no `..`",
+        )
+    specs = _folders(root, config.specs)
+    if text in specs:
+        return Feature(text)
+    found = _beginning(text, specs)
+    others: set[str] = set()
+    if not found:
+        others = _elsewhere(root, config) | {name for name in branches() if is_name(name)}
+        if text in others:
+            return Feature(text)
+        found = _beginning(text, others)
+    if len(found) > 1:
+        raise ArgumentError(
+            "PB-ARG-FEATURE",
+            f"{text} may be {_some(found)}",
+            guidance=f"Name the one you mean, as in `{found[0]}`.",
+            details=tuple(found),
+        )
+    return Feature(found[0]) if found else Feature(text, _unknown(text, specs | others))
+
+
+def of_branch(branch: str) -> str:
+    """The feature of a playbook without an arg `feature`: the branch's own name, slashes and all.
+
+    Empty where there is no branch, or one that no folder could be named for.
+    """
+    return branch if all(is_name(part) for part in branch.split("/")) else ""
+
+
+def is_name(text: str) -> bool:
+    """Whether a feature may be called so; nothing that passes can leave a folder."""
+    return len(text) <= _LONGEST and _NAME.match(text) is not None and ".." not in text
+
+
+def _folders(root: Path, folder: str) -> set[str]:
+    return {name for name, is_folder in _listed(root, folder) if is_folder}
+
+
+def _elsewhere(root: Path, config: Config) -> set[str]:
+    files = {name for name, is_folder in _listed(root, ".features") if not is_folder}
+    features = {name.removesuffix(".yaml") for name in files if name.endswith(".yaml")}
+    return (
+        _folders(root, config.agreements)
+        | _folders(root, config.qa)
+        | {name for name in features if is_name(name)}
+    )
+
+
+def _listed(root: Path, folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(root / folder) as entries:
+            return [(entry.name, entry.is_dir()) for entry in entries if is_name(entry.name)]
+    except OSError:
+        return []
+
+
+def _beginning(text: str, known: Iterable[str]) -> list[str]:
+    if not _NUMBER.match(text):
+        return []
+    return sorted(name for name in known if name.startswith(f"{text}-"))
+
+
+def _unknown(text: str, known: set[str]) -> str:
+    near = did_you_mean(text, known) or _same_number(text, known)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"there is no folder, feature file or branch {text} yet{hint}"
+
+
+def _same_number(text: str, known: set[str]) -> str:
+    """`13` is near `013-slug`, though its spelling is not."""
+    for name in sorted(known):
+        leading = _LEADING.match(name)
+        if leading and leading[0].lstrip("0") == text.partition("-")[0].lstrip("0"):
+            return name
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return f"{shown} or {len(names) - 8} others" if len(names) > 8 else shown
+
+
+# ── telling spec-kit ────────────────────────────────────────────────────────────────────────
+
+
+def point_speckit(
+    root: Path, feature: str, config: Config, *, exported: bool = True
+) -> Mapping[str, str]:
+    """Make the project's own spec-kit find `feature`; the variables for whoever runs its commands.
+
+    Where spec-kit keeps `.specify/feature.json` (from 0.10 on) it is set, other keys kept, a right
+    one left alone. An older one goes by `SPECIFY_FEATURE`, or by the branch alone: where the
+    variable cannot reach the worker (`exported` false) or is not looked at, StateError
+    PB-STATE-SPECKIT names the branch to be on. Without spec-kit: nothing is done, no variables.
+    """
+    if not (root / ".specify").is_dir():
+        return {}
+    folder = f"{config.specs}/{feature}"
+    scripts = _scripts(root)
+    if (root / _POINTER).exists() or "feature.json" in scripts:
+        _set_pointer(root, folder)
+    elif scripts and not (exported and "SPECIFY_FEATURE" in scripts):
+        _require_branch(root, feature, by_number="by_prefix" in scripts)
+    return {"SPECIFY_FEATURE": feature, "SPECIFY_FEATURE_DIRECTORY": folder}
+
+
+def _scripts(root: Path) -> str:
+    """The text of spec-kit's shared scripts, by which its generations differ."""
+    texts = []
+    for file in sorted((root / ".specify" / "scripts").glob("**/common.*")):
+        try:
+            with file.open("rb") as stream:
+                texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(texts)
+
+
+def _set_pointer(root: Path, folder: str) -> None:
+    file = contained(root, _POINTER)
+    pointer: object = {}
+    try:
+        pointer = json.loads(read_bytes(file, limit=_SCRIPT_BYTES))
+    except FileNotFoundError:
+        pass
+    except (ValueError, RecursionError):
+        pointer = None
+    if not isinstance(pointer, dict):
+        raise StateError(
+            "PB-STATE-SPECKIT",
+            f"{_POINTER} is no JSON object, so spec-kit would not find {folder}",
+            where=_POINTER,
+            guidance="Mend the file, or remove it; it is spec-kit's note of the current feature.",
+        )
+    there = pointer.get(_POINTER_KEY)
+    if isinstance(there, str) and _same_folder(root, there, folder):
+        return
+    pointer[_POINTER_KEY] = folder
+    write_atomically(file, (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _same_folder(root: Path, one: str, other: str) -> bool:
+    return os.path.normpath(root / one) == os.path.normpath(root / other)
+
+
+def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
+    branch = find(root).branch
+    leading = _LEADING.match(feature)
+    if branch == feature or (by_number and leading and branch.startswith(f"{leading[0]}-")):
+        return
+    here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"
+    raise StateError(
+        "PB-STATE-SPECKIT",
+        f"this project's spec-kit finds its feature by the branch, and {here}, not {feature}",
+        guidance=f"Change to it: git switch {feature}",
+    )
