@@ -50,7 +50,7 @@ def bind(playbook: Playbook, given: Sequence[str]) -> dict[str, str]:
     if faults:
         raise ArgumentError(
             "PB-ARG-INVALID",
-            f"{playbook.name}: {'; '.join(faults)}",
+            f"{playbook.name}: {'; '.join(dict.fromkeys(faults))}",
             guidance=_guidance(playbook),
             details=tuple(_wanted(arg) for arg in playbook.args),
         )

@@ -135,7 +135,7 @@ def _read(top: _Section) -> Config:
             claude.switch("wait_for_limit", default=default.claude.wait_for_limit),
         ),
         secrets={
-            name: secrets.argv(name)
+            name: secrets.argv(name, needed=True)
             for name in secrets.names(_SECRET_NAME, "a handle: letters, digits and _")
         },
         commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
@@ -220,7 +220,7 @@ class _Section:
     def line(self, key: str, default: str) -> str:
         if key not in self._data:
             return default
-        return self._line(self._data[key], (*self._place, key))
+        return self._line(self._data[key], (*self._place, key)) or default
 
     def lines(self, key: str) -> tuple[str, ...] | None:
         """A list of one-line texts; None if the key is absent."""
