@@ -41,10 +41,6 @@ def explain(keyword: str, path: Path, instance: Any, schema: Schema) -> Iterator
 def shown(value: object) -> str:
     """A value as a message quotes it."""
     match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"`{str(value).lower()}`"
         case dict():
             return "a mapping"
         case list():
