@@ -54,6 +54,11 @@ def _described(listed: str) -> Iterator[Worktree]:
             )
 
 
+def branches(root: Path) -> tuple[str, ...]:
+    """The local branches' names; () on any trouble."""
+    return tuple(_ask(root, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+
+
 def diff_stat(root: Path, since: str) -> tuple[str, ...]:
     """What has changed since that commit, a line per file, new files at the end; for people.
 

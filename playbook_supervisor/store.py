@@ -87,6 +87,13 @@ class Store:
         """Whether this worktree's runtime state knows the session."""
         return (self.runtime(session_id) / "runtime.json").is_file()
 
+    def activity(self, session_id: str) -> int:
+        """When the session was last written, ns since the epoch; 0 where that is not known."""
+        for file in (self.folder(session_id) / "journal.yaml", self.runtime(session_id)):
+            if file.exists():
+                return file.stat().st_mtime_ns
+        return 0
+
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 
     def manifest(self, session_id: str) -> Manifest:
@@ -114,8 +121,6 @@ class Store:
         text: bytes,
         feature: str,
         args: Mapping[str, str],
-        agent: str = "",
-        mode: str = "manual",
     ) -> str:
         """A new, pending session with its pinned playbook (kai FR11, FR12); returns its id."""
         now = self.clock()
@@ -138,8 +143,6 @@ class Store:
             write_atomically(folder / "journal.yaml", EMPTY)
             write_atomically(folder / "session.yaml", emit_manifest(made))
             opened = self._adopt(session_id)
-            opened.runtime.agent, opened.runtime.mode = agent, mode
-            opened.save()
             opened.copy()
         return session_id
 
@@ -216,6 +219,10 @@ class Store:
                 where=self._shown(folder),
             )
         return session.adopt(folder, runtime_folder)
+
+    def pinned(self, session_id: str) -> bool:
+        """Whether the session keeps the playbook that it runs."""
+        return (self.folder(session_id) / "playbook.yaml").is_file()
 
     def pin(self, session_id: str, text: bytes) -> None:
         """Give a session of kai's own tools, which pinned nothing, the playbook it runs."""

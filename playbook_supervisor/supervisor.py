@@ -31,10 +31,11 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.process_groups import kill_worker
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
 _SPECKIT: Final = "/speckit"
 
@@ -76,6 +77,17 @@ class Outlook:
         asked = self.directive
         return session.question(self.state, asked) if isinstance(asked, Ask) else ""
 
+    @property
+    def pending(self) -> bool:
+        """Whether the session has not begun."""
+        return self.manifest.status is SessionStatus.PENDING
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the directive is work that had been handed out before."""
+        launched = {event.entry.id for event in self.events if event.change is Change.LAUNCHED}
+        return any(member.id not in launched for member in running(self))
+
     def without_events(self) -> Outlook:
         """The same, where nothing new has led to it."""
         return replace(self, events=())
@@ -99,6 +111,22 @@ class Supervisor:
         self._config = config.load(self.root)
 
     # ── what the outside asks and answers ───────────────────────────────────────────────────
+
+    def look(self) -> Outlook:
+        """What is outstanding now, with nothing answered and nothing launched."""
+        with self.store.open(self.id) as opened:
+            return _outlook(opened, ())
+
+    def remember(self, agent: str, mode: Mode) -> None:
+        """With what the session is driven, so that `resume` needs no arguments."""
+        with self.store.open(self.id) as opened:
+            opened.runtime.agent, opened.runtime.mode = agent, mode.value
+            opened.save()
+
+    def end_workers(self) -> None:
+        """End what a driver that is gone has left running."""
+        for attempt in running(self.look()):
+            kill_worker(self.worker_file(attempt))
 
     def outlook(self) -> Outlook:
         """What is outstanding now; checks that are due are answered first."""

@@ -1,0 +1,314 @@
+"""What moves a session: run, resume, answer, abort, pause, and the protocol of a client.
+
+Data in, data out, errors raised; nothing is printed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
+
+if TYPE_CHECKING:
+    from playbook_supervisor.agents import Agent
+    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.drivers.people import Person, Watcher
+    from playbook_supervisor.drivers.presence import Request
+    from playbook_supervisor.store import Store
+    from playbook_supervisor.supervisor import Outlook, Supervisor
+
+_PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
+
+    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers.
+    """
+
+    agent: str = ""
+    mode: Mode | None = None
+    wall: float | None = None
+    idle: float | None = None
+    kill: bool = False
+
+
+# ── driving ─────────────────────────────────────────────────────────────────────────────────
+
+
+def run(
+    reference: str,
+    args: Sequence[str] = (),
+    *,
+    cwd: Path | None = None,
+    start: str = "",
+    drive: Drive | None = None,
+    watcher: Watcher | None = None,
+    person: Person | None = None,
+) -> Ending:
+    """Begin a playbook and drive it to its end or to a gate (kai FR20, cat FR-3.7).
+
+    Without a `person` a gate ends the drive: `why` is `waiting`. Raises what `beginning` and the
+    agents raise before anything is created.
+    """
+    from playbook_supervisor import agents, beginning, config
+
+    drive = drive or Drive()
+    store = _store(cwd)
+    agent = agents.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
+    elsewhere = agent.name != "claude"
+    wanted = beginning.intend(store, reference, args, start=start, commands_elsewhere=elsewhere)
+    session_id = beginning.begin(store, wanted)
+    watching = watcher or _silence()
+    for warning in wanted.warnings:
+        watching.notice(warning)
+    return _drive(store, session_id, agent, drive, watching, person, start=start)
+
+
+def resume(
+    session: str = "",
+    *,
+    cwd: Path | None = None,
+    retry: bool = False,
+    drive: Drive | None = None,
+    watcher: Watcher | None = None,
+    person: Person | None = None,
+) -> Ending:
+    """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
+    from playbook_supervisor import agents, config, kernel
+    from playbook_supervisor.drivers.headless import Ending
+
+    drive = drive or Drive()
+    store = _store(cwd)
+    watching = watcher or _silence()
+    session_id = _chosen(store, session, watching)
+    _pin(store, session_id)
+    with store.open(session_id) as opened:
+        status = kernel.status(opened.state)
+        remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
+    if status is SessionStatus.FAILED and not retry:
+        ending = Ending(_supervisor(store, session_id).outlook(), status.value)
+        watching.notice(f"session {session_id} has failed; `playbook resume --retry` takes it up")
+        return ending
+    if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
+        watching.notice(f"session {session_id} is {status}: there is nothing to do")
+        return Ending(_supervisor(store, session_id).outlook(), status.value)
+    spec = drive.agent or remembered
+    agent = agents.choose(spec, config.load(store.checkout.root), store.checkout.root)
+    drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill)
+    return _drive(store, session_id, agent, drive, watching, person, retry=retry)
+
+
+def answer(
+    words: Sequence[str], *, session: str = "", gate: str = "", cwd: Path | None = None
+) -> Outlook:
+    """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
+
+    The first word is a session if it has the form of an id and more words follow.
+    """
+    from playbook_supervisor.answers import read_answer
+    from playbook_supervisor.kernel.directives import Ask
+    from playbook_supervisor.manifest import SESSION_ID
+
+    if not session and len(words) > 1 and SESSION_ID.match(words[0]):
+        session, words = words[0], words[1:]
+    text = " ".join(words)
+    store = _store(cwd)
+    supervisor = _supervisor(store, _chosen(store, session))
+    outlook = supervisor.look()
+    asked = outlook.directive
+    if not isinstance(asked, Ask):
+        raise StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+    if gate and gate != asked.id:
+        raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
+    reply = read_answer(text, asked.choices)
+    if reply.resolution is None:
+        choices = ", ".join(asked.choices)
+        raise ArgumentError(
+            "PB-ARG-ANSWER",
+            f"{text[:80]!r} is no answer here{': ' + reply.question if reply.question else ''}",
+            where=outlook.question,
+            guidance=f"Answer with one of: {choices}.",
+        )
+    return supervisor.answer(asked.id, reply.resolution, text, _by(store))
+
+
+def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outlook:
+    """End the session, journaled; a runner is asked to stop what runs first."""
+    from playbook_supervisor.drivers import presence
+
+    store = _store(cwd)
+    supervisor = _supervisor(store, _chosen(store, session))
+    words = text or Resolution.ABORT.value
+    if presence.living(supervisor.private) is None:
+        supervisor.end_workers()
+        return supervisor.abort(words, _by(store))
+    _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
+    return supervisor.look()
+
+
+def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
+    """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
+    from playbook_supervisor.drivers import presence
+
+    store = _store(cwd)
+    supervisor = _supervisor(store, _chosen(store, session))
+    if presence.living(supervisor.private) is not None:
+        _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))
+    return supervisor.look()
+
+
+# ── the protocol by which Claude Code drives ────────────────────────────────────────────────
+
+
+def begin(
+    reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
+) -> Outlook:
+    """Begin a session and answer with its first directive."""
+    from playbook_supervisor import beginning
+
+    store = _store(cwd)
+    wanted = beginning.intend(store, reference, args, start=start)
+    return _supervisor(store, beginning.begin(store, wanted)).begin(start)
+
+
+def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
+    """What is outstanding; with `wait`, as soon as it is something other than work under way."""
+    from time import sleep
+
+    store = _store(cwd)
+    supervisor = _undriven(store, _chosen(store, session))
+    outlook = supervisor.outlook()
+    while wait and outlook.repeated:
+        while not supervisor.changed():
+            sleep(0.1)
+        outlook = supervisor.outlook()
+    return outlook
+
+
+def report(
+    attempt: str,
+    *,
+    error: str = "",
+    outcome: object = None,
+    session: str = "",
+    cwd: Path | None = None,
+) -> Outlook:
+    """A worker came back; a repeated report changes nothing and answers with what is due now."""
+    from playbook_supervisor.kernel.directives import Failure, Outcome
+    from playbook_supervisor.wire import outcome_from_json
+
+    brought = Outcome() if outcome is None else outcome_from_json(outcome)
+    if error:
+        brought = Outcome(Failure("PB-AGENT-FAILED", error), brought.output, brought.agent)
+    store = _store(cwd)
+    return _undriven(store, _chosen(store, session)).report(attempt, brought)
+
+
+# ── what they share ─────────────────────────────────────────────────────────────────────────
+
+
+def _drive(
+    store: Store,
+    session_id: str,
+    agent: Agent,
+    drive: Drive,
+    watcher: Watcher,
+    person: Person | None,
+    *,
+    start: str = "",
+    retry: bool = False,
+) -> Ending:
+    from playbook_supervisor.drivers.headless import Runner
+    from playbook_supervisor.drivers.presence import driving
+
+    supervisor = _supervisor(store, session_id)
+    mode = drive.mode or Mode.MANUAL
+    with driving(supervisor.private, drive.agent or agent.name):
+        supervisor.remember(drive.agent, mode)
+        outlook = supervisor.look()
+        if outlook.pending:
+            outlook = supervisor.begin(start)
+        elif retry and outlook.manifest.status is SessionStatus.FAILED:
+            outlook = supervisor.take_up()
+        else:
+            outlook = supervisor.outlook()
+        for notice in store.notices:
+            watcher.notice(notice)
+        runner = Runner(
+            supervisor,
+            agent,
+            watcher,
+            person,
+            mode=mode,
+            wall=drive.wall,
+            idle=drive.idle,
+            kill=drive.kill,
+            by=_by(store) if person else "",
+        )
+        return runner.drive(outlook)
+
+
+def _store(cwd: Path | None) -> Store:
+    from playbook_supervisor import checkout
+    from playbook_supervisor.store import Store
+
+    return Store(checkout.find(cwd or Path.cwd()))
+
+
+def _supervisor(store: Store, session_id: str) -> Supervisor:
+    from playbook_supervisor.supervisor import Supervisor
+
+    return Supervisor(store, session_id)
+
+
+def _undriven(store: Store, session_id: str) -> Supervisor:
+    """A session's supervisor, refused while a runner drives it."""
+    from playbook_supervisor.drivers import presence
+
+    supervisor = _supervisor(store, session_id)
+    if presence.living(supervisor.private) is not None:
+        raise presence.driven(supervisor.private)
+    return supervisor
+
+
+def _chosen(store: Store, named: str, watcher: Watcher | None = None) -> str:
+    from playbook_supervisor.selection import choose
+
+    chosen = choose(store, named)
+    if chosen.others and watcher is not None:
+        watcher.notice(f"taking {chosen.session_id}; also open: {', '.join(chosen.others)}")
+    return chosen.session_id
+
+
+def _pin(store: Store, session_id: str) -> None:
+    """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
+    from playbook_supervisor import library
+
+    if not store.drives(session_id) and not store.pinned(session_id):
+        _, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
+        store.pin(session_id, text)
+
+
+def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:
+    from playbook_supervisor.drivers import presence
+
+    if not presence.ask(supervisor.private, request, patience=patience):
+        raise presence.driven(supervisor.private)
+
+
+def _by(store: Store) -> str:
+    from playbook_supervisor.repository import identity
+
+    return identity(store.checkout.root)
+
+
+def _silence() -> Watcher:
+    from playbook_supervisor.drivers.people import Silence
+
+    return Silence()

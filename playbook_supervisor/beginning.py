@@ -1,0 +1,139 @@
+"""Beginning a session: everything that can be wrong is said before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from playbook_supervisor import arguments, config, features, library, schema
+from playbook_supervisor.errors import ArgumentError, CheckError, StateError
+from playbook_supervisor.files import ensure_folder, locked
+from playbook_supervisor.model import Playbook
+from playbook_supervisor.plain_text import did_you_mean, first_line
+from playbook_supervisor.selection import open_here
+from playbook_supervisor.slash_commands import Shelf
+from playbook_supervisor.store import Store
+from playbook_supervisor.vocabulary import SessionStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Intention:
+    """What a person asked for, checked: it can begin. `warnings` are sentences for them."""
+
+    playbook: Playbook
+    text: bytes
+    feature: str
+    args: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def intend(
+    store: Store,
+    reference: str,
+    given: Sequence[str],
+    *,
+    start: str = "",
+    commands_elsewhere: bool = False,
+) -> Intention:
+    """Read and check all of it (kai NFR3, cat FR-2). Raises a CheckError or ArgumentError.
+
+    `commands_elsewhere`: the agent keeps its commands in its own place, so that one that is not
+    installed here is only worth a warning.
+    """
+    root = store.checkout.root
+    settings = config.load(root)
+    file, text = library.find(root, reference)
+    playbook = schema.read_playbook(text, _shown(file, root))
+    if start and start not in playbook:
+        raise _no_step(playbook, start)
+    args = arguments.bind(playbook, given)
+    warnings = list(_missing_commands(playbook, root, commands_elsewhere=commands_elsewhere))
+    feature = features.of_branch(store.checkout.branch)
+    if "feature" in args:
+        found = features.resolve(root, args["feature"], settings, lambda: _branches(root))
+        feature = args["feature"] = found.name
+        warnings += [found.warning] if found.warning else []
+    return Intention(playbook, text, feature, args, tuple(warnings))
+
+
+def begin(store: Store, wanted: Intention) -> str:
+    """The id of the session that carries it out: a new one, or the pending one of the same kind.
+
+    StateError `PB-STATE-OPEN` if this checkout has another open session.
+    """
+    ensure_folder(store.checkout.runtime)
+    with locked(store.checkout.runtime / "begin.lock"):
+        for session_id in open_here(store):
+            if _same(store, session_id, wanted):
+                return session_id
+            raise _occupied(store, session_id)
+        return store.create(
+            playbook=wanted.playbook.name,
+            text=wanted.text,
+            feature=wanted.feature,
+            args=wanted.args,
+        )
+
+
+def _same(store: Store, session_id: str, wanted: Intention) -> bool:
+    known = store.manifest(session_id)
+    return (
+        known.status is SessionStatus.PENDING
+        and known.playbook == wanted.playbook.name
+        and known.feature == wanted.feature
+        and dict(known.args) == wanted.args
+    )
+
+
+def _occupied(store: Store, session_id: str) -> StateError:
+    known = store.manifest(session_id)
+    at = f" at {known.current_step}" if known.current_step else ""
+    return StateError(
+        "PB-STATE-OPEN",
+        f"session {session_id} ({known.playbook} {known.feature}) is open here{at}",
+        guidance="Go on with `playbook resume`, end it with `playbook abort`, "
+        "or work beside it in a second worktree.",
+    )
+
+
+def _missing_commands(
+    playbook: Playbook, root: Path, *, commands_elsewhere: bool
+) -> tuple[str, ...]:
+    shelf = Shelf(root, home=Path.home())
+    commands = dict.fromkeys(step.command for step in playbook.steps)
+    found = {command: shelf.resolve(command) for command in commands}
+    missing = [command for command, file in found.items() if file is None]
+    closed = [command for command, file in found.items() if file is not None and file.closed]
+    if missing and not commands_elsewhere:
+        raise CheckError(
+            "PB-CHECK-COMMAND",
+            f"{playbook.name} needs commands that are not installed: {', '.join(missing)}",
+            where=str(root / ".claude"),
+            details=tuple(missing),
+        )
+    said = [f"not installed as slash commands here: {', '.join(missing)}"] if missing else []
+    if closed:
+        said.append(f"closed to models (disable-model-invocation): {', '.join(closed)}")
+    return tuple(said)
+
+
+def _no_step(playbook: Playbook, start: str) -> ArgumentError:
+    names = [step.id for step in playbook.steps]
+    near = did_you_mean(start, names)
+    hint = f"; did you mean {near}?" if near else ""
+    return ArgumentError(
+        "PB-ARG-STEP",
+        f"{playbook.name} has no step {first_line(start, 60)!r}{hint}",
+        guidance=f"Its steps are {', '.join(names)}.",
+    )
+
+
+def _branches(root: Path) -> Sequence[str]:
+    from playbook_supervisor.repository import branches
+
+    return branches(root)
+
+
+def _shown(file: Path, root: Path) -> str:
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)

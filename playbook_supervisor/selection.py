@@ -1,0 +1,88 @@
+"""Which session is meant, and whether a new one may begin (kai FR15, FR16).
+
+Without a name it is the session of *this* worktree: the one that its runtime state names, else one
+of HEAD's branch, else one that says it lives here; never one whose worktree exists elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.store import Store
+from playbook_supervisor.vocabulary import SessionStatus
+
+OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The session that is meant, and others that might have been."""
+
+    session_id: str
+    others: tuple[str, ...] = ()
+
+
+def choose(store: Store, named: str = "") -> Chosen:
+    """The session of that name, else the one of this worktree: an open one, else the last ended.
+
+    StateError `PB-STATE-NO-SESSION` if there is none.
+    """
+    if named:
+        if named not in store.ids() and not store.drives(named):
+            store.manifest(named)  # says in its own words why there is none
+        return Chosen(named)
+    found = open_here(store) or _by_activity(store, _here(store, ended=True))
+    if not found:
+        raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
+    return Chosen(found[0], tuple(found[1:]))
+
+
+def open_here(store: Store) -> list[str]:
+    """The open sessions of this worktree, the one with the latest activity first."""
+    return _by_activity(store, _here(store, ended=False))
+
+
+def _here(store: Store, *, ended: bool) -> list[str]:
+    manifests = {name: _readable(store, name) for name in store.ids()}
+    wanted = {
+        name: manifest
+        for name, manifest in manifests.items()
+        if manifest is not None and (manifest.status not in OPEN) is ended
+    }
+    ours = [name for name in wanted if store.drives(name)]
+    if not ended:
+        ours += store.vanished()
+    if ours:
+        return ours
+    home = {name: m for name, m in wanted.items() if not _lives_elsewhere(store, m)}
+    branch = store.checkout.branch
+    same_branch = [name for name, m in home.items() if branch and m.branch == branch]
+    return same_branch or [name for name, m in home.items() if _lives_here(store, m)]
+
+
+def _readable(store: Store, session_id: str) -> Manifest | None:
+    """The manifest, or None: a broken session must not hide the others."""
+    try:
+        return store.manifest(session_id)
+    except StateError:
+        return None
+
+
+def _place(store: Store, manifest: Manifest) -> Path:
+    return (store.checkout.main_root / manifest.worktree).resolve()
+
+
+def _lives_here(store: Store, manifest: Manifest) -> bool:
+    return _place(store, manifest) == store.checkout.root.resolve()
+
+
+def _lives_elsewhere(store: Store, manifest: Manifest) -> bool:
+    return not _lives_here(store, manifest) and (_place(store, manifest) / ".git").exists()
+
+
+def _by_activity(store: Store, names: list[str]) -> list[str]:
+    return sorted(names, key=lambda name: (store.activity(name), name), reverse=True)
