@@ -22,11 +22,9 @@ _BOOLEAN: Final = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 # Leading zeros (`013`) and what a float cannot hold (`1234e567`) mean text, not a number.
-_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,99})\Z")
-_BASED: Final = re.compile(r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z")
-_FLOAT: Final = re.compile(
-    r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
-)
+_INTEGER: Final = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
+_BASED: Final = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -43,11 +41,11 @@ class Plain(str):
             return None
         if text in _BOOLEAN:
             return _BOOLEAN[text]
-        if _INTEGER.match(text):
+        if re.match(_INTEGER, text):
             return int(text)
-        if _BASED.match(text):
+        if re.match(_BASED, text):
             return int(text, 0)
-        if _FLOAT.match(text):
+        if re.match(_FLOAT, text):
             number = float(text)
             return text if number in (float("inf"), float("-inf")) else number
         return text

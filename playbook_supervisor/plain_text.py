@@ -10,19 +10,20 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+# Compiled where first used: plain text needs none of them.
 # Every alternative ends by itself at the next ESC or line end, so that the search stays linear.
-_SEQUENCE: Final = re.compile(
+_SEQUENCE: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …
     r"|\x1b[ -/]*[0-~]?"
 )
-_BREAK: Final = re.compile(r"\r\n?")
-_BLANK: Final = re.compile(r"[\t\n\r]+")
-_UNSEEN: Final = re.compile(
+_BREAK: Final = r"\r\n?"
+_BLANK: Final = r"[\t\n\r]+"
+_UNSEEN: Final = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_LINE: Final = re.compile(r"[^\r\n]+")
+_LINE: Final = r"[^\r\n]+"
 # Beyond these nobody is helped, and the search would take seconds.
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 200
@@ -35,14 +36,18 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _SEQUENCE.sub("", text)
-    text = _BREAK.sub("\n", text).replace("\t", " ") if keep_newlines else _BLANK.sub(" ", text)
-    return _UNSEEN.sub("", text)
+    text = re.sub(_SEQUENCE, "", text)
+    text = (
+        re.sub(_BREAK, "\n", text).replace("\t", " ")
+        if keep_newlines
+        else re.sub(_BLANK, " ", text)
+    )
+    return re.sub(_UNSEEN, "", text)
 
 
 def first_line(text: str, limit: int = 200) -> str:
     """The first line with anything to see on it, stripped; cut with … at `limit` characters."""
-    for match in _LINE.finditer(text):
+    for match in re.finditer(_LINE, text):
         line = printable(match[0]).strip()
         if line:
             return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

@@ -8,10 +8,9 @@ depth while the parser's events come: nothing here recurses, and libyaml looks a
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 from playbook_supervisor.document import MAX_DEPTH, Builder, Data, Document, Path, Plain, refuse
-from playbook_supervisor.plain_text import printable
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load"]
 
@@ -19,10 +18,10 @@ MAX_BYTES: Final = 1024 * 1024
 # What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
 _BYTES_PER_VALUE: Final = 8
 
-_CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_TAB_INDENT: Final = re.compile(r"[ \-?]*+\t[ \t\-?]*\Z")
-_LEADING_TAB: Final = re.compile(r"^[ \-?]*+\t", re.MULTILINE)
-_LINE_END: Final = re.compile(r"\r\n?|\n")
+# Patterns are compiled where they are first used: most of them only when something is wrong.
+_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
+_TAB_INDENT: Final = r"[ \-?]*+\t[ \t\-?]*\Z"
+_LINE_END: Final = r"\r\n?|\n"
 
 
 def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
@@ -60,7 +59,7 @@ def _decode(data: bytes, source: str, limit: int) -> str:
             f"the byte 0x{data[fault.start]:02x} is not UTF-8",
             "Save the file as UTF-8.",
         )
-    control = _CONTROL.search(text)
+    control = re.search(_CONTROL, text)
     if control:
         refuse(
             source,
@@ -74,7 +73,7 @@ def _decode(data: bytes, source: str, limit: int) -> str:
 
 def _end_of(text: str) -> tuple[int, int]:
     """Line and column of what follows this text."""
-    lines = _LINE_END.split(text)
+    lines = re.split(_LINE_END, text)
     return len(lines), len(lines[-1]) + 1
 
 
@@ -111,7 +110,7 @@ def _read_yaml(text: str, source: str, max_values: int) -> Document:
         strictness.explain(fault)
     except (ValueError, OverflowError):
         # Only the pure-Python parser: an escape beyond Unicode, a version of 5,000 digits.
-        refuse(source, line, col, "what stands behind this is not well formed", _QUOTE)
+        refuse(source, line, col, "what stands behind this is not well formed", "Mend it.")
     finally:
         parser.dispose()
     return builder.document
@@ -122,7 +121,7 @@ class _Strictness:
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
-        self._tabbed = _LINE_END.split(text) if _LEADING_TAB.search(text) else []
+        self._tabbed = re.split(_LINE_END, text) if "\t" in text else []
         self._documents = 0
 
     def examine_node(self, event: Any, line: int, col: int) -> None:
@@ -138,7 +137,7 @@ class _Strictness:
                 "Take the tag out, or quote a text that begins with `!`.",
                 hostile=True,
             )
-        if self._tabbed and _TAB_INDENT.match(self._tabbed[line - 1][: col - 1]):
+        if self._tabbed and re.match(_TAB_INDENT, self._tabbed[line - 1][: col - 1]):
             self._refuse_tab(line, col)
 
     def examine_document(self, event: Any, line: int, col: int) -> None:
@@ -147,7 +146,7 @@ class _Strictness:
         if self._documents > 1:
             refuse(self._source, line, col, "a second document begins", "One file, one document.")
         if event.explicit:
-            before = _LINE_END.split(self._text[: event.end_mark.index])
+            before = re.split(_LINE_END, self._text[: event.end_mark.index])
             for number, written in enumerate(before, start=1):
                 if written.startswith("%"):
                     self._refuse_directive(number)
@@ -164,26 +163,19 @@ class _Strictness:
 
     def explain(self, fault: Any) -> NoReturn:
         """Raise what a parser's error means, at the place that is to be mended."""
-        problem, context = fault.problem or "", fault.context or ""
+        from playbook_supervisor.yaml_complaints import mended
+
         mark = fault.problem_mark
         found = self._text[mark.index : mark.index + 1]
+        problem, context = fault.problem or "", fault.context or ""
         if "tab character" in problem or found == "\t":
             self._refuse_tab(mark.line + 1, mark.column + 1)
         if "directive" in context:
             self._refuse_directive(mark.line + 1)
-        said = f"{context}; {problem}"
-        complaint = next((known for known in _COMPLAINTS if known.needle in said), None)
-        if complaint is None:
-            complaint = _Complaint("", problem, "", at_context=False)
-        if complaint.at_context and fault.context_mark:
+        message, guidance, at_context = mended(context, problem, found)
+        if at_context and fault.context_mark:
             mark = fault.context_mark
-        refuse(
-            self._source,
-            mark.line + 1,
-            mark.column + 1,
-            complaint.message.replace("{found}", printable(found)),
-            complaint.guidance,
-        )
+        refuse(self._source, mark.line + 1, mark.column + 1, message, guidance)
 
     def _refuse_tab(self, line: int, col: int) -> NoReturn:
         message = "a tab stands where only spaces may"
@@ -198,77 +190,3 @@ class _Strictness:
             "Take the line out; YAML 1.2's rules hold always.",
             hostile=True,
         )
-
-
-class _Complaint(NamedTuple):
-    """Words of libyaml's or PyYAML's, what we say instead, the cure, and which place is meant."""
-
-    needle: str
-    message: str
-    guidance: str
-    at_context: bool
-
-
-_QUOTE: Final = "Put the text in quotes."
-_COMPLAINTS: Final = (
-    _Complaint(
-        "simple key",
-        "this is neither `key: value` nor an item of a list",
-        "Put `: ` behind the key, or quote the text.",
-        at_context=True,
-    ),
-    _Complaint(
-        "mapping values are not allowed",
-        "a `:` too many, or a line that is indented wrongly",
-        "Quote a text that holds `: `, or mend the indentation.",
-        at_context=False,
-    ),
-    _Complaint(
-        "end of stream", "this quotation mark is never closed", "Close it.", at_context=True
-    ),
-    _Complaint(
-        "document indicator", "`---` or `...` stands within quotes", "Indent it.", at_context=False
-    ),
-    _Complaint(
-        "document separator", "`---` or `...` stands within quotes", "Indent it.", at_context=False
-    ),
-    _Complaint(
-        "escape",
-        "this text in double quotes holds an escape that YAML does not know",
-        r"Write `\\` for a backslash, or use single quotes.",
-        at_context=False,
-    ),
-    _Complaint("an alias", "an unquoted text cannot begin with `*`", _QUOTE, at_context=True),
-    _Complaint("an anchor", "an unquoted text cannot begin with `&`", _QUOTE, at_context=True),
-    _Complaint("a tag", "an unquoted text cannot begin with `!`", _QUOTE, at_context=True),
-    _Complaint(
-        "cannot start any token",
-        "an unquoted text cannot begin with `{found}`",
-        _QUOTE,
-        at_context=False,
-    ),
-    _Complaint(
-        "block scalar",
-        "behind `|` or `>` stands what does not belong there",
-        "Begin the text in the next line.",
-        at_context=False,
-    ),
-    _Complaint(
-        "flow",
-        "this bracket is not closed, or a `,` is missing behind it",
-        "Mend what stands between the brackets.",
-        at_context=True,
-    ),
-    _Complaint(
-        "block",
-        "this fits neither the list nor the mapping that it stands in",
-        "Let what belongs together begin in one column, and quote a text as a whole.",
-        at_context=False,
-    ),
-    _Complaint(
-        "document start",
-        "something stands behind the end of the document",
-        "Take it out.",
-        at_context=False,
-    ),
-)
