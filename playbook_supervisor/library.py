@@ -7,10 +7,13 @@ run. Reading is done here, judging by `schema`.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
+from playbook_supervisor import checkout
 from playbook_supervisor.emitter import scalar
 from playbook_supervisor.errors import (
     ArgumentError,
@@ -18,7 +21,14 @@ from playbook_supervisor.errors import (
     StateError,
     StorageError,
 )
-from playbook_supervisor.files import contained, ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.files import (
+    contained,
+    ensure_folder,
+    locked,
+    read_bytes,
+    sweep,
+    write_atomically,
+)
 from playbook_supervisor.plain_text import did_you_mean, first_line, printable
 from playbook_supervisor.schema import Problem, examine
 from playbook_supervisor.strict_yaml import MAX_BYTES, Document, load
@@ -202,19 +212,33 @@ def write_index(root: Path, now_ms: int) -> bool:
     """
     if not index_is_stale(root):
         return False
-    folder = contained(root, TOP)
-    ensure_folder(folder)
-    write_atomically(folder / "_index.yaml", index_text(root, now_ms))
+    with changing(root):
+        write_atomically(root / INDEX, index_text(root, now_ms))
     return True
+
+
+@contextmanager
+def changing(root: Path) -> Iterator[None]:
+    """Hold what is generated and installed in `.playbooks/` alone, so that two do not meet there.
+
+    The folder is made if need be, and what a killed writer left in it is swept out.
+    """
+    ensure_folder(contained(root, TOP))
+    runtime = checkout.find(root).runtime
+    ensure_folder(runtime)
+    with locked(runtime / "install.lock"):
+        sweep(root / TOP)
+        yield
 
 
 def index_is_stale(root: Path) -> str:
     """A sentence that says why the index is out of date; empty where it is not."""
+    wanted = index_text(root, 0)
     try:
-        there = read_bytes(contained(root, INDEX), limit=MAX_BYTES)
+        there = read_bytes(contained(root, INDEX))
     except FileNotFoundError:
         return f"{INDEX} is missing"
-    if _timeless(there) == _timeless(index_text(root, 0)):
+    if _timeless(there) == _timeless(wanted):
         return ""
     return f"{INDEX} does not say what stands in {FOLDER}/"
 

@@ -1,0 +1,254 @@
+"""`playbook init`: refuse first, then plan, then apply (kai FR42, NFR11).
+
+What is not ours is never overwritten, what a user deleted is not brought back, and install.yaml
+comes last: an installation that was interrupted is simply repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from playbook_supervisor import __version__, checkout, config, features, library, templates
+from playbook_supervisor.errors import ArgumentError, StorageError
+from playbook_supervisor.files import (
+    contained,
+    ensure_folder,
+    read_bytes,
+    stamp,
+    sweep,
+    write_atomically,
+)
+from playbook_supervisor.installation import (
+    FILE,
+    Installation,
+    emit_installation,
+    fingerprint,
+    read_installation,
+)
+from playbook_supervisor.schema import read_playbook, schema_text
+from playbook_supervisor.slash_commands import Shelf
+
+PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
+"""Those that ship, the one that does most first."""
+
+Verb = Literal["write", "keep", "merge", "conflict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens to one file; `path` from the repository's top, `why` half a sentence."""
+
+    path: str
+    verb: Verb
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an installation would do, file by file, and what to type after it."""
+
+    root: Path
+    actions: tuple[Action, ...]
+    next_command: str
+
+    def paths(self, verb: Verb) -> tuple[str, ...]:
+        """The files to which this happens."""
+        return tuple(action.path for action in self.actions if action.verb == verb)
+
+
+# ── planning ────────────────────────────────────────────────────────────────────────────────
+
+
+def plan(root: Path) -> Plan:
+    """What is to be done in the repository that the folder `root` lies in. Writes nothing.
+
+    StateError PB-STATE-NO-REPOSITORY outside of one; StorageError where `.playbooks` is no folder
+    or a symbolic link leads out; CheckError where install.yaml or config.yaml cannot be read.
+    """
+    here = checkout.find(root)
+    if os.path.lexists(here.root / library.TOP) and not (here.root / library.TOP).is_dir():
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"{library.TOP} is no folder, and has to be one",
+            where=str(here.root),
+            guidance=f"Move {library.TOP} away, then repeat.",
+        )
+    shipped, past = _shipped(), read_installation(here.root)
+    actions = [_action(here.root, path, shipped[path], past) for path in shipped]
+    actions.append(_index(here.root, actions))
+    actions.append(_record(here.root, actions, shipped, past))
+    return Plan(here.root, tuple(actions), _next_command(here))
+
+
+def _shipped() -> dict[str, bytes]:
+    """Every file that an installation consists of, by its place in the project."""
+    folder = templates.folder()
+    files = {
+        f"{library.FOLDER}/{name}.yaml": read_bytes(folder / "playbooks" / f"{name}.yaml")
+        for name in PLAYBOOKS
+    }
+    files[f"{library.TOP}/templates/playbook.tpl.yaml"] = read_bytes(folder / "playbook.tpl.yaml")
+    files[f"{library.TOP}/playbook.schema.json"] = schema_text("playbook").encode()
+    return files
+
+
+def _action(root: Path, path: str, content: bytes, past: Installation) -> Action:
+    there = _there(root, path)
+    if isinstance(there, Action):
+        return there
+    if there == fingerprint(content):
+        return Action(path, "keep", "as it is shipped")
+    if not there and path in past.files:
+        return Action(path, "keep", f"deleted by you; take it out of {FILE} to have it again")
+    if not there:
+        return Action(path, "write", "new")
+    if there == past.files.get(path):
+        return Action(path, "keep", "as an earlier version wrote it")
+    return Action(path, "keep", "yours, kept")
+
+
+def _there(root: Path, path: str) -> str | Action:
+    """The fingerprint of what stands there, empty for nothing; a conflict where no file can be."""
+    contained(root, path)
+    for folder in list(Path(path).parents)[-2::-1]:
+        if os.path.lexists(root / folder) and not (root / folder).is_dir():
+            return Action(path, "conflict", f"{folder} is no folder")
+    if not os.path.lexists(root / path):
+        return ""
+    there = stamp(root / path)
+    if there is None:
+        return Action(path, "conflict", "what stands there is no file")
+    return f"sha256:{there.digest}"
+
+
+def _index(root: Path, actions: list[Action]) -> Action:
+    there = _there(root, library.INDEX)
+    if isinstance(there, Action):
+        return there
+    if not there:
+        return Action(library.INDEX, "write", "new")
+    comes = any(each.verb == "write" and _is_playbook(each.path) for each in actions)
+    if comes or library.index_is_stale(root):
+        return Action(library.INDEX, "write", "generated again")
+    return Action(library.INDEX, "keep", "up to date")
+
+
+def _is_playbook(path: str) -> bool:
+    return path.startswith(f"{library.FOLDER}/")
+
+
+def _record(
+    root: Path, actions: list[Action], shipped: Mapping[str, bytes], past: Installation
+) -> Action:
+    there = _there(root, FILE)
+    if isinstance(there, Action):
+        return there
+    coming = {action.path for action in actions if action.verb == "write"}
+    if not there:
+        return Action(FILE, "write", "new")
+    if coming & shipped.keys() or _present(root, shipped, past) != past:
+        return Action(FILE, "write", "brought up to date")
+    return Action(FILE, "keep", "up to date")
+
+
+def _present(root: Path, shipped: Mapping[str, bytes], past: Installation) -> Installation:
+    """The record of what stands there as shipped, and of what once did."""
+    files = {
+        path: fingerprint(content)
+        for path, content in shipped.items()
+        if _there(root, path) == fingerprint(content)
+    }
+    if past.version and files.items() <= past.files.items():
+        return past
+    return Installation(__version__, {**past.files, **files})
+
+
+# ── applying ────────────────────────────────────────────────────────────────────────────────
+
+
+def apply(plan: Plan, now_ms: int) -> None:
+    """Carry the plan out; what stands in its way by now is kept. Needs no commit to exist.
+
+    `now_ms`, ms since the epoch, is the time in the index. StorageError: before anything is
+    written if the plan holds a conflict, else where a file could not be written.
+    """
+    _refuse_conflicts(plan)
+    writes = plan.paths("write")
+    shipped = _shipped()
+    if not writes:
+        return
+    with library.changing(plan.root):
+        for path in writes:
+            if path in shipped:
+                _write_new(plan.root, path, shipped[path])
+    library.write_index(plan.root, now_ms)
+    with library.changing(plan.root):
+        past = read_installation(plan.root)
+        present = _present(plan.root, shipped, past)
+        if present != past:
+            write_atomically(plan.root / FILE, emit_installation(present))
+
+
+def _refuse_conflicts(plan: Plan) -> None:
+    conflicts = [action for action in plan.actions if action.verb == "conflict"]
+    if conflicts:
+        first, more = conflicts[0], len(conflicts) - 1
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"{first.path} cannot be written: {first.why}" + (f" (and {more} more)" * bool(more)),
+            where=str(plan.root),
+            guidance="Move it away, then repeat; nothing was written.",
+            details=tuple(f"{action.path}: {action.why}" for action in conflicts),
+        )
+
+
+def _write_new(root: Path, path: str, content: bytes) -> None:
+    file = contained(root, path)
+    ensure_folder(file.parent)
+    sweep(file.parent)
+    if not os.path.lexists(root / path):
+        write_atomically(file, content)
+
+
+# ── what to type next ───────────────────────────────────────────────────────────────────────
+
+
+def _next_command(here: checkout.Checkout) -> str:
+    """A run of the shipped playbook that fits the installed commands, on a feature that exists.
+
+    Where none fits, the check that says which commands are missing.
+    """
+    fitting = next(_fitting(here.root), "")
+    if not fitting:
+        return f"playbook check {library.FOLDER}/{PLAYBOOKS[0]}.yaml"
+    return f"playbook run {fitting} {_feature(here)}"
+
+
+def _fitting(root: Path) -> Iterator[str]:
+    shelf = Shelf(root, home=Path.home())
+    for name in PLAYBOOKS:
+        file = templates.folder() / "playbooks" / f"{name}.yaml"
+        steps = read_playbook(read_bytes(file), file.name).steps
+        found = [shelf.resolve(step.command) for step in steps]
+        if all(command is not None and not command.closed for command in found):
+            yield name
+
+
+def _feature(here: checkout.Checkout) -> str:
+    """The branch's own, else the latest that is specified, as short as it can be typed."""
+    settings = config.load(here.root)
+    specified = [spec.parent.name for spec in (here.root / settings.specs).glob("*/spec.md")]
+    names = sorted(name for name in specified if features.is_name(name))
+    if not names:
+        return "FEATURE"
+    name = here.branch if here.branch in names else names[-1]
+    number = name.partition("-")[0]
+    with suppress(ArgumentError):
+        if features.resolve(here.root, number, settings, tuple).name == name:
+            return number
+    return name
