@@ -1,18 +1,18 @@
 """What only git itself can tell: worktrees, differences, who the user is.
 
 The only importer of GitPython, whose `Git` runs the git command line (kai NFR6). All of it is
-asked of one folder; nothing here writes.
+asked of one folder; nothing here writes but what makes a new repository.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from playbook_supervisor.checkout import find
+from playbook_supervisor.checkout import Checkout, find
 from playbook_supervisor.errors import GitError, PlaybookError, StorageError
 from playbook_supervisor.plain_text import printable
 
@@ -106,8 +106,27 @@ def identity(root: Path) -> str:
     return f"{name} <{mail}>".strip() if mail else name
 
 
-def _ask(root: Path, *arguments: str) -> str:
-    """The output of a git command that only reads, and takes no lock to do so."""
+def initialise(root: Path, branch: str, settings: Mapping[str, str]) -> None:
+    """Make the folder `root` a repository, on `branch` and before its first commit.
+
+    Templates of the user's are left out; `settings` are the repository's own configuration.
+    GitError PB-GIT-FAILED.
+    """
+    git_dir = root / ".git"
+    at = Checkout(root, git_dir, git_dir, branch, "")
+    _ask(root, "init", "--quiet", "--template=", f"--initial-branch={branch}", at=at)
+    for name, value in settings.items():
+        _ask(root, "config", "--local", name, value)
+
+
+def commit_all(root: Path, message: str) -> None:
+    """Commit everything that stands in the working tree. GitError PB-GIT-FAILED."""
+    _ask(root, "add", "--all")
+    _ask(root, "commit", "--quiet", f"--message={message}")
+
+
+def _ask(root: Path, *arguments: str, at: Checkout | None = None) -> str:
+    """The output of a git command; one that only reads takes no lock to do so."""
     try:
         import git
     except ImportError as error:  # what GitPython makes of a missing git
@@ -115,7 +134,7 @@ def _ask(root: Path, *arguments: str) -> str:
     if not root.is_dir():  # GitPython would ask the current folder instead
         raise GitError("PB-GIT-FAILED", f"the folder {root} is gone", where=str(root))
     asked = git.Git(str(root))
-    asked.update_environment(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", **_here(root))
+    asked.update_environment(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", **_here(root, at))
     try:
         answer: str = asked.execute(
             ["git", "-c", "core.quotePath=false", *arguments],
@@ -133,12 +152,12 @@ def _ask(root: Path, *arguments: str) -> str:
     return answer
 
 
-def _here(root: Path) -> dict[str, str]:
+def _here(root: Path, at: Checkout | None) -> dict[str, str]:
     """What a surrounding git has set (in a hook, say) leads elsewhere: point it back to `root`."""
     pointers = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"} & os.environ.keys()
     if not pointers:
         return {}
-    here = find(root)
+    here = at or find(root)
     right = {
         "GIT_DIR": here.git_dir,
         "GIT_WORK_TREE": here.root,

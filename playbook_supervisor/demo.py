@@ -1,0 +1,78 @@
+"""The main job in a scratch repository: a specified feature, the embedded agent, a gate at the end.
+
+Nothing of the user's is touched or needed: neither a project nor an agent, a forge or an identity.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from playbook_supervisor import installer, repository, templates
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.files import ensure_folder, read_bytes, reserve_folder, write_atomically
+from playbook_supervisor.store import Clock, system_clock
+
+FEATURE: Final = "001-greeting"
+
+_SETTINGS: Final = {
+    "user.name": "Demo",
+    "user.email": "demo@example.org",
+    "commit.gpgSign": "false",
+    "core.excludesFile": "/dev/null",
+    "core.hooksPath": ".git/hooks",
+}
+"""So that no setting of the user's own asks a question or refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What is to be run: `playbook` with `args` in the repository `root`, driven by `agent` (as
+    `--agent` takes it). `env` are variables that the run and its processes need."""
+
+    root: Path
+    agent: str
+    env: Mapping[str, str]
+    playbook: str
+    args: tuple[str, ...]
+
+
+def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
+    """Make the scratch repository `folder/project`, committed and with playbooks installed.
+
+    ArgumentError PB-ARG-USAGE if something of that name is there; StorageError and GitError where
+    the disk or git refuse.
+    """
+    shipped = templates.folder() / "demo"
+    ensure_folder(folder)
+    root = folder.resolve() / "project"
+    if not reserve_folder(root):
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            f"{root} is there already",
+            guidance="Name a folder that is empty, or that does not exist yet.",
+        )
+    _copy(shipped / "project", root)
+    repository.initialise(root, FEATURE, _SETTINGS)
+    repository.commit_all(root, "Specify a greeting")
+    installer.apply(installer.plan(root), clock())
+    repository.commit_all(root, "Install playbooks")
+    path = os.environ.get("PATH", os.defpath)
+    return Demo(
+        root=root,
+        agent=f"script:{shipped / 'script.yaml'}",
+        env={"PATH": f"{shipped / 'bin'}{os.pathsep}{path}"},
+        playbook="auto-feature",
+        args=(FEATURE.partition("-")[0],),
+    )
+
+
+def _copy(source: Path, target: Path) -> None:
+    for file in sorted(source.rglob("*")):
+        if file.is_file():
+            copy = target / file.relative_to(source)
+            ensure_folder(copy.parent)
+            write_atomically(copy, read_bytes(file), durable=False)
