@@ -108,8 +108,8 @@ def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
     """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
 
     Values are those of `strict_yaml` or of JSON. Keys that are not the journal's are a person's
-    notes. In a `legacy` entry (kai's own) empty strings are absent values, an open entry without
-    gates had been launched, and `decision` may be missing while nobody had decided.
+    notes. In a `legacy` entry (kai's own) empty strings are absent values, an open entry that
+    waited at no gate before its step had been launched, and `decision` may still be missing.
     """
     return entry_of(Fields(mapping), legacy=legacy)
 
@@ -121,8 +121,9 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
     started_at = fields.time("started_at")
     launched_at = fields.maybe_time("launched_at")
     gates = tuple(_gate_of(gate, n) for n, gate in enumerate(fields.each("gates"), 1))
-    if legacy and status is EntryStatus.IN_PROGRESS and not gates and launched_at is None:
-        launched_at = started_at
+    if legacy and status is EntryStatus.IN_PROGRESS and launched_at is None:
+        waited = any(gate.place is Place.BEFORE for gate in gates)
+        launched_at = None if waited else started_at
     return Entry(
         step_id=fields.required("step_id"),
         status=status,

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 _REST_OF_LINE: Final = re.compile(r"[^\r\n]*")
 _WHOLE_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)?")
+_TABS: Final = re.compile(r"(?<=\S)[ \t]*\t[ \t]*")
+_BLANKS: Final = re.compile(r"[ \t]*")
+_COLON: Final = re.compile(r"[ \t]*:")
+_DASH: Final = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+-")
 _BLOCK_HEADER: Final = re.compile(r"[|>][-+0-9]*")
-_COMMA: Final = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+,")
+_COMMA: Final = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+(?P<comma>,[ \t]*)")
 
 
 def edit_mapping(text: bytes, before: Mapping[str, object], after: Mapping[str, object]) -> bytes:
@@ -50,7 +54,11 @@ class _Editor:
         self._text = text.removeprefix("\ufeff")
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._splices: list[tuple[int, int, str]] = []
-        self.root: Any = YAML(typ="safe", pure=True).compose(self._text)
+        # libyaml takes tabs between tokens, ruamel does not; places are the same with blanks
+        blanks = _TABS.sub(lambda match: " " * len(match[0]), self._text)
+        self.root: Any = YAML(typ="safe", pure=True).compose(blanks)
+        self._empty: dict[Node, int] = {}
+        self._find_empty(self.root)
 
     def result(self) -> bytes:
         """The text with every splice made."""
@@ -68,7 +76,7 @@ class _Editor:
         """Make the mapping at `node`, which reads as `before`, read as `after`."""
         at = {key.value: (key, value) for key, value in node.value}
         gone = [key for key in before if key not in after and key in at]
-        if len(gone) == len(at):
+        if len(gone) == len(at):  # nothing would be left to stand beside
             self._replace(node, flow(after))
             return
         for key in gone:
@@ -95,24 +103,25 @@ class _Editor:
     def _sequence(
         self, node: SequenceNode, before: Sequence[object], after: Sequence[object]
     ) -> None:
-        if len(after) < len(before):
+        if len(after) < len(before) or not node.value:
             self._replace(node, flow(after))
             return
         for item, old, new in zip(node.value, before, after, strict=False):
             if old != new:
                 self._value(item, old, new)
-        for new in after[len(before) :]:
-            self._append(node, new)
+        for item in after[len(before) :]:
+            self._append(node, item)
 
     # ── splices ─────────────────────────────────────────────────────────────────────────────
 
     def _replace(self, node: Node, new: str) -> None:
         """Put a value on one line in the place of what stands there."""
-        start, end = node.start_mark.index, self._tail(node)
-        if _is_block_scalar(node):
-            new += self._rest_of_line(self._header_end(node))
-        if start == end:
+        end = self._tail(node)
+        start = end if node in self._empty else node.start_mark.index
+        if node in self._empty:
             new = f" {new}"
+        elif _is_block_scalar(node):
+            new += self._rest_of_line(self._header_end(node))
         elif _is_block(node):
             new = f"  {new}"  # its dashes may stand no further right than its key
         self._splices.append((start, end, new))
@@ -122,10 +131,11 @@ class _Editor:
         start, end = key.start_mark.index, self._tail(value)
         if node.flow_style:
             if comma := _COMMA.match(self._text, end):
-                self._splices.append((comma.end() - 1, comma.end(), ""))
+                self._splices.append((*comma.span("comma"), ""))
         else:
+            end = _span_end(_BLANKS, self._text, end)  # a tab must not come to begin the line
             line = self._line_start(start)
-            if not self._text[line:start].strip() and not self._rest_of_line(end).strip():
+            if not (self._text[line:start].strip() or self._rest_of_line(end)):
                 start = line
                 end = _span_end(_WHOLE_LINE, self._text, end)
         self._splices.append((start, end, ""))
@@ -133,16 +143,16 @@ class _Editor:
     def _add(self, node: MappingNode, anchor: Node, key: str, value: object) -> None:
         """Put a pair behind the pair whose value is `anchor`."""
         if node.flow_style:
-            self._insert(self._tail(anchor), f" , {flow({key: value})[1:-1]}")
+            # behind a key without a value (`{a:}`) a comma would become part of the key
+            comma = " ," if anchor in self._empty else ","
+            self._insert(self._tail(anchor), f"{comma} {flow({key: value})[1:-1]}")
         else:
             column = node.value[0][0].start_mark.column
             self._insert(self._line_end(anchor), "\n" + pair(key, value, column).rstrip("\n"))
 
     def _append(self, node: SequenceNode, item: object) -> None:
         """Put an item behind the last one."""
-        if not node.value:
-            self._insert(node.start_mark.index + 1, f"{flow(item)}, ")
-        elif node.flow_style:
+        if node.flow_style:
             self._insert(self._tail(node.value[-1]), f", {flow(item)}")
         else:
             margin = " " * node.start_mark.column
@@ -153,8 +163,28 @@ class _Editor:
 
     # ── places ──────────────────────────────────────────────────────────────────────────────
 
+    def _find_empty(self, node: Node) -> None:
+        """Where values stand that nobody has written (`error:`): ruamel looks for them too late."""
+        if not isinstance(node.value, list):
+            return
+        at = node.start_mark.index
+        for member in node.value:
+            if isinstance(member, tuple):
+                key, value = member
+                at = _span_end(_COLON, self._text, key.end_mark.index)
+            else:
+                value = member
+                at = _span_end(_DASH, self._text, at)
+            if value.start_mark.index == value.end_mark.index:
+                self._empty[value] = at
+            else:
+                self._find_empty(value)
+                at = self._tail(value)
+
     def _tail(self, node: Node) -> int:
         """Where the text of a value ends, before blanks, comments and the line's end."""
+        if node in self._empty:
+            return self._empty[node]
         end: int = node.end_mark.index
         if _is_block(node):
             last = node.value[-1]
