@@ -24,7 +24,7 @@ REGEX_PATTERNS = {
     '^/[A-Za-z0-9][A-Za-z0-9_.:-]*$(?!\\n)': re.compile('^/[A-Za-z0-9][A-Za-z0-9_.:-]*\\Z(?!\\n)'),
     '^[A-Za-z0-9._:/@-]+$(?!\\n)': re.compile('^[A-Za-z0-9._:/@-]+\\Z(?!\\n)'),
     '^\\S(?:.*\\S)?$(?!\\n)': re.compile('^\\S(?:.*\\S)?\\Z(?!\\n)'),
-    '^[A-Za-z0-9_][A-Za-z0-9_-]*$(?!\\n)': re.compile('^[A-Za-z0-9_][A-Za-z0-9_-]*\\Z(?!\\n)'),
+    '^[a-z][a-z0-9_-]*$(?!\\n)': re.compile('^[a-z][a-z0-9_-]*\\Z(?!\\n)'),
     '^[a-z0-9][a-z0-9-]*$(?!\\n)': re.compile('^[a-z0-9][a-z0-9-]*\\Z(?!\\n)')
 }
 
@@ -218,8 +218,8 @@ def validate___definitions_arg(data, custom_formats={}, name_prefix=None):
                 data__name_len = len(data__name)
                 if data__name_len > 100:
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".name must be shorter than or equal to 100 characters")
-                if not REGEX_PATTERNS['^[A-Za-z0-9_][A-Za-z0-9_-]*$(?!\\n)'].search(data__name):
-                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".name must match pattern ^[A-Za-z0-9_][A-Za-z0-9_-]*$(?!\\n)")
+                if not REGEX_PATTERNS['^[a-z][a-z0-9_-]*$(?!\\n)'].search(data__name):
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".name must match pattern ^[a-z][a-z0-9_-]*$(?!\\n)")
         if "description" in data_keys:
             data_keys.remove("description")
             data__description = data["description"]
