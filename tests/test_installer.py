@@ -1,0 +1,478 @@
+"""`playbook init` in somebody else's repository: refuse first, then plan, then apply."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from project import COMMANDS, Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor import __version__, installer, library, templates
+from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
+from playbook_supervisor.files import digest, remove
+from playbook_supervisor.installation import read_installation
+from playbook_supervisor.installer import Plan
+from playbook_supervisor.schema import read_playbook, schema_text
+
+NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
+
+FILES = [
+    ".playbooks/_index.yaml",
+    ".playbooks/install.yaml",
+    ".playbooks/playbook.schema.json",
+    ".playbooks/playbooks/auto-feature.yaml",
+    ".playbooks/playbooks/auto-speckit.yaml",
+    ".playbooks/playbooks/auto-validate.yaml",
+    ".playbooks/templates/playbook.tpl.yaml",
+]
+
+
+@pytest.fixture
+def fresh(project: Project) -> Project:
+    """A project that has never heard of playbooks."""
+    project.git("rm", "-rq", ".playbooks")
+    project.git("commit", "-qm", "Without playbooks")
+    return project
+
+
+def init(project: Project, now_ms: int = NOON) -> Plan:
+    plan = installer.plan(project.root)
+    installer.apply(plan, now_ms)
+    return plan
+
+
+def action(plan: Plan, path: str) -> tuple[str, str]:
+    (found,) = [each for each in plan.actions if each.path == path]
+    return found.verb, found.why
+
+
+def state(project: Project) -> dict[str, tuple[int, int, str]]:
+    """Every file outside git's own folder: inode, time and content."""
+    found = {}
+    for folder, folders, files in os.walk(project.root):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in files:
+            path = Path(folder) / name
+            at = path.lstat()
+            content = digest(path.read_bytes()) if path.is_file() else "no file"
+            found[str(path.relative_to(project.root))] = (at.st_ino, at.st_mtime_ns, content)
+    return found
+
+
+def written(project: Project) -> list[str]:
+    return sorted(path for path in state(project) if path.startswith(".playbooks/"))
+
+
+class TestAFirstInstallation:
+    """kai FR42: init scaffolds `.playbooks/` with index, examples and template."""
+
+    def test_writes_playbooks_template_schema_index_and_a_record(self, fresh: Project) -> None:
+        before = state(fresh)
+        plan = init(fresh)
+        assert sorted(plan.paths("write")) == FILES
+        assert sorted(state(fresh).keys() - before.keys()) == FILES
+        assert {path: state(fresh)[path] for path in before} == before  # kai NFR11
+
+    def test_what_is_written_is_what_is_shipped(self, fresh: Project) -> None:
+        init(fresh)
+        shipped = templates.folder()
+        for name in ("auto-feature", "auto-validate", "auto-speckit"):
+            file = fresh.root / f".playbooks/playbooks/{name}.yaml"
+            assert file.read_bytes() == (shipped / f"playbooks/{name}.yaml").read_bytes()
+            assert read_playbook(file.read_bytes(), file.name).name == name
+        assert fresh.read(".playbooks/templates/playbook.tpl.yaml") == (
+            (shipped / "playbook.tpl.yaml").read_text()
+        )
+        assert fresh.read(".playbooks/playbook.schema.json") == schema_text("playbook")
+
+    def test_editors_find_the_schema_from_every_playbook(self, fresh: Project) -> None:
+        init(fresh)
+        for folder in ("playbooks", "templates"):
+            for file in (fresh.root / ".playbooks" / folder).iterdir():
+                relative = file.read_text().splitlines()[0].partition("$schema=")[2]
+                assert (file.parent / relative).resolve() == (
+                    fresh.root / ".playbooks/playbook.schema.json"
+                )
+
+    def test_the_index_lists_them(self, fresh: Project) -> None:
+        init(fresh)
+        index = yaml.safe_load(fresh.read(".playbooks/_index.yaml"))
+        assert index["generated"] == "2026-02-19T12:00:00.000Z"
+        assert [each["name"] for each in index["playbooks"]] == [
+            "auto-feature",
+            "auto-speckit",
+            "auto-validate",
+        ]
+        assert library.index_is_stale(fresh.root) == ""
+
+    def test_the_record_holds_version_and_digests(self, fresh: Project) -> None:
+        init(fresh)
+        record = yaml.safe_load(fresh.read(".playbooks/install.yaml"))
+        assert record["schema"] == 1
+        assert record["version"] == __version__
+        assert list(record["files"]) == FILES[2:]
+        for path, recorded in record["files"].items():
+            assert recorded == f"sha256:{digest((fresh.root / path).read_bytes())}"
+
+    def test_the_plan_alone_writes_nothing(self, fresh: Project) -> None:
+        before = state(fresh)
+        installer.plan(fresh.root)
+        assert state(fresh) == before
+
+    def test_it_goes_to_the_top_wherever_it_is_asked_for(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root / "specs")
+        assert plan.root == fresh.root
+        installer.apply(plan, NOON)
+        assert written(fresh) == FILES
+
+    def test_it_needs_no_commit(self, tmp_path: Path, home: Path) -> None:
+        bare = Project(tmp_path / "new", home)
+        bare.root.mkdir()
+        bare.git("init", "-q")
+        init(bare)
+        assert written(bare) == FILES
+
+    def test_it_works_in_a_linked_worktree(self, fresh: Project) -> None:
+        fresh.git("worktree", "add", "-q", "../linked")
+        linked = Project(fresh.root.parent / "linked", fresh.home)
+        init(linked)
+        assert written(linked) == FILES
+        assert written(fresh) == []
+
+
+class TestASecondInstallation:
+    def test_writes_nothing(self, fresh: Project) -> None:
+        init(fresh)
+        before = state(fresh)
+        plan = init(fresh, NOON + 86_400_000)
+        assert {each.verb for each in plan.actions} == {"keep"}
+        assert state(fresh) == before
+
+    def test_brings_back_nothing_that_was_deleted(self, fresh: Project) -> None:
+        init(fresh)
+        gone = ".playbooks/playbooks/auto-speckit.yaml"
+        (fresh.root / gone).unlink()
+        plan = init(fresh)
+        verb, why = action(plan, gone)
+        assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
+        assert plan.paths("write") == (".playbooks/_index.yaml",)
+        assert gone not in written(fresh)
+        assert library.index_is_stale(fresh.root) == ""
+
+    def test_unless_its_line_is_taken_out_of_the_record(self, fresh: Project) -> None:
+        init(fresh)
+        gone = ".playbooks/playbooks/auto-speckit.yaml"
+        (fresh.root / gone).unlink()
+        record = fresh.read(".playbooks/install.yaml").splitlines(keepends=True)
+        fresh.write(".playbooks/install.yaml", "".join(line for line in record if gone not in line))
+        init(fresh)
+        assert written(fresh) == FILES
+        assert fresh.read(".playbooks/install.yaml").splitlines(keepends=True) == record
+
+    def test_keeps_what_was_edited_and_what_it_once_wrote(self, fresh: Project) -> None:
+        init(fresh)
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        record = read_installation(fresh.root)
+        fresh.write(path, fresh.read(path) + "# ours\n")
+        plan = init(fresh)
+        assert action(plan, path) == ("keep", "yours, kept")
+        assert fresh.read(path).endswith("# ours\n")
+        assert read_installation(fresh.root) == record
+
+    def test_leaves_what_an_earlier_version_wrote(self, fresh: Project) -> None:
+        init(fresh)
+        path = ".playbooks/playbook.schema.json"
+        old = '{"of": "an earlier version"}\n'
+        now = digest((fresh.root / path).read_bytes())
+        fresh.write(path, old)
+        record = fresh.read(".playbooks/install.yaml").replace(now, digest(old.encode()))
+        fresh.write(".playbooks/install.yaml", record)
+        plan = init(fresh)
+        assert action(plan, path) == ("keep", "as an earlier version wrote it")
+        assert fresh.read(path) == old
+        assert fresh.read(".playbooks/install.yaml") == record
+
+    def test_brings_the_index_up_to_date(self, fresh: Project) -> None:
+        init(fresh)
+        mine = fresh.read(".playbooks/playbooks/auto-validate.yaml")
+        fresh.write(".playbooks/playbooks/mine.yaml", mine.replace("auto-validate", "mine"))
+        plan = init(fresh)
+        assert action(plan, ".playbooks/_index.yaml") == ("write", "generated again")
+        assert "mine" in fresh.read(".playbooks/_index.yaml")
+        assert init(fresh).paths("write") == ()
+
+
+class TestWhatIsThereAlready:
+    def test_foreign_files_of_our_names_are_kept_and_mentioned(self, fresh: Project) -> None:
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        fresh.write(path, "name: theirs\n")
+        plan = init(fresh)
+        assert action(plan, path) == ("keep", "yours, kept")
+        assert fresh.read(path) == "name: theirs\n"
+        assert path not in read_installation(fresh.root).files
+        assert written(fresh) == FILES
+
+    def test_a_project_where_all_is_foreign_is_done_after_once(self, fresh: Project) -> None:
+        for path in FILES[2:]:
+            fresh.write(path, "theirs\n")
+        init(fresh)
+        assert read_installation(fresh.root).files == {}
+        assert init(fresh).paths("write") == ()
+
+    def test_files_that_are_ours_byte_for_byte_are_taken_over(self, project: Project) -> None:
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        before = state(project)[path]
+        plan = init(project)
+        assert action(plan, path) == ("keep", "as it is shipped")
+        assert state(project)[path] == before
+        assert path in read_installation(project.root).files
+
+    def test_what_comes_between_plan_and_deed_is_not_overwritten(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root)
+        path = ".playbooks/templates/playbook.tpl.yaml"
+        fresh.write(path, "theirs\n")
+        installer.apply(plan, NOON)
+        assert fresh.read(path) == "theirs\n"
+        assert path not in read_installation(fresh.root).files
+
+    def test_an_empty_project_folder_of_ours_is_filled(self, fresh: Project) -> None:
+        (fresh.root / ".playbooks/playbooks").mkdir(parents=True)
+        init(fresh)
+        assert written(fresh) == FILES
+
+
+class TestARefusal:
+    def test_outside_a_repository(self, tmp_path: Path) -> None:
+        with pytest.raises(StateError) as caught:
+            installer.plan(tmp_path)
+        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
+
+    def test_in_a_bare_repository(self, tmp_path: Path, home: Path) -> None:
+        project = Project(tmp_path, home)
+        project.git("init", "-q", "--bare", "bare.git")
+        with pytest.raises(StateError, match="nothing is checked out"):
+            installer.plan(tmp_path / "bare.git")
+
+    @pytest.mark.parametrize("target", [None, "nowhere"])
+    def test_where_our_folder_is_none(self, fresh: Project, target: str | None) -> None:
+        if target is None:
+            fresh.write(".playbooks", "a file\n")
+        else:
+            (fresh.root / ".playbooks").symlink_to(target)
+        with pytest.raises(StorageError, match=r"\.playbooks is no folder") as caught:
+            installer.plan(fresh.root)
+        assert caught.value.guidance == "Move .playbooks away, then repeat."
+
+    @pytest.mark.parametrize("link", [".playbooks", ".playbooks/playbooks"])
+    def test_where_a_link_leads_out(self, fresh: Project, tmp_path: Path, link: str) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (fresh.root / link).parent.mkdir(exist_ok=True)
+        (fresh.root / link).symlink_to(outside)
+        with pytest.raises(StorageError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.code == "PB-IO-ESCAPE"
+        assert list(outside.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "folder", [".playbooks/templates/playbook.tpl.yaml", ".playbooks/_index.yaml"]
+    )
+    def test_where_a_folder_has_a_files_name(self, fresh: Project, folder: str) -> None:
+        (fresh.root / folder).mkdir(parents=True)
+        plan = installer.plan(fresh.root)
+        assert action(plan, folder) == ("conflict", "what stands there is no file")
+        with pytest.raises(StorageError) as caught:
+            installer.apply(plan, NOON)
+        assert caught.value.message == (f"{folder} cannot be written: what stands there is no file")
+        assert written(fresh) == []
+
+    def test_where_a_file_has_a_folders_name(self, fresh: Project) -> None:
+        fresh.write(".playbooks/playbooks", "a file\n")
+        plan = installer.plan(fresh.root)
+        assert plan.paths("conflict") == tuple(
+            f".playbooks/playbooks/{name}.yaml" for name in installer.PLAYBOOKS
+        )
+        with pytest.raises(StorageError, match=r"no folder \(and 2 more\)") as caught:
+            installer.apply(plan, NOON)
+        assert len(caught.value.details) == 3
+        assert written(fresh) == [".playbooks/playbooks"]
+
+    @pytest.mark.parametrize("link", [".playbooks/playbook.schema.json", ".playbooks/install.yaml"])
+    def test_where_a_link_leads_nowhere(self, fresh: Project, link: str) -> None:
+        (fresh.root / ".playbooks").mkdir()
+        (fresh.root / link).symlink_to("nowhere")
+        plan = installer.plan(fresh.root)
+        assert plan.paths("conflict") == (link,)
+
+    @pytest.mark.parametrize(
+        ("text", "message", "where"),
+        [
+            ("a: [", "this bracket is not closed", "install.yaml:"),
+            ("", "schema: is missing", "install.yaml:1:1"),
+            ("version: 1.0\n", "schema: is missing", "install.yaml:1:1"),
+            ("schema: 2\n", "schema: was written by a newer version", "install.yaml:1:9"),
+            ("schema: 1\nfiles: [a]\n", "files: wants a mapping", "install.yaml:2:8"),
+        ],
+    )
+    def test_where_the_record_cannot_be_read(
+        self, fresh: Project, text: str, message: str, where: str
+    ) -> None:
+        fresh.write(".playbooks/install.yaml", text)
+        with pytest.raises(CheckError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.message.startswith(message)
+        assert caught.value.where.startswith(f".playbooks/{where}")
+
+    def test_where_the_record_is_no_file(self, fresh: Project) -> None:
+        (fresh.root / ".playbooks/install.yaml").mkdir(parents=True)
+        with pytest.raises(StorageError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.code == "PB-IO-READ"
+
+
+class TestAnInterruption:
+    def test_a_killed_installation_is_simply_repeated(self, fresh: Project, tmp_path: Path) -> None:
+        """SIGKILL at every fsync there is, each followed by a second run."""
+        init(fresh)
+        whole = {path: fresh.read(path) for path in FILES}
+        remove(fresh.root / ".playbooks")
+        runner = tmp_path / "runner.py"
+        runner.write_text(RUNNER)
+        survived = 0
+        while killed(runner, fresh.root, at=survived + 1):
+            survived += 1
+            there = [path for path in FILES if (fresh.root / path).exists()]
+            assert {path: fresh.read(path) for path in there} == {
+                path: whole[path] for path in there
+            }
+            init(fresh)
+            assert {path: fresh.read(path) for path in written(fresh)} == whole
+            remove(fresh.root / ".playbooks")
+        assert survived >= 2 * len(FILES)
+        assert {path: fresh.read(path) for path in written(fresh)} == whole
+
+    def test_a_full_disk_is_told_and_repeated(self, fresh: Project, mocker: MockerFixture) -> None:
+        plan = installer.plan(fresh.root)
+        full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
+        with pytest.raises(StorageError, match="No space left on device") as caught:
+            installer.apply(plan, NOON)
+        assert caught.value.code == "PB-IO-WRITE"
+        mocker.stop(full)
+        assert written(fresh) == []
+        init(fresh)
+        assert written(fresh) == FILES
+
+    def test_several_at_once_are_as_good_as_one(self, fresh: Project, tmp_path: Path) -> None:
+        runner = tmp_path / "runner.py"
+        runner.write_text(RUNNER)
+        several = [
+            subprocess.Popen([sys.executable, runner, "0"], cwd=fresh.root) for _ in range(4)
+        ]
+        assert [each.wait() for each in several] == [0] * 4
+        assert written(fresh) == FILES
+        assert init(fresh).paths("write") == ()
+
+
+RUNNER = f"""\
+import os, pathlib, signal, sys
+from playbook_supervisor import installer
+
+left = int(sys.argv[1])
+fsync = os.fsync
+
+def dying(descriptor):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(descriptor)
+
+os.fsync = dying
+installer.apply(installer.plan(pathlib.Path.cwd()), {NOON})
+"""
+
+
+def killed(runner: Path, cwd: Path, *, at: int) -> bool:
+    """Whether that fsync was reached, and was the end."""
+    done = subprocess.run([sys.executable, runner, str(at)], cwd=cwd, check=False)
+    assert done.returncode in (0, -signal.SIGKILL)
+    return done.returncode != 0
+
+
+class TestTheNextCommand:
+    """It names what fits this project, so that the first thing typed works."""
+
+    def only(self, project: Project, *commands: str) -> str:
+        for command in COMMANDS:
+            if command not in commands:
+                (project.root / f".claude/commands/{command}.md").unlink()
+        return installer.plan(project.root).next_command
+
+    def test_runs_the_whole_feature_where_every_command_is_installed(
+        self, project: Project
+    ) -> None:
+        assert self.only(project, *COMMANDS) == "playbook run auto-feature 013"
+
+    def test_runs_what_spec_kit_alone_can_do(self, project: Project) -> None:
+        speckit = [command for command in COMMANDS if command.startswith("speckit.")]
+        assert self.only(project, *speckit) == "playbook run auto-speckit 013"
+
+    def test_runs_the_validation_where_there_is_only_qa(self, project: Project) -> None:
+        assert self.only(project, "qa.plan", "qa.run") == "playbook run auto-validate 013"
+
+    def test_checks_what_is_missing_where_nothing_fits(self, project: Project) -> None:
+        assert self.only(project, "speckit.plan") == (
+            "playbook check .playbooks/playbooks/auto-feature.yaml"
+        )
+
+    def test_does_not_count_a_command_that_is_closed_to_models(self, project: Project) -> None:
+        project.write(
+            ".claude/commands/feature.pr.md", "---\ndisable-model-invocation: true\n---\nOpen it.\n"
+        )
+        assert self.only(project, *COMMANDS) == "playbook run auto-speckit 013"
+
+    def test_finds_commands_under_their_newer_spelling(self, project: Project) -> None:
+        folder = project.root / ".claude/commands"
+        for file in folder.glob("speckit.*.md"):
+            file.rename(folder / file.name.replace("speckit.", "speckit-"))
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+
+    def test_means_the_branchs_feature_where_it_is_one(self, project: Project) -> None:
+        project.write("specs/014-later/spec.md", "# Later\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+        project.git("switch", "-q", "main")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 014"
+
+    def test_writes_the_feature_out_where_its_number_means_two(self, project: Project) -> None:
+        project.write("specs/013-another/notes.md", "Not specified.\n")
+        assert installer.plan(project.root).next_command == (
+            "playbook run auto-feature 013-playbook-create"
+        )
+
+    def test_writes_out_a_feature_without_a_number(self, project: Project) -> None:
+        project.git("rm", "-rq", "specs")
+        project.write("specs/dark-mode/spec.md", "# Dark\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature dark-mode"
+
+    def test_says_feature_where_there_is_none_yet(self, project: Project) -> None:
+        project.git("rm", "-rq", "specs")
+        project.write("specs/--help/spec.md", "# Hostile\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature FEATURE"
+
+    def test_looks_where_the_project_keeps_its_specifications(self, project: Project) -> None:
+        project.write(".playbooks/config.yaml", "artifacts: {specs: docs/specs}\n")
+        project.write("docs/specs/020-moved/spec.md", "# Moved\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 020"
+
+    def test_a_configuration_with_a_fault_is_told(self, project: Project) -> None:
+        project.write(".playbooks/config.yaml", "agnet: claude\n")
+        with pytest.raises(PlaybookError) as caught:
+            installer.plan(project.root)
+        assert caught.value.code == "PB-CHECK-CONFIG"

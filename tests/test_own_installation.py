@@ -1,0 +1,28 @@
+"""This repository's own `.playbooks/` is what `playbook init` makes, and has not drifted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from project import Project
+
+from playbook_supervisor import installer, library
+
+OURS = Path(__file__).parent.parent / ".playbooks"
+
+
+def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, home: Path) -> None:
+    """If this fails, delete `.playbooks/` and run `playbook init`."""
+    project = Project(tmp_path / "copy", home)
+    shutil.copytree(OURS, project.root / ".playbooks")
+    project.git("init", "-q")
+    actions = installer.plan(project.root).actions
+    drifted = [each for each in actions if each.why not in ("as it is shipped", "up to date")]
+    assert drifted == []
+    assert len(actions) == 7
+
+
+def test_every_playbook_here_can_run(tmp_path: Path) -> None:
+    shutil.copytree(OURS, tmp_path / ".playbooks")
+    assert [each for each in library.playbooks(tmp_path) if each.problem] == []
