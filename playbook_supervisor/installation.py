@@ -34,7 +34,12 @@ class Installation:
 
 def fingerprint(data: bytes) -> str:
     """How a file's content is recorded: `sha256:` and 64 hexadecimal digits."""
-    return f"sha256:{digest(data)}"
+    return as_fingerprint(digest(data))
+
+
+def as_fingerprint(summed: str) -> str:
+    """The same of a SHA-256 that has been taken."""
+    return f"sha256:{summed}"
 
 
 def emit_installation(made: Installation) -> bytes:

@@ -26,6 +26,7 @@ from playbook_supervisor.files import (
 from playbook_supervisor.installation import (
     FILE,
     Installation,
+    as_fingerprint,
     emit_installation,
     fingerprint,
     read_installation,
@@ -98,39 +99,41 @@ def _shipped() -> dict[str, bytes]:
 
 
 def _action(root: Path, path: str, content: bytes, past: Installation) -> Action:
-    there = _there(root, path)
-    if isinstance(there, Action):
-        return there
-    if there == fingerprint(content):
+    if obstacle := _obstacle(root, path):
+        return Action(path, "conflict", obstacle)
+    standing = _standing(root, path)
+    if standing == fingerprint(content):
         return Action(path, "keep", "as it is shipped")
-    if not there and path in past.files:
+    if not standing and path in past.files:
         return Action(path, "keep", f"deleted by you; take it out of {FILE} to have it again")
-    if not there:
+    if not standing:
         return Action(path, "write", "new")
-    if there == past.files.get(path):
+    if standing == past.files.get(path):
         return Action(path, "keep", "as an earlier version wrote it")
     return Action(path, "keep", "yours, kept")
 
 
-def _there(root: Path, path: str) -> str | Action:
-    """The fingerprint of what stands there, empty for nothing; a conflict where no file can be."""
+def _obstacle(root: Path, path: str) -> str:
+    """Why no file can stand there; empty where one can. StorageError if the path leads out."""
     contained(root, path)
-    for folder in list(Path(path).parents)[-2::-1]:
+    for folder in list(Path(path).parents)[-2::-1]:  # from the top, without the top itself
         if os.path.lexists(root / folder) and not (root / folder).is_dir():
-            return Action(path, "conflict", f"{folder} is no folder")
-    if not os.path.lexists(root / path):
-        return ""
-    there = stamp(root / path)
-    if there is None:
-        return Action(path, "conflict", "what stands there is no file")
-    return f"sha256:{there.digest}"
+            return f"{folder} is no folder"
+    if os.path.lexists(root / path) and not (root / path).is_file():
+        return "what stands there is no file"
+    return ""
+
+
+def _standing(root: Path, path: str) -> str:
+    """The fingerprint of the file that stands there; empty where there is none."""
+    found = stamp(root / path)
+    return as_fingerprint(found.digest) if found else ""
 
 
 def _index(root: Path, actions: list[Action]) -> Action:
-    there = _there(root, library.INDEX)
-    if isinstance(there, Action):
-        return there
-    if not there:
+    if obstacle := _obstacle(root, library.INDEX):
+        return Action(library.INDEX, "conflict", obstacle)
+    if not (root / library.INDEX).exists():
         return Action(library.INDEX, "write", "new")
     comes = any(each.verb == "write" and _is_playbook(each.path) for each in actions)
     if comes or library.index_is_stale(root):
@@ -145,12 +148,11 @@ def _is_playbook(path: str) -> bool:
 def _record(
     root: Path, actions: list[Action], shipped: Mapping[str, bytes], past: Installation
 ) -> Action:
-    there = _there(root, FILE)
-    if isinstance(there, Action):
-        return there
-    coming = {action.path for action in actions if action.verb == "write"}
-    if not there:
+    if obstacle := _obstacle(root, FILE):
+        return Action(FILE, "conflict", obstacle)
+    if not (root / FILE).exists():
         return Action(FILE, "write", "new")
+    coming = {action.path for action in actions if action.verb == "write"}
     if coming & shipped.keys() or _present(root, shipped, past) != past:
         return Action(FILE, "write", "brought up to date")
     return Action(FILE, "keep", "up to date")
@@ -161,7 +163,7 @@ def _present(root: Path, shipped: Mapping[str, bytes], past: Installation) -> In
     files = {
         path: fingerprint(content)
         for path, content in shipped.items()
-        if _there(root, path) == fingerprint(content)
+        if _standing(root, path) == fingerprint(content)
     }
     if past.version and files.items() <= past.files.items():
         return past
