@@ -3,27 +3,3 @@
 Data in, data out, errors raised; nothing is printed here. Rooms are imported inside the functions,
 so that each command pays only for what it needs.
 """
-
-from playbook_supervisor.api.driving import (
-    Drive,
-    abort,
-    answer,
-    begin,
-    next_directive,
-    pause,
-    report,
-    resume,
-    run,
-)
-
-__all__ = [
-    "Drive",
-    "abort",
-    "answer",
-    "begin",
-    "next_directive",
-    "pause",
-    "report",
-    "resume",
-    "run",
-]

@@ -1,4 +1,4 @@
-"""What moves a session: run, resume, answer, abort, pause, and the protocol of a client.
+"""What moves a session: run, resume, answer, abort, pause.
 
 Data in, data out, errors raised; nothing is printed here.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from playbook_supervisor.api import place
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
@@ -38,9 +39,6 @@ class Drive:
     kill: bool = False
 
 
-# ── driving ─────────────────────────────────────────────────────────────────────────────────
-
-
 def run(
     reference: str,
     args: Sequence[str] = (),
@@ -59,7 +57,7 @@ def run(
     from playbook_supervisor import agents, beginning, config
 
     drive = drive or Drive()
-    store = _store(cwd)
+    store = place.store(cwd)
     agent = agents.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
     elsewhere = agent.name != "claude"
     wanted = beginning.intend(store, reference, args, start=start, commands_elsewhere=elsewhere)
@@ -84,20 +82,20 @@ def resume(
     from playbook_supervisor.drivers.headless import Ending
 
     drive = drive or Drive()
-    store = _store(cwd)
+    store = place.store(cwd)
     watching = watcher or _silence()
-    session_id = _chosen(store, session, watching)
+    session_id = place.chosen(store, session, watching)
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = kernel.status(opened.state)
         remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
     if status is SessionStatus.FAILED and not retry:
-        ending = Ending(_supervisor(store, session_id).outlook(), status.value)
+        ending = Ending(place.supervisor(store, session_id).outlook(), status.value)
         watching.notice(f"session {session_id} has failed; `playbook resume --retry` takes it up")
         return ending
     if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
         watching.notice(f"session {session_id} is {status}: there is nothing to do")
-        return Ending(_supervisor(store, session_id).outlook(), status.value)
+        return Ending(place.supervisor(store, session_id).outlook(), status.value)
     spec = drive.agent or remembered
     agent = agents.choose(spec, config.load(store.checkout.root), store.checkout.root)
     drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill)
@@ -118,8 +116,8 @@ def answer(
     if not session and len(words) > 1 and SESSION_ID.match(words[0]):
         session, words = words[0], words[1:]
     text = " ".join(words)
-    store = _store(cwd)
-    supervisor = _supervisor(store, _chosen(store, session))
+    store = place.store(cwd)
+    supervisor = place.supervisor(store, place.chosen(store, session))
     outlook = supervisor.look()
     asked = outlook.directive
     if not isinstance(asked, Ask):
@@ -142,8 +140,8 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
     """End the session, journaled; a runner is asked to stop what runs first."""
     from playbook_supervisor.drivers import presence
 
-    store = _store(cwd)
-    supervisor = _supervisor(store, _chosen(store, session))
+    store = place.store(cwd)
+    supervisor = place.supervisor(store, place.chosen(store, session))
     words = text or Resolution.ABORT.value
     if presence.living(supervisor.private) is None:
         supervisor.end_workers()
@@ -156,58 +154,11 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
     """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
     from playbook_supervisor.drivers import presence
 
-    store = _store(cwd)
-    supervisor = _supervisor(store, _chosen(store, session))
+    store = place.store(cwd)
+    supervisor = place.supervisor(store, place.chosen(store, session))
     if presence.living(supervisor.private) is not None:
         _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))
     return supervisor.look()
-
-
-# ── the protocol by which Claude Code drives ────────────────────────────────────────────────
-
-
-def begin(
-    reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
-) -> Outlook:
-    """Begin a session and answer with its first directive."""
-    from playbook_supervisor import beginning
-
-    store = _store(cwd)
-    wanted = beginning.intend(store, reference, args, start=start)
-    return _supervisor(store, beginning.begin(store, wanted)).begin(start)
-
-
-def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
-    """What is outstanding; with `wait`, as soon as it is something other than work under way."""
-    from time import sleep
-
-    store = _store(cwd)
-    supervisor = _undriven(store, _chosen(store, session))
-    outlook = supervisor.outlook()
-    while wait and outlook.repeated:
-        while not supervisor.changed():
-            sleep(0.1)
-        outlook = supervisor.outlook()
-    return outlook
-
-
-def report(
-    attempt: str,
-    *,
-    error: str = "",
-    outcome: object = None,
-    session: str = "",
-    cwd: Path | None = None,
-) -> Outlook:
-    """A worker came back; a repeated report changes nothing and answers with what is due now."""
-    from playbook_supervisor.kernel.directives import Failure, Outcome
-    from playbook_supervisor.wire import outcome_from_json
-
-    brought = Outcome() if outcome is None else outcome_from_json(outcome)
-    if error:
-        brought = Outcome(Failure("PB-AGENT-FAILED", error), brought.output, brought.agent)
-    store = _store(cwd)
-    return _undriven(store, _chosen(store, session)).report(attempt, brought)
 
 
 # ── what they share ─────────────────────────────────────────────────────────────────────────
@@ -227,7 +178,7 @@ def _drive(
     from playbook_supervisor.drivers.headless import Runner
     from playbook_supervisor.drivers.presence import driving
 
-    supervisor = _supervisor(store, session_id)
+    supervisor = place.supervisor(store, session_id)
     mode = drive.mode or Mode.MANUAL
     with driving(supervisor.private, drive.agent or agent.name):
         supervisor.remember(drive.agent, mode)
@@ -252,38 +203,6 @@ def _drive(
             by=_by(store) if person else "",
         )
         return runner.drive(outlook)
-
-
-def _store(cwd: Path | None) -> Store:
-    from playbook_supervisor import checkout
-    from playbook_supervisor.store import Store
-
-    return Store(checkout.find(cwd or Path.cwd()))
-
-
-def _supervisor(store: Store, session_id: str) -> Supervisor:
-    from playbook_supervisor.supervisor import Supervisor
-
-    return Supervisor(store, session_id)
-
-
-def _undriven(store: Store, session_id: str) -> Supervisor:
-    """A session's supervisor, refused while a runner drives it."""
-    from playbook_supervisor.drivers import presence
-
-    supervisor = _supervisor(store, session_id)
-    if presence.living(supervisor.private) is not None:
-        raise presence.driven(supervisor.private)
-    return supervisor
-
-
-def _chosen(store: Store, named: str, watcher: Watcher | None = None) -> str:
-    from playbook_supervisor.selection import choose
-
-    chosen = choose(store, named)
-    if chosen.others and watcher is not None:
-        watcher.notice(f"taking {chosen.session_id}; also open: {', '.join(chosen.others)}")
-    return chosen.session_id
 
 
 def _pin(store: Store, session_id: str) -> None:

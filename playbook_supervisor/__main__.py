@@ -1,0 +1,84 @@
+"""`playbook`: looks at its arguments first, and imports click only where it has to.
+
+What a client calls after every step (`next`, `report`) and an editor on every save (`check`) goes
+a fast way, if it is written plainly; any other spelling, and every mistake, is left to click.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from playbook_supervisor.cli.funnel import guarded
+
+# Command → its options (and whether they take a value), and how many operands: at least, at most.
+_PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
+    "next": ({"--json": False, "--wait": False, "--session": True}, 0, 0),
+    "report": (
+        {"--json": False, "--error": True, "--output": True, "--session": True},
+        1,
+        1,
+    ),
+    "check": ({"--strict": False}, 1, 1_000_000),
+}
+
+
+def main() -> int:
+    """The program. The exit code is what it returns."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    argv = sys.argv[1:]
+    return guarded(_plain(argv) or (lambda: _parsed(argv)), argv)
+
+
+def _parsed(argv: Sequence[str]) -> int:
+    from playbook_supervisor.cli.app import invoke
+
+    return invoke(argv)
+
+
+def _plain(argv: Sequence[str]) -> Callable[[], int] | None:
+    """The call that a plainly written command means; None where click is to look at it."""
+    if not argv or argv[0] not in _PLAIN or "_PLAYBOOK_COMPLETE" in os.environ:
+        return None
+    known, least, most = _PLAIN[argv[0]]
+    options: dict[str, str | bool] = {}
+    operands: list[str] = []
+    words = iter(argv[1:])
+    for word in words:
+        if not word.startswith("-"):
+            operands.append(word)
+            continue
+        value = next(words, "-") if known.get(word) else True
+        if word not in known or str(value).startswith("-"):
+            return None
+        options[word[2:]] = value
+    if not least <= len(operands) <= most:
+        return None
+    return _call(argv[0], operands, options)
+
+
+def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> Callable[[], int]:
+    def call() -> int:
+        given: dict[str, object] = dict(options)
+        match command:
+            case "next":
+                from playbook_supervisor.cli.next import next as ask
+
+                return ask(**given)  # type: ignore[arg-type]
+            case "report":
+                from playbook_supervisor.cli.report import report
+
+                return report(operands[0], **given)  # type: ignore[arg-type]
+            case _:
+                from playbook_supervisor.cli.check import check
+
+                return check(operands, **given)  # type: ignore[arg-type]
+
+    return call
+
+
+if __name__ == "__main__":
+    sys.exit(main())

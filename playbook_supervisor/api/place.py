@@ -1,0 +1,55 @@
+"""Where a command acts: the store of this worktree, and the session that is meant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.people import Watcher
+    from playbook_supervisor.store import Store
+    from playbook_supervisor.supervisor import Supervisor
+
+VARIABLE: Final = "PLAYBOOK_SESSION"
+"""Names the session where no argument does."""
+
+
+def store(cwd: Path | None = None) -> Store:
+    """The sessions of the worktree that the folder lies in. StateError outside of one."""
+    from playbook_supervisor import checkout
+    from playbook_supervisor.store import Store
+
+    return Store(checkout.find(cwd or Path.cwd()))
+
+
+def supervisor(store: Store, session_id: str) -> Supervisor:
+    """What drives a session of that store."""
+    from playbook_supervisor.supervisor import Supervisor
+
+    return Supervisor(store, session_id)
+
+
+def undriven(store: Store, session_id: str) -> Supervisor:
+    """What drives a session; StateError `PB-STATE-DRIVEN` while a runner does."""
+    from playbook_supervisor.drivers import presence
+
+    driving = supervisor(store, session_id)
+    if presence.living(driving.private) is not None:
+        raise presence.driven(driving.private)
+    return driving
+
+
+def named() -> str:
+    """The session that the environment names, or nothing."""
+    return os.environ.get(VARIABLE, "")
+
+
+def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
+    """The session of that name, else of the environment, else of this worktree (kai FR15)."""
+    from playbook_supervisor.selection import choose
+
+    found = choose(store, session or named())
+    if found.others and watcher is not None:
+        watcher.notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
+    return found.session_id

@@ -1,0 +1,100 @@
+"""The protocol by which a client drives a session: begin, next, report, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from playbook_supervisor.api import place
+
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.supervisor import Outlook, Supervisor, Work
+    from playbook_supervisor.wire import Handout
+
+_LOOK: Final = 0.1  # seconds between two looks at a journal that others write
+
+
+def begin(
+    reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
+) -> Outlook:
+    """Begin a session and answer with its first directive."""
+    from playbook_supervisor import beginning
+
+    store = place.store(cwd)
+    wanted = beginning.intend(store, reference, args, start=start)
+    return place.supervisor(store, beginning.begin(store, wanted)).begin(start)
+
+
+def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
+    """What is outstanding; with `wait`, as soon as it is something other than work under way."""
+    from time import sleep
+
+    store = place.store(cwd)
+    supervisor = place.undriven(store, place.chosen(store, session))
+    outlook = supervisor.outlook()
+    while wait and outlook.repeated:
+        while not supervisor.changed():
+            sleep(_LOOK)
+        outlook = supervisor.outlook()
+    return outlook
+
+
+def report(
+    attempt: str,
+    *,
+    error: str = "",
+    outcome: object = None,
+    session: str = "",
+    cwd: Path | None = None,
+) -> Outlook:
+    """A worker came back; a repeated report changes nothing and answers with what is due now."""
+    from playbook_supervisor.kernel.directives import Failure, Outcome
+    from playbook_supervisor.wire import outcome_from_json
+
+    brought = Outcome() if outcome is None else outcome_from_json(outcome)
+    if error:
+        brought = Outcome(Failure("PB-AGENT-FAILED", error), brought.output, brought.agent)
+    store = place.store(cwd)
+    return place.undriven(store, place.chosen(store, session)).report(attempt, brought)
+
+
+# ── what comes with a directive ─────────────────────────────────────────────────────────────
+
+
+def handouts(outlook: Outlook, *, cwd: Path | None = None) -> dict[str, Handout]:
+    """What each attempt that is to run needs, by its id; empty where none is.
+
+    The project's own tools are made to look at the session's feature on the way.
+    """
+    from playbook_supervisor.supervisor import running
+    from playbook_supervisor.wire import Handout
+
+    supervisor = _of(outlook, cwd)
+    given = {}
+    for member in running(outlook):
+        work = supervisor.work(outlook, member)
+        supervisor.environment(outlook, work)
+        given[member.id] = Handout(work.command, work.args, _prompt(work))
+    return given
+
+
+def context(outlook: Outlook, *, cwd: Path | None = None) -> tuple[str, ...]:
+    """What helps to answer the gate that is asked; empty where none is (kai FR24)."""
+    return _of(outlook, cwd).context(outlook)
+
+
+def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
+    """The whole journal of the session, oldest first."""
+    return place.store(cwd).journal(outlook.manifest.session_id).entries
+
+
+def _of(outlook: Outlook, cwd: Path | None) -> Supervisor:
+    return place.supervisor(place.store(cwd), outlook.manifest.session_id)
+
+
+def _prompt(work: Work) -> str:
+    """What a fresh subagent is told: the command as by hand, and nothing beside it (kai FR41)."""
+    args = f" with args `{work.args}`" if work.args else ""
+    return f"Run the Skill `{work.command[1:]}`{args}, first, then follow it to its end."

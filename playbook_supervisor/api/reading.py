@@ -1,0 +1,234 @@
+"""What only looks: check, list, status, show, probe, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.api import place
+from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.schema import Problem, examine
+
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Probed
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.library import Shelved
+    from playbook_supervisor.lint import Lookup
+    from playbook_supervisor.model import Playbook
+    from playbook_supervisor.overview import Seen
+    from playbook_supervisor.store import Store
+
+
+# ── playbooks ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One file and what is wrong with it, by place."""
+
+    file: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can run."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+
+def check(files: Sequence[str]) -> tuple[Checked, ...]:
+    """Every fault of every file, and what is probably not meant (kai FR8, cat FR-2). Reads only."""
+    lookups: dict[Path, Lookup | None] = {}
+    return tuple(_check(file, lookups) for file in files)
+
+
+def _check(file: str, lookups: dict[Path, Lookup | None]) -> Checked:
+    from playbook_supervisor.files import read_bytes
+    from playbook_supervisor.lint import lint
+    from playbook_supervisor.strict_yaml import MAX_BYTES
+
+    path = Path(file)
+    try:
+        data = read_bytes(path, limit=MAX_BYTES)
+    except FileNotFoundError:
+        return Checked(file, (_unreadable("PB-IO-READ", "there is no such file", ""),))
+    except PlaybookError as error:
+        return Checked(file, (_unreadable(error.code, error.message, error.guidance),))
+    playbook, problems, document = examine(data, file)
+    if playbook is None or document is None:
+        return Checked(file, problems)
+    folder = path.parent
+    if folder not in lookups:
+        lookups[folder] = _commands(folder)
+    stem = path.stem if folder.absolute().name == "playbooks" else ""
+    warnings = lint(playbook, document, command=lookups[folder], stem=stem)
+    both = sorted((*problems, *warnings), key=lambda each: (each.line, each.col))
+    return Checked(file, tuple(both))
+
+
+def _unreadable(code: str, message: str, guidance: str) -> Problem:
+    return Problem(1, 1, "error", code, message, guidance or "Name a file that can be read.")
+
+
+def _commands(folder: Path) -> Lookup | None:
+    """What is installed in the project that the folder lies in; None outside of one."""
+    from playbook_supervisor import checkout
+    from playbook_supervisor.slash_commands import Shelf
+
+    try:
+        root = checkout.find(folder).root
+    except PlaybookError:
+        return None
+    return Shelf(root, home=Path.home()).resolve
+
+
+def playbooks(*, cwd: Path | None = None) -> tuple[Shelved, ...]:
+    """The project's playbooks, those that cannot run with their problem (kai FR9)."""
+    from playbook_supervisor import checkout, library
+
+    return library.playbooks(checkout.find(cwd or Path.cwd()).root)
+
+
+def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
+    """The playbook of that name or path. CheckError if it is not valid."""
+    from playbook_supervisor import checkout, library, schema
+
+    file, data = library.find(checkout.find(cwd or Path.cwd()).root, reference)
+    return schema.read_playbook(data, str(file))
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────
+
+
+def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
+    """The sessions of all worktrees, or the one that is named; what waits for a human first."""
+    from playbook_supervisor import overview
+
+    store = place.store(cwd)
+    seen = overview.sessions(store)
+    if session:
+        overview.find(store, session)
+        seen = tuple(each for each in seen if each.session_id == session)
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One session with its whole journal.
+
+    `playbook` is None where the session keeps none; `problem` says why the journal cannot be read;
+    `notes` are sentences about it.
+    """
+
+    seen: Seen
+    entries: tuple[Entry, ...]
+    playbook: Playbook | None
+    problem: str = ""
+
+
+def show(session: str = "", *, cwd: Path | None = None) -> Shown:
+    """One session's timeline, also of one that another tool wrote or that has diverged."""
+    from playbook_supervisor import overview
+
+    store = place.store(cwd)
+    session_id = session_meant(store, session)
+    (seen,) = status(session_id, cwd=cwd)
+    entries: tuple[Entry, ...] = ()
+    problem = seen.problem
+    try:
+        entries = seen.store.journal(session_id).entries
+    except PlaybookError as error:
+        problem = problem or f"{error.message} ({error.where})"
+    return Shown(seen, entries, overview.pinned(seen.store, session_id), problem)
+
+
+def session_meant(store: Store, named: str) -> str:
+    """The session of that name in any worktree, else the one of this one."""
+    from playbook_supervisor import overview
+
+    named = named or place.named()
+    if not named:
+        return place.chosen(store, "")
+    overview.find(store, named)
+    return named
+
+
+# ── conditions ──────────────────────────────────────────────────────────────────────────────
+
+
+def probe(
+    names: Sequence[str], *, feature: str = "", session: str = "", cwd: Path | None = None
+) -> tuple[Probed, ...]:
+    """What conditions and triggers say now; a trigger is held where it would fire."""
+    from playbook_supervisor import conditions, config
+    from playbook_supervisor.conditions import World
+    from playbook_supervisor.vocabulary import Condition
+
+    _require_known(names)
+    store = place.store(cwd)
+    root, branch = store.checkout.root, store.checkout.branch
+    settings = config.load(root)
+    world = World(root, _feature(store, feature, session), branch, settings)
+    return tuple(
+        conditions.probe(Condition(name), world)
+        if name in set(Condition)
+        else _trigger(name, world, conditions.finding)
+        for name in names
+    )
+
+
+def _trigger(name: str, world: object, finding: Callable[..., tuple[str, str] | None]) -> Probed:
+    from playbook_supervisor.kernel.directives import Answer, Probed
+    from playbook_supervisor.vocabulary import Trigger
+
+    found = finding(Trigger(name), world)
+    if found is None:
+        return Probed(name, Answer.NOT_HELD, "no report says so")
+    return Probed(name, Answer.HELD, found[0])
+
+
+def _require_known(names: Sequence[str]) -> None:
+    from playbook_supervisor.plain_text import did_you_mean, first_line
+
+    known = words()
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            raise ArgumentError(
+                "PB-COND-UNKNOWN",
+                f"{first_line(name, 60)!r} is nothing that can be probed{hint}",
+                guidance=f"There are {', '.join(known)}.",
+            )
+
+
+def words() -> list[str]:
+    """What can be probed: every condition, and the triggers that look at reports."""
+    from playbook_supervisor.vocabulary import Condition, Trigger
+
+    return [*Condition, Trigger.AGREEMENT_BREAKING, Trigger.VERDICT_FAIL]
+
+
+def _feature(store: Store, given: str, session: str) -> str:
+    """The feature that is named, else the session's, else the branch's."""
+    from playbook_supervisor import config, features
+    from playbook_supervisor.repository import branches
+    from playbook_supervisor.selection import open_here
+
+    root = store.checkout.root
+    if given:
+        return features.resolve(root, given, config.load(root), lambda: branches(root)).name
+    named = session or place.named()
+    if named:
+        return store.manifest(named).feature
+    here = open_here(store)
+    feature = store.manifest(here[0]).feature if here else ""
+    return feature or features.of_branch(store.checkout.branch)
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema of that name."""
+    from playbook_supervisor.schema import schema_text as text
+
+    return text(name)

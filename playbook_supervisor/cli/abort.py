@@ -1,0 +1,15 @@
+"""`abort`: end a session for good."""
+
+from __future__ import annotations
+
+from playbook_supervisor.api import driving, protocol
+from playbook_supervisor.cli import streams
+from playbook_supervisor.render import text
+
+
+def abort(session: str, words: str) -> int:
+    """End it, journaled; a runner ends what runs first."""
+    outlook = driving.abort(session, words)
+    status = outlook.manifest.status
+    streams.put(text.summary(outlook, protocol.entries(outlook), status))
+    return 0

@@ -1,0 +1,20 @@
+"""`answer`: a human decides at the open gate, from any terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from playbook_supervisor.api import driving
+from playbook_supervisor.cli import streams
+from playbook_supervisor.render import text
+
+
+def answer(words: Sequence[str], *, session: str, gate: str) -> int:
+    """Record it and print what comes next (kai FR26)."""
+    outlook = driving.answer(words, session=session, gate=gate)
+    for event in outlook.events:
+        line = text.happened(event, outlook)
+        if line:
+            streams.put(line)
+    streams.put(text.what_next(outlook))
+    return 0

@@ -1,0 +1,57 @@
+"""What a shell may complete: playbooks, sessions, steps, words. Never an error, never a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from playbook_supervisor.errors import PlaybookError
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _beginning(words: Callable[[click.Context], Iterable[str]]) -> Complete:
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        del parameter
+        try:
+            return [word for word in words(ctx) if word.startswith(incomplete)]
+        except (PlaybookError, OSError):
+            return []
+
+    return complete
+
+
+def _playbooks(ctx: click.Context) -> Iterable[str]:
+    del ctx
+    from playbook_supervisor.api import reading
+
+    return [each.name for each in reading.playbooks() if not each.problem]
+
+
+def _sessions(ctx: click.Context) -> Iterable[str]:
+    del ctx
+    from playbook_supervisor.api import reading
+
+    return [each.session_id for each in reading.status()]
+
+
+def _steps(ctx: click.Context) -> Iterable[str]:
+    from playbook_supervisor.api import reading
+
+    named: Any = ctx.params.get("playbook")
+    return [step.id for step in reading.load_playbook(named).steps] if named else []
+
+
+def _conditions(ctx: click.Context) -> Iterable[str]:
+    del ctx
+    from playbook_supervisor.api import reading
+
+    return reading.words()
+
+
+playbooks = _beginning(_playbooks)
+sessions = _beginning(_sessions)
+steps = _beginning(_steps)
+conditions = _beginning(_conditions)

@@ -1,0 +1,214 @@
+"""The commands of every day, as click is told of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from playbook_supervisor.cli import options
+
+if TYPE_CHECKING:
+    from playbook_supervisor.api.driving import Drive
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
+@options.everywhere
+def init(*, yes: bool, dry_run: bool) -> int:
+    """Put playbooks into this project.
+
+    Shows for each file whether it is written, kept or in conflict, and asks. Files that are not
+    ours are never overwritten, and a second time writes nothing.
+
+    \b
+    Examples:
+      playbook init
+      playbook init --dry-run
+      playbook init --yes
+    """
+    from playbook_supervisor.cli.init import init
+
+    return init(yes=yes, dry_run=dry_run)
+
+
+@click.command()
+@options.playbook
+@options.driving
+@options.start
+@options.json
+@options.everywhere
+def run(playbook: str, args: tuple[str, ...], *, start: str, json: bool, **how: object) -> int:
+    """Drive a playbook to its end, or to a gate.
+
+    Each step runs in a fresh agent. At a terminal you are asked at gates; elsewhere it ends with
+    exit code 4, the question, and how to answer. ARGs stand in the order in which the playbook
+    declares them, or are written name=value.
+
+    \b
+    Examples:
+      playbook run auto-feature 013
+      playbook run auto-feature feature=013 --from implement
+      playbook run auto-validate 013 --mode autonomous --json
+      playbook run auto-feature 013 --agent exec:./my-agent
+    """
+    from playbook_supervisor.cli.run import run
+
+    return run(playbook, args, start=start, drive=_drive(how), json=json, level=options.level())
+
+
+@click.command()
+@options.one_session
+@click.option("--retry", is_flag=True, help="Take up a failed session: its failed steps run again.")
+@click.option("--kill", is_flag=True, help="End workers that were left behind; else wait for them.")
+@options.driving
+@options.json
+@options.everywhere
+def resume(named: str, *, session: str, retry: bool, json: bool, **how: object) -> int:
+    """Go on where a session stands.
+
+    Needs no arguments: it takes the session of this worktree, with the agent and mode that it
+    began with. Nothing that is settled runs again.
+
+    \b
+    Examples:
+      playbook resume
+      playbook resume 20260219-a7k
+      playbook resume --retry
+      playbook resume --kill --agent exec:./my-agent
+    """
+    from playbook_supervisor.cli.run import resume
+
+    meant = options.meant(named, session)
+    level = options.level()
+    return resume(meant, retry=retry, drive=_drive(how), json=json, level=level)
+
+
+def _drive(how: dict[str, object]) -> Drive:
+    from playbook_supervisor.api.driving import Drive
+    from playbook_supervisor.vocabulary import Mode
+
+    mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
+    return Drive(
+        agent=str(how["agent"]),
+        mode=Mode(str(mode)) if mode else None,
+        wall=wall if isinstance(wall, float) else None,
+        idle=idle if isinstance(idle, float) else None,
+        kill=bool(how.get("kill")),
+    )
+
+
+@click.command()
+@click.argument("words", metavar="[SESSION] TEXT...", nargs=-1, required=True)
+@click.option("--gate", metavar="ID", default="", help="Only this gate: 3 if another is open now.")
+@options.session
+@options.everywhere
+def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
+    """Answer the gate that waits, from any terminal.
+
+    The answer begins or ends with one of the choices: continue, retry, accept, skip, abort. Your
+    words are kept. It is only recorded; a runner that waits goes on, else `playbook resume` does.
+
+    \b
+    Examples:
+      playbook answer continue
+      playbook answer "fixed the test, continue"
+      playbook answer 20260219-a7k skip
+      playbook answer --gate pr#1?1 continue
+    """
+    from playbook_supervisor.cli.answer import answer
+
+    return answer(words, session=session, gate=gate)
+
+
+@click.command()
+@options.one_session
+@click.option("--all", is_flag=True, help="Ended sessions, too.")
+@options.json
+@options.everywhere
+def status(named: str, *, session: str, all: bool, json: bool) -> int:
+    """Show the sessions of all worktrees, those that wait for you first.
+
+    \b
+    Examples:
+      playbook status
+      playbook status --all
+      playbook status 20260219-a7k --json
+    """
+    from playbook_supervisor.cli.status import status
+
+    return status(options.meant(named, session), all=all, json=json)
+
+
+@click.command()
+@options.one_session
+@options.json
+@options.everywhere
+def show(named: str, *, session: str, json: bool) -> int:
+    """Show one session: every attempt, its conditions and evidence, and what humans said.
+
+    \b
+    Examples:
+      playbook show
+      playbook show 20260219-a7k
+    """
+    from playbook_supervisor.cli.show import show
+
+    return show(options.meant(named, session), json=json)
+
+
+@click.command("list")
+@options.json
+@options.everywhere
+def list_(*, json: bool) -> int:
+    """List the playbooks of this project.
+
+    \b
+    Examples:
+      playbook list
+      playbook list --json
+    """
+    from playbook_supervisor.cli.list import list as show_playbooks
+
+    return show_playbooks(json=json)
+
+
+@click.command()
+@options.one_session
+@options.everywhere
+def pause(named: str, *, session: str) -> int:
+    """Stop driving a session and leave it open.
+
+    What runs may return; nothing else is launched. `playbook resume` goes on.
+
+    \b
+    Examples:
+      playbook pause
+      playbook pause 20260219-a7k
+    """
+    from playbook_supervisor.cli.pause import pause
+
+    return pause(options.meant(named, session))
+
+
+@click.command()
+@options.one_session
+@click.option("-m", "--message", metavar="TEXT", default="", help="Why, for the journal.")
+@options.everywhere
+def abort(named: str, *, session: str, message: str) -> int:
+    """End a session for good, journaled.
+
+    What runs is stopped first, also where another terminal drives it.
+
+    \b
+    Examples:
+      playbook abort
+      playbook abort 20260219-a7k -m "superseded by 014"
+    """
+    from playbook_supervisor.cli.abort import abort
+
+    return abort(options.meant(named, session), message)
+
+
+COMMANDS = (init, run, resume, answer, status, show, list_, pause, abort)

@@ -1,0 +1,52 @@
+"""How `begin`, `next` and `report` say what is outstanding: prose, then one line for a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from playbook_supervisor.api import protocol
+from playbook_supervisor.cli import streams
+from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.render import shapes, text
+
+if TYPE_CHECKING:
+    from playbook_supervisor.supervisor import Outlook
+
+_SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
+_CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characters
+
+
+def hand_out(outlook: Outlook, *, json: bool) -> int:
+    """Print the directive; the exit code says that it was printed."""
+    context = protocol.context(outlook) if isinstance(outlook.directive, Ask) else ()
+    shape = shapes.directive(outlook, protocol.handouts(outlook), context)
+    if json:
+        streams.put_json(shape)
+        return 0
+    for line in _prose(outlook, text.context(context)[:_CONTEXT]):
+        streams.put(line)
+    streams.put(f"playbook-directive: {shapes.in_one_line(shape)}")
+    return 0
+
+
+def _prose(outlook: Outlook, context: list[str]) -> list[str]:
+    manifest = outlook.manifest
+    lines = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
+    feature = f" · {manifest.feature}" if manifest.feature else ""
+    lines.append(
+        f"Session {manifest.session_id} · {manifest.playbook}{feature}"
+        f" · {outlook.done}/{outlook.total} steps done"
+    )
+    match outlook.directive:
+        case Run(members=members):
+            again = "Still at work" if outlook.repeated else "To run now"
+            lines.append(f"{again}: {', '.join(member.id for member in members)}")
+        case Ask() as asked:
+            lines += [outlook.question, *(f"  {line}" for line in context)]
+            lines.append(f"A human answers: {text.choices(asked)}.")
+        case Finish(status=status):
+            lines.append(f"The session is {status}.")
+        case _:
+            pass
+    return lines

@@ -1,0 +1,42 @@
+"""`init`: put playbooks into a project."""
+
+from __future__ import annotations
+
+import sys
+
+from playbook_supervisor.api import maintenance
+from playbook_supervisor.cli import streams
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.render import text
+
+
+def init(*, yes: bool = False, dry_run: bool = False) -> int:
+    """Show the plan, and carry it out if the person agrees (kai FR42)."""
+    plan = maintenance.plan()
+    rows = [(action.verb, action.path, action.why) for action in plan.actions]
+    for line in text.table(rows):
+        streams.put(line)
+    if dry_run:
+        return 0
+    changes = any(action.verb != "keep" for action in plan.actions)
+    if changes and not yes and not _agreed():
+        streams.tell("nothing was written")
+        return 1
+    maintenance.install(plan)
+    streams.tell(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
+    streams.tell(f"next: {plan.next_command}")
+    return 0
+
+
+def _agreed() -> bool:
+    if not streams.at_a_terminal():
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            "there is no terminal to ask at",
+            guidance="Say `playbook init --yes`; `--dry-run` only shows the plan.",
+        )
+    sys.stdout.flush()
+    sys.stderr.write("Write this? [Y/n] ")
+    sys.stderr.flush()
+    said = sys.stdin.readline()
+    return said.strip().casefold() in ("", "y", "yes") and said != ""

@@ -1,0 +1,26 @@
+"""`list`: the playbooks of the project."""
+
+from __future__ import annotations
+
+from playbook_supervisor.api import reading
+from playbook_supervisor.cli import streams
+from playbook_supervisor.render import shapes, text
+
+
+def list(*, json: bool = False) -> int:
+    """Print them, those that cannot run with their problem (kai FR9)."""
+    shelved = reading.playbooks()
+    if json:
+        streams.put_json(shapes.playbooks(shelved))
+        return 0
+    rows = [
+        (each.name, "-", f"cannot run: {each.problem}")
+        if each.problem
+        else (each.name, f"{each.steps} steps", each.description)
+        for each in shelved
+    ]
+    for line in text.table(rows):
+        streams.put(line)
+    if not rows:
+        streams.tell("There are no playbooks yet: `playbook init` writes the first.")
+    return 0

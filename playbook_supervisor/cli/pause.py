@@ -1,0 +1,15 @@
+"""`pause`: take the driver away and leave the session open."""
+
+from __future__ import annotations
+
+from playbook_supervisor.api import driving
+from playbook_supervisor.cli import streams
+from playbook_supervisor.render import text
+
+
+def pause(session: str) -> int:
+    """What runs may return; nothing else is launched."""
+    outlook = driving.pause(session)
+    streams.put(f"session {outlook.manifest.session_id} is paused")
+    streams.put(text.what_next(outlook))
+    return 0

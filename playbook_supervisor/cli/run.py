@@ -1,0 +1,56 @@
+"""`run` and `resume`: drive a session, show it, and say how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.api import driving, protocol
+from playbook_supervisor.cli import streams
+from playbook_supervisor.render import shapes, text
+from playbook_supervisor.render.log import Level, Log
+
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.drivers.people import Person, Watcher
+
+Drive = driving.Drive
+
+
+def run(
+    reference: str, args: Sequence[str], *, start: str, drive: Drive, json: bool, level: Level
+) -> int:
+    """Begin a playbook and drive it to its end or to a gate (kai FR20)."""
+    return _driven(
+        lambda watcher, person: driving.run(
+            reference, args, start=start, drive=drive, watcher=watcher, person=person
+        ),
+        json=json,
+        level=level,
+    )
+
+
+def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level) -> int:
+    """Go on where a session stands (kai FR15)."""
+    return _driven(
+        lambda watcher, person: driving.resume(
+            session, retry=retry, drive=drive, watcher=watcher, person=person
+        ),
+        json=json,
+        level=level,
+    )
+
+
+def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, level: Level) -> int:
+    ending = drive(Log(level), None)
+    outlook, entries = ending.outlook, protocol.entries(ending.outlook)
+    context = protocol.context(outlook)
+    if json:
+        streams.put_json(shapes.ending(outlook, ending.why, ending.exit_code, entries, context))
+    if ending.why == "waiting":
+        for line in text.context(context):
+            streams.tell(f"  {line}")
+        streams.tell(text.how_to_answer(outlook))
+    elif level >= Level.INFO:
+        streams.tell(text.summary(outlook, entries, ending.why))
+    return ending.exit_code

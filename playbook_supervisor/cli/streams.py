@@ -1,0 +1,29 @@
+"""Data go to stdout, prose to stderr; nothing else writes to either."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+
+
+def put(text: str) -> None:
+    """A line, or several, of data."""
+    sys.stdout.write(f"{text}\n")
+
+
+def put_json(shape: Mapping[str, object]) -> None:
+    """The one object that a command with `--json` prints."""
+    put(json.dumps(shape, ensure_ascii=False, indent=2))
+
+
+def tell(text: str) -> None:
+    """A line, or several, for a person."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def at_a_terminal() -> bool:
+    """Whether there is a person who sees a question and can answer it."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,69 @@
+"""Progress where stderr is no terminal: one line for each thing that happens."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.render import text
+
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Attempt
+    from playbook_supervisor.kernel.state import Event
+    from playbook_supervisor.supervisor import Outlook
+
+
+class Level(IntEnum):
+    """How much is said; a gate and an error are always said."""
+
+    ERROR = 0
+    WARNING = 1
+    INFO = 2
+    DEBUG = 3
+
+
+def to_stderr(line: str) -> None:
+    """A line on stderr. Whoever watches must not break the run: a reader that left is no error."""
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A watcher that writes lines (cat NFR-4.1)."""
+
+    level: Level = Level.INFO
+    write: Callable[[str], None] = to_stderr
+
+    def happened(self, event: Event, outlook: Outlook) -> None:
+        """A fact has been journaled."""
+        line = text.happened(event, outlook)
+        if line and self.level >= Level.INFO:
+            self.write(line)
+
+    def said(self, attempt: Attempt, line: str) -> None:
+        """A worker said something."""
+        if self.level >= Level.DEBUG:
+            self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
+
+    def waits(self, outlook: Outlook) -> None:
+        """A gate is open."""
+        self.write(text.waiting(outlook, now()))
+
+    def notice(self, text: str) -> None:
+        """A sentence for the person."""
+        if self.level >= Level.WARNING:
+            self.write(f"note: {printable(text)}")
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

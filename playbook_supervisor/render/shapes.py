@@ -1,0 +1,195 @@
+"""Every object that `--json` prints; their JSON Schemas are in `schemas/`.
+
+Times are ISO 8601 in UTC; keys without a value are left out. Shapes only ever grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from playbook_supervisor.journal import entry_mapping
+from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.state import Change, Entry
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.times import to_time
+from playbook_supervisor.vocabulary import EntryStatus
+from playbook_supervisor.wire import (
+    PROTOCOL,
+    Handout,
+    Scene,
+    ask_to_json,
+    finish_to_json,
+    run_to_json,
+)
+
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Probed
+    from playbook_supervisor.library import Shelved
+    from playbook_supervisor.model import Playbook
+    from playbook_supervisor.overview import Seen
+    from playbook_supervisor.supervisor import Outlook
+
+Json = dict[str, Any]
+_LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
+
+
+def directive(outlook: Outlook, handouts: Mapping[str, Handout], context: Sequence[str]) -> Json:
+    """What is outstanding, for a client (`next --json`)."""
+    manifest = outlook.manifest
+    scene = Scene(
+        manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
+    )
+    match outlook.directive:
+        case Run() as run:
+            return run_to_json(run, scene, handouts, outstanding=outlook.repeated)
+        case Ask() as asked:
+            opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
+            return ask_to_json(asked, scene, outlook.question, context, outstanding=not opened)
+        case Finish() as finish:
+            said = f"{scene.playbook} {finish.status}: {scene.done}/{scene.total} steps done."
+            return finish_to_json(finish, scene, said)
+        case _:
+            raise AssertionError(outlook.directive)
+
+
+def in_one_line(shape: Json) -> str:
+    """The directive as it reaches a model: without prompts and long text."""
+    import json
+
+    short = dict(shape)
+    if "steps" in short:
+        short["steps"] = [_without(step, "prompt") for step in short["steps"]]
+    if "gate" in short:
+        short["gate"] = _without(short["gate"], "context") | {
+            "question": first_line(short["gate"]["question"], 600)
+        }
+    line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
+    if len(line.encode()) > _LONGEST_LINE and "steps" in short:
+        short["steps"] = [_without(step, "args") for step in short["steps"]]
+        line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
+    return line
+
+
+def _without(shape: Json, key: str) -> Json:
+    return {name: value for name, value in shape.items() if name != key}
+
+
+def ending(
+    outlook: Outlook,
+    why: str,
+    exit_code: int,
+    entries: Sequence[Entry],
+    context: Sequence[str] = (),
+) -> Json:
+    """How a drive ended (`run --json`, `resume --json`).
+
+    `ending` is not called `status`: that word belongs to the envelope of the Tyrum contract.
+    """
+    manifest = outlook.manifest
+    shape: Json = {
+        "protocol": PROTOCOL,
+        "session": manifest.session_id,
+        "playbook": manifest.playbook,
+        "feature": manifest.feature,
+        "ending": why,
+        "exit_code": exit_code,
+        "progress": {"done": outlook.done, "total": outlook.total},
+        "steps": [attempt(entry) for entry in entries],
+    }
+    asked = outlook.directive
+    if isinstance(asked, Ask):
+        shape["gate"] = ask_to_json(asked, _NOWHERE, outlook.question, context)["gate"]
+    failed = next((e for e in reversed(entries) if e.status is EntryStatus.FAILED), None)
+    if why == "failed" and failed is not None:
+        shape["error"] = error(failed)
+    return shape
+
+
+_NOWHERE: Final = Scene("", "", "", 0, 1)
+
+
+def attempt(entry: Entry) -> Json:
+    """One attempt at one step, with the keys of the journal and its id."""
+    return {"id": entry.id, **entry_mapping(entry)}
+
+
+def error(entry: Entry) -> Json:
+    """Why an attempt failed."""
+    shape = {"code": entry.error_code or "PB-STEP-FAILED", "message": entry.error}
+    shape["guidance"] = entry.error_guidance
+    if entry.error_cause:
+        shape["cause"] = entry.error_cause
+    return shape
+
+
+# ── listings ────────────────────────────────────────────────────────────────────────────────
+
+
+def playbooks(shelved: Sequence[Shelved]) -> Json:
+    """`list --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "playbooks": [
+            {
+                "name": each.name,
+                "file": str(each.file),
+                "description": each.description,
+                "steps": each.steps,
+                **({"problem": each.problem} if each.problem else {}),
+            }
+            for each in shelved
+        ],
+    }
+
+
+def sessions(seen: Sequence[Seen]) -> Json:
+    """`status --json`: those that wait for a human first."""
+    return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
+
+
+def _session(seen: Seen) -> Json:
+    shape: Json = {"session": seen.session_id, "root": str(seen.root)}
+    known = seen.manifest
+    if known is None:
+        return shape | {"problem": seen.problem}
+    shape |= {
+        "playbook": known.playbook,
+        "feature": known.feature,
+        "args": dict(known.args),
+        "status": known.status,
+        "started_at": to_time(known.started_at),
+        "current_step": known.current_step,
+        "branch": known.branch,
+    }
+    if known.completed_at is not None:
+        shape["completed_at"] = to_time(known.completed_at)
+    if known.gate is not None:
+        shape["gate"] = {
+            "id": known.gate.id,
+            "reason": known.gate.reason,
+            "question": known.gate.question,
+            "opened_at": to_time(known.gate.opened_at),
+        }
+    if seen.driver is not None:
+        shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
+    return shape
+
+
+def session(seen: Seen, entries: Sequence[Entry], playbook: Playbook | None) -> Json:
+    """`show --json`: one session with its whole journal."""
+    shape = {"protocol": PROTOCOL, **_session(seen)}
+    shape["entries"] = [attempt(entry) for entry in entries]
+    if playbook is not None:
+        shape["steps"] = [step.id for step in playbook.steps]
+    return shape
+
+
+def conditions(probed: Sequence[Probed]) -> Json:
+    """`probe --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "conditions": [
+            {"name": each.name, "held": each.held, "evidence": each.evidence} for each in probed
+        ],
+    }

@@ -1,0 +1,195 @@
+"""Sentences for people: what happened, what is asked, how long it took.
+
+Plain text for logs, pipes and the model; everything that others wrote is made harmless on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.times import to_time
+from playbook_supervisor.vocabulary import EntryStatus
+
+if TYPE_CHECKING:
+    from playbook_supervisor.supervisor import Outlook
+
+_LINE: Final = 400
+_CONTEXT: Final = 20  # lines; what is longer is not read at a gate
+
+
+def stamp(ms: int) -> str:
+    """`2026-02-19T10:20:26Z`."""
+    return f"{to_time(ms)[:19]}Z"
+
+
+def seconds(ms: int) -> str:
+    """`725.8s`, for logs."""
+    return f"{ms / 1000:.1f}s"
+
+
+def lasting(ms: int) -> str:
+    """`0.4 s`, `45 s`, `12 min 6 s`, `3 h 20 min`, `2 d 4 h`: for people, two units at most."""
+    if ms < 9_950:
+        return f"{ms / 1000:.1f} s"
+    whole = round(ms / 1000)
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    for name, size in units:
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def listed(words: Sequence[str], last: str = "or") -> str:
+    """`continue, skip or abort`."""
+    *others, end = words
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
+# ── what happens ────────────────────────────────────────────────────────────────────────────
+
+
+def happened(event: Event, outlook: Outlook) -> str:
+    """One line of the log; empty for what another line says already (cat NFR-4.1)."""
+    entry = event.entry
+    match event.change:
+        case Change.LAUNCHED:
+            command = outlook.state.playbook.step(entry.step_id).command
+            return f"{stamp(entry.launched_at or entry.started_at)} {entry.id} start {command}"
+        case Change.ANSWERED:
+            gate = entry.gates[-1]
+            by = f" by {first_line(gate.by)}" if gate.by else ""
+            return f"{stamp(entry.latest)} {entry.id} answered {gate.resolution}{by}"
+        case Change.TAKEN_UP:
+            return f"{stamp(entry.latest)} {entry.id} taken up again"
+        case Change.DONE | Change.FAILED | Change.SKIPPED:
+            return f"{stamp(entry.latest)} {_settled(entry)}"
+        case _:
+            return ""
+
+
+def _settled(entry: Entry) -> str:
+    words = [entry.id, entry.status]
+    if entry.status is not EntryStatus.SKIPPED:
+        words.append(seconds((entry.completed_at or entry.latest) - entry.started_at))
+    words.append(entry.decision)
+    why = first_line(entry.error, _LINE)
+    if entry.status is EntryStatus.FAILED and why:
+        return f"{' '.join(words)}: {why}"
+    return " ".join(words)
+
+
+def closed(entry: Entry) -> str:
+    """A settled attempt in one line, with what it rests on: `plan ✓ 45 s · plan_exists: …`."""
+    mark = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
+    name = entry.step_id if entry.attempt == 1 else entry.id
+    words = [name, mark.get(entry.status, "…")]
+    if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
+        words.append(lasting(entry.completed_at - entry.started_at))
+    return " · ".join([" ".join(words), *_reason(entry)])
+
+
+def _reason(entry: Entry) -> list[str]:
+    if entry.status is EntryStatus.FAILED:
+        said = entry.error
+    elif entry.status is EntryStatus.SKIPPED:
+        said = entry.human_response or "skipped by the playbook"
+    else:
+        said = entry.evidence[-1] if entry.evidence else entry.output
+    line = first_line(said)
+    return [line] if line else []
+
+
+# ── gates ───────────────────────────────────────────────────────────────────────────────────
+
+
+def waiting(outlook: Outlook, now: int) -> str:
+    """The one unmistakable line of a gate."""
+    asked = outlook.directive
+    assert isinstance(asked, Ask)  # noqa: S101 - nobody waits at anything else
+    question = first_line(outlook.question, _LINE)
+    return f"{stamp(now)} {asked.member.id} WAITS FOR A HUMAN: {question} ({choices(asked)})"
+
+
+def choices(asked: Ask) -> str:
+    return listed(list(asked.choices))
+
+
+def context(lines: Sequence[str]) -> list[str]:
+    """What helps to answer, a bounded number of harmless lines."""
+    shown = [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
+    if len(lines) > _CONTEXT:
+        shown.append(f"… and {len(lines) - _CONTEXT} more lines")
+    return shown
+
+
+def how_to_answer(outlook: Outlook, *, resume: bool = True) -> str:
+    """The command to type."""
+    asked = outlook.directive
+    assert isinstance(asked, Ask)  # noqa: S101 - nobody waits at anything else
+    first, *others = asked.choices
+    then = ", then `playbook resume`" if resume else ""
+    return f"answer: playbook answer {first}  (or {listed(others)}){then}"
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────────
+
+
+def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
+    """Steps, duration, waiting time at gates, and cost where it is known (kai FR24)."""
+    manifest = outlook.manifest
+    parts = [f"{outlook.done}/{outlook.total} steps"]
+    if entries:
+        parts.append(lasting(max(entry.latest for entry in entries) - manifest.started_at))
+    waited = waited_ms(entries)
+    if waited:
+        parts.append(f"{lasting(waited)} of it at gates")
+    costs = [
+        cost for entry in entries if isinstance(cost := entry.agent.get("cost_usd"), int | float)
+    ]
+    if costs:
+        parts.append(f"{sum(costs):.2f} USD")
+    feature = f" on {manifest.feature}" if manifest.feature else ""
+    return f"{manifest.session_id} {manifest.playbook}{feature}: {why}, {', '.join(parts)}"
+
+
+def waited_ms(entries: Sequence[Entry]) -> int:
+    """How long gates stood open before a person answered, ms; autonomous ones do not count."""
+    return sum(
+        gate.answered_at - gate.opened_at
+        for entry in entries
+        for gate in entry.gates
+        if gate.answered_at is not None and gate.by != "autonomous"
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns that stand under each other; the last one is as long as it likes."""
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def what_next(outlook: Outlook) -> str:
+    """One sentence: what a session that nobody drives now would do next."""
+    done = f"{outlook.done}/{outlook.total} steps done"
+    match outlook.directive:
+        case Ask() as asked:
+            return f"it waits for a human: {first_line(outlook.question, _LINE)} ({choices(asked)})"
+        case Finish(status=status):
+            return f"the session is {status}: {done}"
+        case Run(members=members):
+            return f"next: {', '.join(member.id for member in members)} ({done}): playbook resume"
+        case _:
+            return f"next: it goes on ({done}): playbook resume"
