@@ -476,3 +476,65 @@ class TestTheNextCommand:
         with pytest.raises(PlaybookError) as caught:
             installer.plan(project.root)
         assert caught.value.code == "PB-CHECK-CONFIG"
+
+
+class TestTheCommand:
+    def test_shows_what_it_does_to_each_file_and_what_to_type_next(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 0, done.err
+        assert [line.split()[:2] for line in done.out.splitlines()] == [
+            ["write", path] for path in sorted(FILES, key=ORDER.index)
+        ]
+        assert "playbook run auto-feature 013" in done.err
+        assert written(fresh) == FILES
+
+    def test_twice_changes_nothing(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        before = state(fresh)
+        again = fresh.playbook("init", "--yes")
+        assert again.code == 0
+        assert {line.split()[0] for line in again.out.splitlines()} == {"keep"}
+        assert state(fresh) == before
+
+    def test_needs_to_be_told_yes_where_it_cannot_ask(self, fresh: Project) -> None:
+        done = fresh.playbook("init")
+        assert done.code == 1
+        assert "--yes" in done.err
+        assert written(fresh) == []
+
+    def test_only_shows_its_plan_if_it_shall(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--dry-run")
+        assert done.code == 0
+        assert done.out.count("write") == len(FILES)
+        assert written(fresh) == []
+
+    def test_says_what_is_in_its_way(self, fresh: Project) -> None:
+        fresh.write(".playbooks", "a file\n")
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 3
+        assert ".playbooks is no folder" in done.err
+        assert "Traceback" not in done.err
+
+    def test_what_it_installed_is_listed_indexed_and_valid(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        listed = fresh.playbook("list")
+        assert [line.split()[0] for line in listed.out.splitlines()] == [
+            "auto-feature",
+            "auto-speckit",
+            "auto-validate",
+        ]
+        assert fresh.playbook("index", "--check").code == 0
+        files = [path for path in FILES if "/playbooks/" in path or path.endswith(".tpl.yaml")]
+        assert fresh.playbook("check", *files).code == 0
+
+    def test_the_check_it_recommends_names_the_missing_commands(self, fresh: Project) -> None:
+        (fresh.root / ".claude/commands/speckit.plan.md").unlink()
+        (fresh.root / ".claude/commands/qa.run.md").unlink()
+        done = fresh.playbook("init", "--yes")
+        assert "next: playbook check .playbooks/playbooks/auto-feature.yaml" in done.err
+        checked = fresh.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
+        assert "/speckit.plan" in checked.out
+        assert "/qa.run" in checked.out
+
+
+ORDER = [*FILES[3:], FILES[2], *FILES[:2]]
