@@ -126,7 +126,8 @@ def find(root: Path, reference: str) -> tuple[Path, bytes]:
     """The file that `reference` means, and its text, which may still be invalid.
 
     A name is what the playbook calls itself (kai FR1; Catalyst FR-1.1); with a `/` or an ending it
-    is a path, seen from the current folder or else from `root`, and stays inside the repository.
+    is a path, seen from the current folder (if that is in the repository) or else from `root`, and
+    stays inside the repository.
     ArgumentError PB-ARG-PLAYBOOK if there is none or if two have the name, StateError
     PB-STATE-NOT-INITIALISED for a name in a project without `.playbooks/`, StorageError.
     """
@@ -161,10 +162,11 @@ def _named(file: Path, root: Path) -> str:
 
 
 def _at(root: Path, reference: str) -> tuple[Path, bytes]:
-    here = Path.cwd() / reference
-    file = Path(os.path.realpath(here if os.path.lexists(here) else root / reference))
+    top, here = Path(os.path.realpath(root)), Path.cwd() / reference
+    from_here = Path.cwd().is_relative_to(top) and os.path.lexists(here)
+    file = Path(os.path.realpath(here if from_here else top / reference))
     try:
-        return file, _read(file, Path(os.path.realpath(root)))
+        return file, _read(file, top)
     except FileNotFoundError:
         stem = Path(reference).stem
         near = f"A name alone is looked for in {FOLDER}/: `{stem}`." if "/" not in reference else ""

@@ -240,6 +240,15 @@ class TestFindingByPath:
         monkeypatch.chdir(project.root / "specs")
         assert library.find(project.root, "drafts/mine.yaml") == (file, small("mine").encode())
 
+    def test_a_current_folder_elsewhere_has_no_say(
+        self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "elsewhere/drafts").mkdir(parents=True)
+        (tmp_path / "elsewhere/drafts/mine.yaml").write_text(small("theirs"))
+        file = project.write("drafts/mine.yaml", small("mine"))
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert library.find(project.root, "drafts/mine.yaml")[0] == file
+
     def test_it_may_be_absolute(self, project: Project) -> None:
         file = project.write("drafts/mine.yaml", small("mine"))
         assert library.find(project.root, str(file))[0] == file
