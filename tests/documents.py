@@ -1,0 +1,232 @@
+"""The documents as data: their fenced blocks, and a scratch project in which they are carried out.
+
+What follows the language of a fence says what is done with the block:
+
+    ```console               each `$ command` is run; what it prints is compared
+    ```yaml playbook         must be a playbook without faults
+    ```yaml session          must be readable as that file: session, journal, config or index
+    ```python                is run, and must end well
+    ```text                  is shown and nothing else; `sh` and `mermaid` likewise
+    … file=PATH              is also written to PATH, for the blocks that follow
+
+A document tells one story: its blocks share one project, from top to bottom. Times, durations,
+ids and runs of blanks are compared as such; `…` stands for anything, alone on a line for any lines.
+
+    python tests/documents.py README.md    # writes what is really printed into the document
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from project import Project
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+TEMPLATES: Final = REPOSITORY / "templates"
+SHOWN_ONLY: Final = frozenset({"text", "sh", "mermaid"})
+ANY_LINES: Final = "…"
+
+_FENCE: Final = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_VARIABLE: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
+    (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
+    (re.compile(r"(?<=duration_seconds: )\d+(?:\.\d+)?"), "NUMBER"),
+    (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|min|h)\b"), "DURATION"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b"), "HASH"),
+    (re.compile(r"(?<=\S)[ ]{2,}"), " "),
+)
+
+AGENT: Final = """\
+#!{python}
+# Stands in for a coding agent: it does what the script of the embedded agent says.
+import os, sys
+from pathlib import Path
+from playbook_supervisor.agents import Call, carry_out
+from playbook_supervisor.agents.script import create
+from playbook_supervisor.config import Config
+
+told = {{key: os.environ["PLAYBOOK_" + key.upper()] for key in
+        ("session", "directive", "step", "command", "args", "feature")}}
+attempt = int(told["directive"].partition("#")[2])
+call = Call(**told, attempt=attempt, prompt=sys.stdin.read(), cwd=Path.cwd())
+outcome = carry_out(create("{script}", Config(), Path.cwd()), call, lambda line: print(line))
+if outcome.error:
+    sys.exit(outcome.error.message)
+"""
+
+CONFIG: Final = "agent: headless\nagents:\n  headless:\n    exec: [claude, -p]\n"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the words behind it, its text, and where it stands."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+    span: tuple[int, int]
+
+    @property
+    def file(self) -> str:
+        """The path behind `file=`, or empty."""
+        return next((w.removeprefix("file=") for w in self.words if w.startswith("file=")), "")
+
+    @property
+    def kind(self) -> str:
+        """The word that is not `file=`, or empty."""
+        return next((word for word in self.words if not word.startswith("file=")), "")
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """All fenced blocks, in order."""
+    for found in _FENCE.finditer(text):
+        language, *words = found[2].split() or [""]
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(language, tuple(words), found[3], line, found.span(3))
+
+
+def prompts(transcript: str) -> Iterator[tuple[str, str]]:
+    """(command, output) of a console block; a command goes on where its line ends in a `\\`."""
+    command, output = "", ""
+    for line in transcript.splitlines(keepends=True):
+        if command.endswith("\\\n"):
+            command += line.removeprefix("> ")
+        elif line.startswith("$ "):
+            if command:
+                yield command.rstrip("\n"), output
+            command, output = line.removeprefix("$ "), ""
+        else:
+            output += line
+    if command:
+        yield command.rstrip("\n"), output
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether a document shows what was printed, but for what is never twice the same."""
+    pattern = "".join(
+        "(?:.*\n)*?" if line.strip() == ANY_LINES else f"{_line(line)}\n"
+        for line in _timeless(shown).splitlines()
+    )
+    return re.fullmatch(pattern, f"{_timeless(printed)}\n" if printed.strip() else "") is not None
+
+
+def _line(shown: str) -> str:
+    return ".*".join(re.escape(piece) for piece in shown.split(ANY_LINES))
+
+
+def _timeless(text: str) -> str:
+    for pattern, name in _VARIABLE:
+        text = pattern.sub(name, text)
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+class Stage:
+    """A scratch project in which a document's commands are typed, by somebody without a terminal.
+
+    On PATH: `playbook` itself, an agent called `claude` and a `gh` that know the story of the
+    demonstration. The project has playbooks and names that agent, unless it is `bare`.
+    """
+
+    def __init__(self, project: Project, *, bare: bool = False) -> None:
+        self.project = project
+        tools = project.root.with_name("tools")
+        tools.mkdir()
+        script = TEMPLATES / "demo/script.yaml"
+        self._program(tools / "playbook", f'exec "{sys.executable}" -m playbook_supervisor "$@"')
+        (tools / "claude").write_text(AGENT.format(python=sys.executable, script=script))
+        (tools / "claude").chmod(0o755)
+        path = os.pathsep.join([str(tools), str(TEMPLATES / "demo/bin"), os.environ["PATH"]])
+        project.env |= {"PATH": path, "COLUMNS": "96"}
+        project.write(".gitignore", ".demo/\n")
+        if bare:
+            project.git("rm", "-r", "-q", ".playbooks")
+        else:
+            project.write(".playbooks/config.yaml", CONFIG)
+        project.commit("Prepare")
+
+    def type(self, command: str) -> str:
+        """What the terminal shows, both streams in the order in which they were written."""
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=self.project.root,
+            env=self.project.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            timeout=120,
+            check=False,
+        )
+        printed = done.stdout.decode()
+        for folder, name in ((self.project.root, "~/project"), (self.project.home, "~")):
+            printed = printed.replace(str(folder), name)
+        return printed
+
+    def run(self, code: str) -> str:
+        """What a piece of Python prints; a failing one says why."""
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=self.project.root,
+            env=self.project.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stderr if done.returncode else ""
+
+    @staticmethod
+    def _program(file: Path, line: str) -> None:
+        file.write_text(f"#!/bin/sh\n{line}\n")
+        file.chmod(0o755)
+
+
+def rewritten(text: str, stage: Stage) -> str:
+    """The document with what its commands really print, where that is not what it shows."""
+    result, end = "", 0
+    for block in blocks(text):
+        if block.file:
+            stage.project.write(block.file, block.text)
+        if block.language != "console":
+            continue
+        told = ""
+        for command, shown in prompts(block.text):
+            printed = stage.type(command)
+            kept = shown if alike(shown, printed) else printed
+            told += f"$ {command}\n{kept.strip(chr(10))}".rstrip("\n") + "\n\n"
+        start, stop = block.span
+        result += text[end:start] + told.rstrip("\n") + "\n"
+        end = stop
+    return result + text[end:]
+
+
+def is_bare(document: Path) -> bool:
+    """Whether the document's story begins before `playbook init`: the README's does."""
+    return document.name == "README.md" and document.parent == REPOSITORY
+
+
+def main(names: list[str]) -> None:
+    """Write what is really printed into the documents named."""
+    import guard
+
+    for name in names:
+        document = (Path.cwd() / name).resolve()
+        scratch = Path(tempfile.mkdtemp(prefix="documents-")).resolve()
+        os.environ.update(guard.clean_environment(scratch))
+        root = Project.found(scratch / "project", TEMPLATES)
+        stage = Stage(Project(root, scratch), bare=is_bare(document))
+        text = document.read_text("utf-8")
+        document.write_text(rewritten(text, stage), "utf-8")
+        print(f"{name}: done, in {scratch}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
