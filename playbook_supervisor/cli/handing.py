@@ -42,9 +42,9 @@ def _prose(outlook: Outlook, context: list[str]) -> list[str]:
         case Run(members=members):
             again = "Still at work" if outlook.repeated else "To run now"
             lines.append(f"{again}: {', '.join(member.id for member in members)}")
-        case Ask() as asked:
-            lines += [outlook.question, *(f"  {line}" for line in context)]
-            lines.append(f"A human answers: {text.choices(asked)}.")
+        case Ask():
+            lines += [text.question(outlook), *(f"  {line}" for line in context)]
+            lines.append(f"A human answers: {text.choices_of(outlook)}.")
         case Finish(status=status):
             lines.append(f"The session is {status}.")
         case _:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from playbook_supervisor.api import driving, protocol
 from playbook_supervisor.cli import streams
+from playbook_supervisor.cli.watching import watching
 from playbook_supervisor.render import shapes, text
-from playbook_supervisor.render.log import Level, Log
+from playbook_supervisor.render.log import Level
+from playbook_supervisor.render.prompt import Prompt
 
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.headless import Ending
@@ -42,7 +44,9 @@ def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level)
 
 
 def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, level: Level) -> int:
-    ending = drive(Log(level), None)
+    person = Prompt() if streams.at_a_terminal() else None
+    with watching(level) as watcher:
+        ending = drive(watcher, person)
     outlook, entries = ending.outlook, protocol.entries(ending.outlook)
     context = protocol.context(outlook)
     if json:
@@ -53,4 +57,6 @@ def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, le
         streams.tell(text.how_to_answer(outlook))
     elif level >= Level.INFO:
         streams.tell(text.summary(outlook, entries, ending.why))
+        if then := text.afterwards(ending.why):
+            streams.tell(then)
     return ending.exit_code

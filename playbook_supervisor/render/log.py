@@ -41,6 +41,7 @@ class Log:
     """A watcher that writes lines (cat NFR-4.1)."""
 
     level: Level = Level.INFO
+    colour: bool = False
     write: Callable[[str], None] = to_stderr
 
     def happened(self, event: Event, outlook: Outlook) -> None:
@@ -56,7 +57,8 @@ class Log:
 
     def waits(self, outlook: Outlook) -> None:
         """A gate is open."""
-        self.write(text.waiting(outlook, now()))
+        line = text.waiting(outlook, now())
+        self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
     def notice(self, text: str) -> None:
         """A sentence for the person."""

@@ -91,33 +91,51 @@ def closed(entry: Entry) -> str:
     words = [name, mark.get(entry.status, "…")]
     if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
         words.append(lasting(entry.completed_at - entry.started_at))
-    return " · ".join([" ".join(words), *_reason(entry)])
+    reason = why(entry)
+    return " · ".join([" ".join(words), *([reason] if reason else [])])
 
 
-def _reason(entry: Entry) -> list[str]:
+def why(entry: Entry) -> str:
+    """What a settled attempt rests on, in one line: evidence, error, or a human's words."""
     if entry.status is EntryStatus.FAILED:
-        said = entry.error
-    elif entry.status is EntryStatus.SKIPPED:
-        said = entry.human_response or "skipped by the playbook"
-    else:
-        said = entry.evidence[-1] if entry.evidence else entry.output
-    line = first_line(said)
-    return [line] if line else []
+        return first_line(entry.error)
+    if entry.status is EntryStatus.SKIPPED:
+        return first_line(entry.human_response) or "skipped by the playbook"
+    return first_line(entry.evidence[-1] if entry.evidence else entry.output)
 
 
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
 def waiting(outlook: Outlook, now: int) -> str:
-    """The one unmistakable line of a gate."""
-    asked = outlook.directive
-    assert isinstance(asked, Ask)  # noqa: S101 - nobody waits at anything else
-    question = first_line(outlook.question, _LINE)
-    return f"{stamp(now)} {asked.member.id} WAITS FOR A HUMAN: {question} ({choices(asked)})"
+    """The one unmistakable line of a gate, for a log."""
+    said = f"{question(outlook)} ({choices_of(outlook)})"
+    return f"{stamp(now)} {_asked(outlook).member.id} WAITS FOR A HUMAN: {said}"
 
 
-def choices(asked: Ask) -> str:
-    return listed(list(asked.choices))
+def gate_title(outlook: Outlook) -> str:
+    """`pr#1 waits for you`."""
+    return f"{_asked(outlook).member.id} waits for you"
+
+
+def gate_id(outlook: Outlook) -> str:
+    """`pr#1?1`."""
+    return _asked(outlook).id
+
+
+def question(outlook: Outlook) -> str:
+    """The question of the gate, on one line."""
+    return first_line(outlook.question, _LINE)
+
+
+def choices_of(outlook: Outlook) -> str:
+    """`continue, skip or abort`."""
+    return listed(_asked(outlook).choices)
+
+
+def _asked(outlook: Outlook) -> Ask:
+    assert isinstance(outlook.directive, Ask)  # noqa: S101 - nobody waits at anything else
+    return outlook.directive
 
 
 def context(lines: Sequence[str]) -> list[str]:
@@ -128,13 +146,10 @@ def context(lines: Sequence[str]) -> list[str]:
     return shown
 
 
-def how_to_answer(outlook: Outlook, *, resume: bool = True) -> str:
-    """The command to type."""
-    asked = outlook.directive
-    assert isinstance(asked, Ask)  # noqa: S101 - nobody waits at anything else
-    first, *others = asked.choices
-    then = ", then `playbook resume`" if resume else ""
-    return f"answer: playbook answer {first}  (or {listed(others)}){then}"
+def how_to_answer(outlook: Outlook) -> str:
+    """The commands to type where nobody could be asked."""
+    first, *others = _asked(outlook).choices
+    return f"answer: playbook answer {first} (or {listed(others)}), then playbook resume"
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────
@@ -156,6 +171,18 @@ def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
         parts.append(f"{sum(costs):.2f} USD")
     feature = f" on {manifest.feature}" if manifest.feature else ""
     return f"{manifest.session_id} {manifest.playbook}{feature}: {why}, {', '.join(parts)}"
+
+
+_AFTERWARDS: Final = {
+    "failed": "mend it, then: playbook resume --retry",
+    "interrupted": "go on: playbook resume",
+    "paused": "go on: playbook resume",
+}
+
+
+def afterwards(why: str) -> str:
+    """What to type when a drive has ended like this; empty where nothing is left to do."""
+    return _AFTERWARDS.get(why, "")
 
 
 def waited_ms(entries: Sequence[Entry]) -> int:
@@ -185,8 +212,8 @@ def what_next(outlook: Outlook) -> str:
     """One sentence: what a session that nobody drives now would do next."""
     done = f"{outlook.done}/{outlook.total} steps done"
     match outlook.directive:
-        case Ask() as asked:
-            return f"it waits for a human: {first_line(outlook.question, _LINE)} ({choices(asked)})"
+        case Ask():
+            return f"it waits for a human: {question(outlook)} ({choices_of(outlook)})"
         case Finish(status=status):
             return f"the session is {status}: {done}"
         case Run(members=members):

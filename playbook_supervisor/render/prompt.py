@@ -1,0 +1,61 @@
+"""The prompt at a gate: a person reads, types a line, and is not kept waiting by anyone else."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from playbook_supervisor.drivers.people import Said
+from playbook_supervisor.render import text
+from playbook_supervisor.render.log import to_stderr
+
+if TYPE_CHECKING:
+    from playbook_supervisor.supervisor import Outlook
+
+_POLL: Final = 0.25  # seconds between two looks at whether the gate was answered elsewhere
+_LONGEST: Final = 65_536  # bytes of one line; nobody types more
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A person at a terminal: asked on stderr, heard on stdin. Whoever watches put the question."""
+
+    _unread: bytes = b""
+    _shown: str = ""
+
+    def ask(
+        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> Said:
+        """Show what helps, once, and wait for a line until there is no need to."""
+        if self._shown != text.gate_id(outlook):
+            self._shown = text.gate_id(outlook)
+            for line in text.context(context):
+                to_stderr(f"  {line}")
+        sys.stderr.write(f"{text.choices_of(outlook)} > ")
+        sys.stderr.flush()
+        return self._listen(overtaken)
+
+    def not_understood(self, outlook: Outlook, question: str) -> None:
+        """Say that it was no answer, and what to ask back."""
+        to_stderr(question or f"That is no answer here: say {text.choices_of(outlook)}.")
+
+    def _listen(self, overtaken: Callable[[], bool]) -> Said:
+        """A signal does not end the wait, but it is news, and so `overtaken` is asked often."""
+        source = sys.stdin.fileno()
+        while b"\n" not in self._unread and len(self._unread) < _LONGEST:
+            if overtaken():
+                to_stderr("")
+                return Said(overtaken=True)
+            if not select.select([source], [], [], _POLL)[0]:
+                continue
+            data = os.read(source, 4_096)
+            if not data:
+                to_stderr("")
+                return Said()
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return Said(line.decode("utf-8", "replace"))
