@@ -6,7 +6,7 @@ runtime state; where they are lost the rules fall back to what the files alone c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from playbook_supervisor import conditions
@@ -37,6 +37,19 @@ def asks_the_world(check: Check) -> bool:
         for member in check.members
         for condition in _conditions(member.step, check.place)
     )
+
+
+def asks_nothing(check: Check) -> bool:
+    """Whether answering needs no look at anything: no condition, and no report to read."""
+    return not any(
+        _conditions(member.step, check.place) or _findings(member.step, check.place)
+        for member in check.members
+    )
+
+
+def nothing(check: Check, at: int) -> Checked:
+    """The observation that answers a check which asks nothing."""
+    return Checked(at, check.id, {member.step.id: Report() for member in check.members})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +98,18 @@ def begun(playbook: Playbook, world: World, head: str, at: int) -> Launch:
     return Launch(at, head, conditions.record(names, world))
 
 
-def had_finished(entry: Entry, step: Step, world: World, runtime: Runtime) -> bool:
-    """Whether a lost attempt's postconditions say that it had done its work (kai FR32)."""
-    known = runtime.launches.get(entry.id)
+def had_finished(step: Step, world: World, known: Launch | None) -> bool:
+    """Whether a lost attempt's postconditions say that it had done its work (kai FR32).
+
+    They must hold as after any return, so last week's verdict is no evidence, and by the record
+    of the launch the attempt must have changed something that they look at.
+    """
+    since, since_ms = (known.artifacts, known.at) if known else (None, None)
     return finished(
-        (conditions.probe(condition, world), _changed(condition, known, world))
+        (
+            conditions.probe(condition, world, since=since, since_ms=since_ms),
+            _changed(condition, known, world),
+        )
         for condition in step.postconditions
     )
 
@@ -108,19 +128,13 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
 
 def _report(member: Attempt, place: Place, inquiry: Inquiry, failing: dict[str, str]) -> Report:
     step = member.step
-    if step.autonomy is Autonomy.SKIP:
-        return Report()
     known = inquiry.launch(member.id) if place is Place.AFTER else None
     probed = [_probe(condition, known, inquiry, failing) for condition in _conditions(step, place)]
-    since = {Trigger.AGREEMENT_BREAKING: inquiry.begun}
-    if known is not None:
-        since[Trigger.VERDICT_FAIL] = known
-    findings = [
-        found
-        for trigger, launch in since.items()
-        if _wants(step, trigger)
-        and (found := _finding(trigger, launch, inquiry, failing)) is not None
-    ]
+    findings = []
+    for trigger in _findings(step, place):
+        since = known if trigger is Trigger.VERDICT_FAIL and known else inquiry.begun
+        found = _finding(trigger, since, inquiry, failing)
+        findings += [found] if found else []
     return Report(tuple(probed), tuple(findings))
 
 
@@ -171,8 +185,18 @@ def _changed(condition: Condition, known: Launch | None, world: World) -> bool:
     return any(known.artifacts.get(path) != stamp for path, stamp in now.items())
 
 
-def _conditions(step: Step, place: Place) -> Iterable[Condition]:
+def _conditions(step: Step, place: Place) -> tuple[Condition, ...]:
+    if step.autonomy is Autonomy.SKIP:
+        return ()
     return step.preconditions if place is Place.BEFORE else step.postconditions
+
+
+def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
+    """The triggers whose reports are to be read: a verdict only once the step has run."""
+    asked = _REPORTED if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
+    if step.autonomy is Autonomy.SKIP:
+        return ()
+    return tuple(trigger for trigger in asked if _wants(step, trigger))
 
 
 def _wants(step: Step, trigger: Trigger) -> bool:

@@ -7,17 +7,21 @@ not know are a person's notes and never a difference.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from playbook_supervisor import wire
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
-from playbook_supervisor.journal import MAX_BYTES, Parsed, entry_mapping
+from playbook_supervisor.journal import durations, parse_journal
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.manifest import Manifest
+
+FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml")
+"""What a session's folder holds, and what is kept of it in the git directory."""
 
 
 def chain(former: str, entries: Iterable[Entry]) -> str:
@@ -28,40 +32,36 @@ def chain(former: str, entries: Iterable[Entry]) -> str:
     return former
 
 
-def same_journal(recorded: State, chained: str, parsed: Parsed, data: bytes, source: str) -> None:
-    """Raise StateError `PB-STATE-TAMPERED`, naming the entry, if the journal's data changed."""
+def journal_difference(recorded: State, chained: str, entries: Sequence[Entry], copy: Path) -> str:
+    """How the entries differ from what was recorded of them, naming one; empty if they do not.
+
+    Of the settled phases only `chained` is recorded; the copy of the journal, where there is one,
+    says which of their entries it is.
+    """
     past = recorded.past.entries
-    entries = parsed.entries
-    for index, duration in _stated_durations(data, source):
-        if entry_mapping(entries[index]).get("duration_seconds") != duration:
-            raise tampered(f"the duration of {entries[index].id} was changed", source)
-    for known, found in zip(recorded.entries, entries[past:], strict=False):
-        if known != found:
-            raise tampered(f"the entry {known.id} was changed: {_changed(known, found)}", source)
-    if len(entries) > past + len(recorded.entries):
-        added = entries[past + len(recorded.entries)].id
-        raise tampered(f"the entry {added} was added by something else", source)
-    if len(entries) < past + len(recorded.entries):
-        raise tampered("entries were removed", source)
     if chain("", entries[:past]) != chained:
-        raise tampered(f"one of the first {past} entries was changed", source)
+        return _culprit(entries, copy) or f"one of the first {past} entries was changed"
+    for known, found in zip_longest(recorded.entries, entries[past:]):
+        if known != found:
+            return _told(known, found)
+    return ""
 
 
-def _stated_durations(data: bytes, source: str) -> Iterator[tuple[int, object]]:
-    """(index, seconds) where an entry states its duration: it is derived, so it may lie."""
-    from playbook_supervisor.strict_yaml import Plain, load
+def lying_duration(data: bytes, entries: Sequence[Entry], source: str) -> str:
+    """An entry whose stated duration is not the difference of its times; empty if there is none."""
+    for index, seconds in durations(data, source):
+        entry = entries[index]
+        completed_at = entry.completed_at
+        if completed_at is None or (completed_at - entry.started_at) / 1000 != seconds:
+            return f"the duration of {entry.id} was changed"
+    return ""
 
-    top: Any = load(data, source, limit=MAX_BYTES).data
-    for index, entry in enumerate(top["entries"]):
-        stated = entry.get("duration_seconds", "")
-        if stated:
-            yield index, stated.value if isinstance(stated, Plain) else stated
 
-
-def same_manifest(recorded: Manifest, found: Manifest, source: str) -> None:
-    """Raise StateError `PB-STATE-TAMPERED` if the manifest's data changed."""
-    if recorded != found:
-        raise tampered(f"it was changed by something else: {_changed(recorded, found)}", source)
+def manifest_difference(recorded: Manifest, found: Manifest) -> str:
+    """How the manifests differ; empty if they do not."""
+    if recorded == found:
+        return ""
+    return f"it was changed by something else: {_changed(recorded, found)}"
 
 
 def tampered(message: str, source: str) -> StateError:
@@ -70,25 +70,55 @@ def tampered(message: str, source: str) -> StateError:
 
 
 def restore_missing(folder: Path, private: Path) -> list[str]:
-    """Put back from the copies what has vanished from the session's folder; returns the names."""
+    """Put back from the copies what has vanished from the session's folder; returns the names.
+
+    An empty file has vanished, too: that is what a failing machine can leave of one.
+    """
     restored = []
-    for name in ("session.yaml", "journal.yaml", "playbook.yaml"):
-        if (folder / name).exists() or not (private / name).exists():
+    for name in FILES:
+        try:
+            if (folder / name).lstat().st_size:
+                continue
+        except FileNotFoundError:
+            pass
+        try:
+            kept = read_bytes(private / name)
+        except FileNotFoundError:
             continue
-        write_atomically(folder / name, read_bytes(private / name))
+        write_atomically(folder / name, kept)
         restored.append(name)
     return restored
 
 
+def _culprit(entries: Sequence[Entry], copy: Path) -> str:
+    """Where the entries leave the copy, which may be older and then says nothing."""
+    try:
+        known = parse_journal(read_bytes(copy), copy.name).entries
+    except (FileNotFoundError, StateError):
+        return ""
+    for mine, theirs in zip_longest(known, entries[: len(known)]):
+        if mine != theirs and mine.settled:
+            return _told(mine, theirs)
+    return ""
+
+
+def _told(known: Entry | None, found: Entry | None) -> str:
+    if known is None and found is not None:
+        return f"the entry {found.id} was added by something else"
+    if known is not None and found is not None and known.id == found.id:
+        return f"the entry {known.id} was changed: {_changed(known, found)}"
+    return f"the entry {known.id if known else ''} was removed or moved"
+
+
 def _changed(known: Entry | Manifest, found: Entry | Manifest) -> str:
     """The first key in which two records of one kind differ, with both values."""
-    for key in fields(known):
-        mine, theirs = getattr(known, key.name), getattr(found, key.name)
-        if mine != theirs:
-            return f"{key.name} was {_short(mine)} and is {_short(theirs)}"
-    return "nothing"
+    return next(
+        f"{key.name} was {_short(mine)} and is {_short(theirs)}"
+        for key in fields(known)
+        if (mine := getattr(known, key.name)) != (theirs := getattr(found, key.name))
+    )
 
 
 def _short(value: object) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, Sequence) else str(value)
-    return repr(value if isinstance(value, str) else text)[:80]
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return repr(text)[:80]

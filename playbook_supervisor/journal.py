@@ -206,20 +206,18 @@ def parse_journal(data: bytes, source: str) -> Parsed:
     """The entries of a journal.yaml (kai D-J), read by the strict rules of every file.
 
     Raises StateError `PB-STATE-CORRUPT` with `source:line:col`. A legacy journal's repeated
-    entries of one step are its attempts, counted.
+    entries of one step are its attempts, counted, and that a failed one was retried is plain from
+    the next one.
     """
     lines = [0, *(match.end() for match in _BREAK.finditer(data)), len(data)]
     document = _load(data, source)
     top, items = _entries(document)
     legacy = "schema" not in top
-    entries: list[Entry] = []
-    attempts: dict[str, int] = {}
-    for index, item in enumerate(items):
-        entry = _entry(document, index, item, legacy=legacy)
-        attempts[entry.step_id] = attempts.get(entry.step_id, 0) + 1
-        if legacy and "attempt" not in item:
-            entry = replace(entry, attempt=attempts[entry.step_id])
-        entries.append(entry)
+    entries = [_entry(document, index, item, legacy=legacy) for index, item in enumerate(items)]
+    if legacy:
+        entries = _counted(
+            entries, [isinstance(item, dict) and "attempt" in item for item in items]
+        )
     dashes = [_dash(data, lines, document, index) for index in range(len(items))]
     begin = document.key_place(("entries",))[0]
     behind = (document.key_place((key,))[0] for key in top)
@@ -231,6 +229,26 @@ def parse_journal(data: bytes, source: str) -> Parsed:
     offsets = [offset for offset, _ in dashes]
     spans = tuple(zip(offsets, [*offsets[1:], end], strict=True))
     return Parsed(tuple(entries), spans, legacy, end, dashes[-1][1])
+
+
+def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
+    """Entries of one step as its attempts; one that another follows, and that failed, was retried.
+
+    Those that state their attempt were added since by this tool, which says why, too.
+    """
+    last: dict[str, int] = {}
+    counted: list[Entry] = []
+    for entry, its_own in zip(entries, stated, strict=True):
+        earlier = last.get(entry.step_id)
+        last[entry.step_id] = len(counted)
+        if earlier is None or its_own:
+            counted.append(entry)
+            continue
+        former = counted[earlier]
+        if former.status is EntryStatus.FAILED and former.resolution is None:
+            counted[earlier] = replace(former, resolution=Resolution.RETRY)
+        counted.append(replace(entry, attempt=former.attempt + 1))
+    return counted
 
 
 def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:

@@ -1,7 +1,7 @@
-"""The bytes of a journal, and where the entries that may still change stand in them.
+"""The bytes of a journal, taken apart where they may still change.
 
-A write is the old bytes plus what changed: settled phases are never looked at again, so settling
-the last of 1,000 entries costs what it costs in a journal of ten, give or take the copy.
+Settled phases are one block of bytes that is never looked at again, so settling the last of 1,000
+entries costs what it costs in a journal of ten, give or take the copy.
 """
 
 from __future__ import annotations
@@ -18,68 +18,67 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class JournalText:
-    """`spans` are the byte offsets of the due phase's entries, in order; the rest is the past.
+    """`due` is the text of each entry of the due phase, in order; `past` all before, `rest` behind.
 
-    `end` is where the next entry is to be put, `indent` the column of its dash, `hollow` what an
-    empty journal has for a value (`[]`) and loses with its first entry.
+    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has a
+    value (`[]`), which it loses with its first entry.
     """
 
-    data: bytes
-    spans: tuple[Span, ...] = ()
-    end: int = len(EMPTY)
+    past: bytes = EMPTY
+    due: tuple[bytes, ...] = ()
+    rest: bytes = b""
     indent: int = 2
     hollow: Span = (len(EMPTY) - 4, len(EMPTY) - 1)
+
+    @property
+    def data(self) -> bytes:
+        """All of it, as it stands in the file."""
+        return b"".join((self.past, *self.due, self.rest))
 
     @classmethod
     def parsed(cls, data: bytes, parsed: Parsed, due: int) -> JournalText:
         """The text of a journal just read, of whose entries the last `due` may still change."""
         spans = parsed.spans[len(parsed.spans) - due :]
-        return cls(data, spans, parsed.end, parsed.indent, parsed.hollow)
+        begin = spans[0][0] if spans else parsed.end
+        return cls(
+            past=data[:begin],
+            due=tuple(data[start:stop] for start, stop in spans),
+            rest=data[parsed.end :],
+            indent=parsed.indent,
+            hollow=parsed.hollow,
+        )
 
     def with_entry(self, index: int, before: Entry, after: Entry) -> JournalText:
         """The entry at `index` of the due phase changed; what a person put into it survives."""
-        start, stop = self.spans[index]
-        fragment = self.data[start:stop]
+        text = self.due[index]
         untouched = emit_entry(before, indent=self.indent)
-        if fragment.startswith(untouched):
-            changed = emit_entry(after, indent=self.indent) + fragment[len(untouched) :]
+        if text.startswith(untouched):
+            changed = emit_entry(after, indent=self.indent) + text[len(untouched) :]
         else:
             from playbook_supervisor.roundtrip import edit_entry
 
-            changed = edit_entry(fragment, entry_mapping(before), entry_mapping(after))
-        moved = len(changed) - len(fragment)
-        later = tuple((a + moved, b + moved) for a, b in self.spans[index + 1 :])
-        return replace(
-            self,
-            data=self.data[:start] + changed + self.data[stop:],
-            spans=(*self.spans[:index], (start, stop + moved), *later),
-            end=self.end + moved,
-        )
+            changed = edit_entry(text, entry_mapping(before), entry_mapping(after))
+        return replace(self, due=(*self.due[:index], changed, *self.due[index + 1 :]))
 
     def with_new(self, entry: Entry) -> JournalText:
         """One more entry at the end; every byte that was there before is there."""
-        hole, hole_end = self.hollow
-        head = self.data[:hole] + self.data[hole_end : self.end]
-        if not head.endswith(b"\n"):
-            head += b"\n"
-        new = head + emit_entry(entry, indent=self.indent)
-        return replace(
-            self,
-            data=new + self.data[self.end :],
-            spans=(*self.spans, (len(head), len(new))),
-            end=len(new),
-            hollow=(0, 0),
-        )
+        new = emit_entry(entry, indent=self.indent)
+        if self.due:
+            *earlier, last = self.due
+            return replace(self, due=(*earlier, _ended(last), new))
+        start, stop = self.hollow
+        past = self.past[:start] + self.past[stop:] if stop else self.past
+        return replace(self, past=_ended(past), due=(new,), hollow=(0, 0))
 
     def settled(self) -> JournalText:
         """The same bytes, all of whose entries are past."""
-        return replace(self, spans=())
+        return replace(self, past=b"".join((self.past, *self.due)), due=())
 
     def places(self) -> dict[str, Any]:
         """Everything but the bytes, as JSON, for the runtime state."""
         return {
-            "spans": self.spans,
-            "end": self.end,
+            "past": len(self.past),
+            "due": [len(text) for text in self.due],
             "indent": self.indent,
             "hollow": self.hollow,
         }
@@ -87,6 +86,14 @@ class JournalText:
     @classmethod
     def placed(cls, data: bytes, places: Mapping[str, Any]) -> JournalText:
         """The inverse of `places`."""
-        spans = tuple((start, stop) for start, stop in places["spans"])
+        at: int = places["past"]
+        past, due = data[:at], []
+        for length in places["due"]:
+            due.append(data[at : at + length])
+            at += length
         start, stop = places["hollow"]
-        return cls(data, spans, places["end"], places["indent"], (start, stop))
+        return cls(past, tuple(due), data[at:], places["indent"], (start, stop))
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"

@@ -1,4 +1,4 @@
-"""What one worktree knows of a session beyond the journal: a small JSON file in its git directory.
+"""What one worktree knows of a session beyond the journal: a little JSON in its git directory.
 
 It is never committed and may be lost: everything in it either can be had again from the session's
 files or is evidence (what stood on the disk at a launch) without which the rules fall back to
@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
+from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.files import Stamp, read_bytes, write_atomically
+from playbook_supervisor.files import Stamp
 
 FORMAT: Final = 1
+NAME: Final = "runtime"
+JOURNAL: Final = "journal.yaml"
 
 Record = dict[str, Stamp | None]
 """Repository-relative path → what stood there, None where nothing did."""
@@ -44,18 +46,20 @@ class Runtime:
 
     `digests` holds for journal.yaml, session.yaml and playbook.yaml the digests that are ours:
     the last one written, and the one before it, which stands on the disk when a crash fell
-    between this file and that one. `state`, `text` and `manifest` are a snapshot that belongs to
-    the last digests; `chain` digests the data of the settled phases' entries.
+    between this file and that one. Everything from `state` on belongs to the last journal;
+    `former` is the same for the journal before it, as JSON, so that such a crash leaves no trace.
     """
 
     digests: dict[str, list[str]] = field(default_factory=dict)
+    agent: str = ""
+    mode: str = "manual"
+    begun: Launch | None = None
+
     state: dict[str, Any] = field(default_factory=dict)
     text: dict[str, Any] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     chain: str = ""
-    agent: str = ""
-    mode: str = "manual"
-    begun: Launch | None = None
+    """A digest over the data of the settled phases' entries."""
     launches: dict[str, Launch] = field(default_factory=dict)
     """Attempt id → what stood there at its launch, for the due phase."""
     failing: dict[str, str] = field(default_factory=dict)
@@ -65,55 +69,87 @@ class Runtime:
     findings: dict[str, str] = field(default_factory=dict)
     """Digest of a report → `answered` or `accepted`."""
 
+    former: dict[str, Any] = field(default_factory=dict)
+    _saved: dict[str, Any] = field(default_factory=dict)
+
     def ours(self, name: str, digest: str) -> bool:
         """Whether these are bytes that we wrote."""
         return digest in self.digests.get(name, ())
 
+    def latest(self, name: str, digest: str) -> bool:
+        """Whether these are the bytes that we wrote last."""
+        return self.digests.get(name, ())[-1:] == [digest]
+
     def will_write(self, name: str, digest: str) -> None:
         """Note the digest of what is about to be written, and keep the one that stands there."""
         self.digests[name] = [*self.digests.get(name, ())[-1:], digest]
+        if name == JOURNAL:
+            self.former = self._saved
 
-    def save(self, path: Path) -> None:
+    def step_back(self) -> None:
+        """The journal on the disk is the one before: what belongs to the last never happened."""
+        self.digests[JOURNAL] = self.digests[JOURNAL][:1]
+        self._restore(self.former)
+
+    def save(self, place: Alternating) -> None:
         """Write it, durably: it is the intent that a following write carries out."""
+        self._saved = self._snapshot()
         data = {
             "format": FORMAT,
             "digests": self.digests,
-            "state": self.state,
-            "text": self.text,
-            "manifest": self.manifest,
-            "chain": self.chain,
             "agent": self.agent,
             "mode": self.mode,
             "begun": self.begun.as_json() if self.begun else None,
-            "launches": {name: launch.as_json() for name, launch in self.launches.items()},
-            "failing": self.failing,
-            "waivers": self.waivers,
-            "findings": self.findings,
+            "now": self._saved,
+            "former": self.former,
         }
-        write_atomically(path, json.dumps(data, separators=(",", ":")).encode())
+        place.write(json.dumps(data, separators=(",", ":")).encode())
 
     @classmethod
-    def load(cls, path: Path) -> Runtime | None:
+    def load(cls, place: Alternating) -> Runtime | None:
         """The runtime state, or None where this worktree has none.
 
         StateError `PB-STATE-CORRUPT` if somebody else wrote there.
         """
-        try:
-            data = json.loads(read_bytes(path))
-        except FileNotFoundError:
+        written = place.read()
+        if written is None:
             return None
-        except ValueError as error:
-            raise _corrupt(path, str(error)) from error
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise _corrupt(path, "it is of another version")
         try:
-            data["begun"] = Launch.from_json(data["begun"]) if data["begun"] else None
-            data["launches"] = {
-                name: Launch.from_json(launch) for name, launch in data["launches"].items()
-            }
-            return cls(**data)
+            data = json.loads(written)
+            if data["format"] != FORMAT:
+                raise unreadable(place, "it is of another version")
+            begun = Launch.from_json(data["begun"]) if data["begun"] else None
+            runtime = cls(data["digests"], data["agent"], data["mode"], begun)
+            runtime.former = data["former"]
+            runtime._restore(data["now"])
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise _corrupt(path, str(error)) from error
+            raise unreadable(place, str(error)) from error
+        return runtime
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "text": self.text,
+            "manifest": self.manifest,
+            "chain": self.chain,
+            "launches": {name: launch.as_json() for name, launch in self.launches.items()},
+            "failing": dict(self.failing),
+            "waivers": dict(self.waivers),
+            "findings": dict(self.findings),
+        }
+
+    def _restore(self, snapshot: dict[str, Any]) -> None:
+        self._saved = snapshot
+        self.state = snapshot["state"]
+        self.text = snapshot["text"]
+        self.manifest = snapshot["manifest"]
+        self.chain = snapshot["chain"]
+        self.launches = {
+            name: Launch.from_json(launch) for name, launch in snapshot["launches"].items()
+        }
+        self.failing = dict(snapshot["failing"])
+        self.waivers = dict(snapshot["waivers"])
+        self.findings = dict(snapshot["findings"])
 
 
 def _stamps_to_json(record: Record) -> dict[str, Any]:
@@ -124,11 +160,12 @@ def _stamps_from_json(data: Mapping[str, Any]) -> Record:
     return {path: Stamp.from_list(stamp) if stamp else None for path, stamp in data.items()}
 
 
-def _corrupt(path: Path, why: str) -> StateError:
+def unreadable(place: Alternating, why: str) -> StateError:
+    """The error that says how to go on without it."""
     return StateError(
         "PB-STATE-CORRUPT",
         "the runtime state of the session cannot be read",
-        where=str(path),
-        guidance="Remove that file: the session's own files are then taken as they are.",
+        where=f"{place.path}-*",
+        guidance="Remove these two files: the session's own files are then taken as they are.",
         cause=why,
     )

@@ -7,13 +7,17 @@ observation, `write` takes it to the disk; nothing else does.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+import os
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from playbook_supervisor import integrity, kernel, wire
+from playbook_supervisor.alternating import Alternating
+from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
-from playbook_supervisor.journal import parse_journal
+from playbook_supervisor.integrity import FILES
+from playbook_supervisor.journal import MAX_BYTES, Parsed, parse_journal
 from playbook_supervisor.journal_text import JournalText
 from playbook_supervisor.kernel import gates, phases
 from playbook_supervisor.kernel.directives import Ask, Observation
@@ -25,11 +29,12 @@ from playbook_supervisor.manifest import (
     update_manifest,
 )
 from playbook_supervisor.model import Playbook
-from playbook_supervisor.runtime import Runtime
+from playbook_supervisor.runtime import Runtime, unreadable
 from playbook_supervisor.vocabulary import SessionStatus
 
-FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml")
 _ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
+_KEYS: Final = tuple(key.name for key in fields(Manifest))
+_PINNED_CHANGED: Final = "the pinned playbook was changed by something else"
 
 
 @dataclass(slots=True)
@@ -43,16 +48,32 @@ class OpenSession:
     manifest: Manifest
     text: JournalText
     runtime: Runtime
+    place: Alternating
     _manifest_text: bytes = b""
-    _seen: tuple[object, ...] = ()
+    _watched: tuple[str, ...] = field(init=False)
+    _seen: tuple[object, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        self._watched = tuple(str(self.folder / name) for name in FILES)
 
     @property
     def id(self) -> str:
         return self.manifest.session_id
 
+    @property
     def current(self) -> bool:
         """Whether the files are still those that this object last saw."""
         return self._seen == self._look()
+
+    @property
+    def vanished(self) -> bool:
+        """Whether something has taken the files away that this object has written."""
+        seen = self._look()
+        return (
+            seen[:1] == self._seen[:1]
+            and None in seen
+            and all(now in (None, was) for now, was in zip(seen, self._seen, strict=True))
+        )
 
     def accept(self, observation: Observation) -> tuple[Event, ...]:
         """Take in the facts that follow from an observation; `write` makes them durable.
@@ -68,26 +89,29 @@ class OpenSession:
         """What was accepted is on the disk, fsynced, when this returns (kai NFR2).
 
         The runtime state goes first and names the journal that is to come: a crash between the
-        two leaves the former journal, known as ours.
+        two leaves the former journal, known as ours. session.yaml only repeats what the journal
+        says: where it cannot be written now, the next opening will write it.
         """
-        journaled = digest(self.text.data)
-        grown = self.runtime.digests["journal.yaml"][-1] != journaled
+        data = self.text.data
+        journaled = digest(data)
+        grown = not self.runtime.latest("journal.yaml", journaled)
         if grown:
             self.runtime.will_write("journal.yaml", journaled)
         changed = self._project()
-        self.save()
+        self._save()
         if grown:
-            write_atomically(self.folder / "journal.yaml", self.text.data)
-        if changed:
-            write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
-        self._seen = self._look()
+            write_atomically(self.folder / "journal.yaml", data)
+        try:
+            if changed:
+                write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
+        except StorageError:
+            self._seen = ()
+        else:
+            self._seen = self._look()
 
     def save(self) -> None:
-        """Write the runtime state."""
-        self.runtime.state = wire.state_to_json(self.state)
-        self.runtime.text = self.text.places()
-        self.runtime.manifest = asdict(self.manifest)
-        self.runtime.save(self.private / "runtime.json")
+        """Write the runtime state alone, where nothing has been accepted."""
+        self._save()
         self._seen = self._look()
 
     def copy(self) -> None:
@@ -132,55 +156,69 @@ class OpenSession:
         self.runtime.will_write("session.yaml", digest(self._manifest_text))
         return True
 
+    def _save(self) -> None:
+        self.runtime.state = wire.state_to_json(self.state)
+        self.runtime.text = self.text.places()
+        self.runtime.manifest = _manifest_to_json(self.manifest)
+        self.runtime.save(self.place)
+
     def _look(self) -> tuple[object, ...]:
-        paths = [self.private / "runtime.json", *(self.folder / name for name in FILES)]
-        return tuple(_signature(path) for path in paths)
+        return (self.place.look(), *map(_signature, self._watched))
 
 
-def load(folder: Path, private: Path, runtime: Runtime) -> OpenSession:
+# ── from the disk ───────────────────────────────────────────────────────────────────────────
+
+
+def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> OpenSession:
     """The session as its files and the runtime state say, which must agree in their data.
 
     StateError `PB-STATE-TAMPERED` if something else changed data; what a person changed in
     comments and layout is taken silently, and what a crash left unfinished is finished.
     """
+    known = {name: list(digests) for name, digests in runtime.digests.items()}
     playbook = _pinned(folder, private, runtime)
-    state, text = _journaled(folder, playbook, runtime)
-    recorded = _manifest_from_json(runtime.manifest)
-    data = read_bytes(folder / "session.yaml")
-    written = digest(data)
-    known = recorded
-    if runtime.digests["session.yaml"][-1:] != [written]:
-        known = read_manifest(data, _shown(folder, "session.yaml"))
-        if not runtime.ours("session.yaml", written):
-            integrity.same_manifest(recorded, known, _shown(folder, "session.yaml"))
-        runtime.digests["session.yaml"] = [written]
-    opened = OpenSession(folder, private, playbook, state, known, text, runtime, data)
-    opened.write()
+    try:
+        state, text = _journaled(folder, private, playbook, runtime)
+        manifest, data = _projected(folder, runtime)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(place, str(error)) from error
+    opened = OpenSession(folder, private, playbook, state, manifest, text, runtime, place, data)
+    if runtime.digests != known or project(manifest, state) != manifest:
+        opened.write()
+    else:
+        opened._seen = opened._look()
     return opened
 
 
-def adopt(folder: Path, private: Path) -> OpenSession:
+def adopt(folder: Path, private: Path, place: Alternating) -> OpenSession:
     """The session as its files say, where this worktree knows nothing of it."""
     runtime = Runtime()
     playbook = _pinned(folder, private, runtime)
-    data = read_bytes(folder / "journal.yaml")
+    data = _read(folder, "journal.yaml")
     parsed = parse_journal(data, _shown(folder, "journal.yaml"))
     state = kernel.replay(playbook, parsed.entries)
     due = len(state.entries)
     runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
     runtime.digests["journal.yaml"] = [digest(data)]
-    manifest_text = read_bytes(folder / "session.yaml")
+    manifest_text = _read(folder, "session.yaml")
     known = read_manifest(manifest_text, _shown(folder, "session.yaml"))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
-    opened = OpenSession(folder, private, playbook, state, known, text, runtime, manifest_text)
+    opened = OpenSession(
+        folder, private, playbook, state, known, text, runtime, place, manifest_text
+    )
     opened.write()
     return opened
 
 
 def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with what the journal says: `status`, `current_step`, `gate`, the end."""
+    """The manifest with what the journal says: `status`, `current_step`, `gate`, the end.
+
+    The original's own tools ended sessions without a word in the journal: that stands.
+    """
     status = kernel.status(state)
+    if manifest.legacy and manifest.status in _ENDED and status not in _ENDED:
+        return manifest
     asked = kernel.directive(state)
     waiting = None
     if isinstance(asked, Ask):
@@ -208,50 +246,122 @@ def question(state: State, asked: Ask) -> str:
     )
 
 
-def _journaled(folder: Path, playbook: Playbook, runtime: Runtime) -> tuple[State, JournalText]:
-    data = read_bytes(folder / "journal.yaml")
+def _journaled(
+    folder: Path, private: Path, playbook: Playbook, runtime: Runtime
+) -> tuple[State, JournalText]:
+    """The recorded state, which the journal must agree with, and the journal's text."""
+    data = _read(folder, "journal.yaml")
     written = digest(data)
-    recorded = wire.state_from_json(runtime.state, playbook)
-    if runtime.digests["journal.yaml"][-1:] == [written]:
-        return recorded, JournalText.placed(data, runtime.text)
-    source = _shown(folder, "journal.yaml")
-    parsed = parse_journal(data, source)
     if not runtime.ours("journal.yaml", written):
-        integrity.same_journal(recorded, runtime.chain, parsed, data, source)
-    state = kernel.replay(playbook, parsed.entries)
-    due = len(state.entries)
-    runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
-    runtime.digests["journal.yaml"] = [written]
-    return state, JournalText.parsed(data, parsed, due)
+        parsed = _taken(data, private, playbook, runtime, _shown(folder, "journal.yaml"))
+        state = wire.state_from_json(runtime.state, playbook)
+        runtime.digests["journal.yaml"] = [written]
+        return state, JournalText.parsed(data, parsed, len(state.entries))
+    if not runtime.latest("journal.yaml", written):
+        runtime.step_back()
+    return wire.state_from_json(runtime.state, playbook), JournalText.placed(data, runtime.text)
+
+
+def _taken(data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str) -> Parsed:
+    """What somebody else has written, whose data must be those of the last journal or the former.
+
+    StateError `PB-STATE-TAMPERED` if they are not.
+    """
+    parsed = parse_journal(data, source)
+
+    def difference() -> str:
+        recorded = wire.state_from_json(runtime.state, playbook)
+        copy = private / "journal.yaml"
+        return integrity.journal_difference(recorded, runtime.chain, parsed.entries, copy)
+
+    found = difference()
+    if found and runtime.former:
+        runtime.step_back()
+        found = found if difference() else ""
+    found = found or integrity.lying_duration(data, parsed.entries, source)
+    if found:
+        raise integrity.tampered(found, source)
+    return parsed
+
+
+def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
+    """The manifest as it stands in session.yaml, which may lag behind the journal, and its text."""
+    recorded = _manifest_from_json(runtime.manifest)
+    data = _read(folder, "session.yaml")
+    written = digest(data)
+    if runtime.latest("session.yaml", written):
+        return recorded, data
+    source = _shown(folder, "session.yaml")
+    found = read_manifest(data, source)
+    difference = integrity.manifest_difference(recorded, found)
+    if difference and not runtime.ours("session.yaml", written):
+        lagging = runtime.former and _manifest_from_json(runtime.former["manifest"]) == found
+        if not lagging:
+            raise integrity.tampered(difference, source)
+    runtime.digests["session.yaml"] = [written]
+    return found, data
 
 
 def _pinned(folder: Path, private: Path, runtime: Runtime) -> Playbook:
     """The playbook that the session began with; compiled beside the runtime state."""
-    data = read_bytes(folder / "playbook.yaml")
+    data = _read(folder, "playbook.yaml")
     written = digest(data)
     compiled = private / "compiled.json"
-    former = _compiled(compiled)
-    if former and former["digest"] == written:
-        return wire.playbook_from_json(former["playbook"])
-    from playbook_supervisor.schema import read_playbook
-
-    source = _shown(folder, "playbook.yaml")
-    playbook = read_playbook(data, source)
-    known = runtime.digests.get("playbook.yaml")
-    if former and known and wire.playbook_from_json(former["playbook"]) != playbook:
-        raise integrity.tampered("the pinned playbook was changed by something else", source)
-    runtime.digests["playbook.yaml"] = [written]
+    former = _compiled(compiled, written)
+    if former is not None and runtime.ours("playbook.yaml", written):
+        return former
+    playbook = _read_playbook(data, runtime, _shown(folder, "playbook.yaml"))
+    if not runtime.ours("playbook.yaml", written):
+        _same_playbook(playbook, private, runtime, _shown(folder, "playbook.yaml"))
+        runtime.digests["playbook.yaml"] = [written]
     made = {"digest": written, "playbook": wire.playbook_to_json(playbook)}
     write_atomically(compiled, json.dumps(made, separators=(",", ":")).encode(), durable=False)
     return playbook
 
 
-def _compiled(path: Path) -> dict[str, Any] | None:
+def _read_playbook(data: bytes, runtime: Runtime, source: str) -> Playbook:
+    from playbook_supervisor.schema import read_playbook
+
     try:
-        data = json.loads(read_bytes(path))
-    except (FileNotFoundError, ValueError):
+        return read_playbook(data, source)
+    except CheckError as error:
+        if "playbook.yaml" not in runtime.digests:
+            raise
+        raise integrity.tampered(f"{_PINNED_CHANGED}: {error.message}", source) from error
+
+
+def _same_playbook(playbook: Playbook, private: Path, runtime: Runtime, source: str) -> None:
+    """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
+    for known in runtime.digests.get("playbook.yaml", ()):
+        recorded = _compiled(private / "compiled.json", known)
+        if recorded is None:
+            recorded = _read_playbook(_read(private, "playbook.yaml"), runtime, source)
+        if recorded != playbook:
+            raise integrity.tampered(_PINNED_CHANGED, source)
+
+
+def _compiled(path: Path, written: str) -> Playbook | None:
+    """The compiled playbook, if it is that of these bytes."""
+    try:
+        made = json.loads(read_bytes(path))
+        return wire.playbook_from_json(made["playbook"]) if made["digest"] == written else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return data if isinstance(data, dict) and data.keys() >= {"digest", "playbook"} else None
+
+
+def _manifest_to_json(manifest: Manifest) -> dict[str, Any]:
+    gate = manifest.gate
+    data = {key: getattr(manifest, key) for key in _KEYS}
+    return {**data, "args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+
+
+def _gate_to_json(gate: Waiting) -> dict[str, Any]:
+    return {
+        "id": gate.id,
+        "reason": gate.reason,
+        "question": gate.question,
+        "opened_at": gate.opened_at,
+    }
 
 
 def _manifest_from_json(data: dict[str, Any]) -> Manifest:
@@ -259,10 +369,25 @@ def _manifest_from_json(data: dict[str, Any]) -> Manifest:
     return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
 
 
-def _signature(path: Path) -> tuple[int, ...] | None:
+def _read(folder: Path, name: str) -> bytes:
+    """A file of the session, which must be one: what is a link could be anybody's."""
+    path = folder / name
+    if path.is_symlink():
+        shown = _shown(folder, name)
+        raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
+    try:
+        return read_bytes(path, limit=MAX_BYTES)
+    except FileNotFoundError as error:
+        missing = "PB-STATE-NO-PLAYBOOK" if name == "playbook.yaml" else "PB-STATE-CORRUPT"
+        what = "pinned playbook" if name == "playbook.yaml" else name
+        shown = _shown(folder, name)
+        raise StateError(missing, f"session {folder.name} has no {what}", where=shown) from error
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
     """What changes whenever a file is written: also where its times were put back."""
     try:
-        seen = path.lstat()
+        seen = os.lstat(path)
     except FileNotFoundError:
         return None
     return seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from playbook_supervisor import integrity, session
+from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import (
     contained,
     ensure_folder,
@@ -28,8 +29,8 @@ from playbook_supervisor.files import (
 )
 from playbook_supervisor.journal import EMPTY, Parsed, parse_journal
 from playbook_supervisor.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
-from playbook_supervisor.runtime import Runtime
-from playbook_supervisor.session import FILES, OpenSession
+from playbook_supervisor.runtime import NAME, Runtime
+from playbook_supervisor.session import OpenSession
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import SessionStatus
 
@@ -58,12 +59,19 @@ class Store:
     # ── where things are ────────────────────────────────────────────────────────────────────
 
     def folder(self, session_id: str) -> Path:
-        """The session's folder in the work tree; refuses what is no id or leads elsewhere."""
-        return contained(self.checkout.root, f"{SESSIONS}/{_id(session_id)}")
+        """The session's folder in the work tree; refuses what is no id or a symbolic link."""
+        folder = self.checkout.root / SESSIONS / _id(session_id)
+        if contained(self.checkout.root, f"{SESSIONS}/{session_id}") != folder:
+            shown = self._shown(folder)
+            raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
+        return folder
 
     def runtime(self, session_id: str) -> Path:
         """The session's folder in this worktree's git directory."""
         return self.checkout.runtime / _id(session_id)
+
+    def _place(self, session_id: str) -> Alternating:
+        return Alternating(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
         """The sessions whose folders stand in this work tree, oldest first."""
@@ -79,13 +87,13 @@ class Store:
         return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
 
     def _was_open(self, session_id: str) -> bool:
-        runtime = Runtime.load(self.runtime(session_id) / "runtime.json")
+        runtime = Runtime.load(self._place(session_id))
         ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
         return runtime is not None and runtime.manifest.get("status") not in ended
 
     def drives(self, session_id: str) -> bool:
         """Whether this worktree's runtime state knows the session."""
-        return (self.runtime(session_id) / "runtime.json").is_file()
+        return self._place(session_id).exists
 
     def activity(self, session_id: str) -> int:
         """When the session was last written, ns since the epoch; 0 where that is not known."""
@@ -142,8 +150,7 @@ class Store:
             write_atomically(folder / "playbook.yaml", text)
             write_atomically(folder / "journal.yaml", EMPTY)
             write_atomically(folder / "session.yaml", emit_manifest(made))
-            opened = self._adopt(session_id)
-            opened.copy()
+            self._adopt(session_id)
         return session_id
 
     def _reserve(self, now: int) -> str:
@@ -168,15 +175,12 @@ class Store:
 
         StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
         """
-        if not self._has(_id(session_id)) and not self.drives(session_id):
-            raise _no_session(session_id)
-        runtime = self.runtime(session_id)
-        ensure_folder(runtime)
-        with locked(runtime / "lock"):
-            known = self._known.get(session_id)
-            if known is None or not known.current():
-                known = self._load(session_id)
-                self._known[session_id] = known
+        known = self._known.get(session_id)
+        if known is None:
+            self._expect(session_id)
+        with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
+            if known is None or not known.current:
+                known = self._known[session_id] = self._load(session_id, known)
             try:
                 yield known
             except BaseException:
@@ -186,39 +190,35 @@ class Store:
     def changed(self, session_id: str) -> bool:
         """Whether somebody else has written the session since it was last opened here."""
         known = self._known.get(session_id)
-        return known is None or not known.current()
+        return known is None or not known.current
 
-    def _load(self, session_id: str) -> OpenSession:
-        folder, runtime_folder = self.folder(session_id), self.runtime(session_id)
-        sweep(runtime_folder)
-        runtime = Runtime.load(runtime_folder / "runtime.json")
+    def _expect(self, session_id: str) -> None:
+        if not self._has(_id(session_id)) and not self.drives(session_id):
+            raise _no_session(session_id)
+        ensure_folder(self.runtime(session_id))
+
+    def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        sweep(private)
+        place = self._place(session_id)
+        runtime = Runtime.load(place)
         if runtime is None:
             return self._adopt(session_id)
         ensure_folder(folder)
         sweep(folder)
-        gone = integrity.restore_missing(folder, runtime_folder)
-        if gone:
+        if known is not None and known.vanished:
+            known.copy()
+        if gone := integrity.restore_missing(folder, private):
             names = ", ".join(gone)
             self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
-        return session.load(folder, runtime_folder, runtime)
+        return session.load(folder, private, runtime, place)
 
     def _adopt(self, session_id: str) -> OpenSession:
         """Take the session's files as they are: a new one, or one that another machine began."""
-        folder, runtime_folder = self.folder(session_id), self.runtime(session_id)
-        missing = [name for name in FILES if not (folder / name).is_file()]
-        if "playbook.yaml" in missing:
-            raise StateError(
-                "PB-STATE-NO-PLAYBOOK",
-                f"session {session_id} has no pinned playbook",
-                where=self._shown(folder),
-            )
-        if missing:
-            raise StateError(
-                "PB-STATE-CORRUPT",
-                f"session {session_id} has no {', '.join(missing)}",
-                where=self._shown(folder),
-            )
-        return session.adopt(folder, runtime_folder)
+        place = self._place(session_id)
+        opened = session.adopt(self.folder(session_id), self.runtime(session_id), place)
+        opened.copy()
+        return opened
 
     def pinned(self, session_id: str) -> bool:
         """Whether the session keeps the playbook that it runs."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from playbook_supervisor import checkout, config, evidence, features, kernel, session
+from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.conditions import World
-from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -35,7 +35,7 @@ from playbook_supervisor.process_groups import kill_worker
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.vocabulary import Mode, Place, Resolution, SessionStatus
 
 _SPECKIT: Final = "/speckit"
 
@@ -130,21 +130,22 @@ class Supervisor:
 
     def outlook(self) -> Outlook:
         """What is outstanding now; checks that are due are answered first."""
-        return self._pump(())
+        return self._pump()
 
     def begin(self, start: str = "") -> Outlook:
         """Begin a pending session, at a later step if a person said so (`--from`)."""
         with self.store.open(self.id) as opened:
-            world = self._world(opened.manifest)
+            here = checkout.find(self.root)
             now = self.store.clock()
-            opened.runtime.begun = evidence.begun(opened.playbook, world, self._head(), now)
+            world = self._world(opened.manifest, here)
+            opened.runtime.begun = evidence.begun(opened.playbook, world, here.head, now)
             events = self._accept(opened, Begun(now, start))
             opened.write()
-        return self._pump(events)
+        return self._pump(events=events)
 
     def report(self, attempt_id: str, outcome: Outcome) -> Outlook:
         """A worker came back. What it brought is journaled before anything is judged."""
-        return self._observe(Returned(self.store.clock(), attempt_id, outcome))
+        return self._pump(Returned(self.store.clock(), attempt_id, outcome))
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Outlook:
         """As `report`, but nothing is judged or launched yet."""
@@ -164,16 +165,15 @@ class Supervisor:
 
     def take_up(self) -> Outlook:
         """A failed session is resumed: its failed steps run again."""
-        return self._observe(TakenUp(self.store.clock()))
+        return self._pump(TakenUp(self.store.clock()))
 
     def lose(self, attempt: Attempt) -> Outlook:
         """A launched attempt's worker is gone: its postconditions say whether it had finished."""
         with self.store.open(self.id) as opened:
-            entry = opened.entry(attempt.id)
-            world = self._world(opened.manifest)
-            runtime = opened.runtime
-        done = evidence.had_finished(entry, attempt.step, world, runtime)
-        return self._observe(Lost(self.store.clock(), attempt.id, done))
+            world = self._world(opened.manifest, checkout.find(self.root))
+            known = opened.runtime.launches.get(attempt.id)
+        done = evidence.had_finished(attempt.step, world, known)
+        return self._pump(Lost(self.store.clock(), attempt.id, done))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
@@ -191,7 +191,7 @@ class Supervisor:
         """Variables that make the project's own tools look at the session's feature."""
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
-        feature = self._world(outlook.manifest).feature
+        feature = self._world(outlook.manifest, checkout.find(self.root)).feature
         return dict(features.point_speckit(self.root, feature, self._config))
 
     @property
@@ -232,47 +232,55 @@ class Supervisor:
 
     # ── the pump ────────────────────────────────────────────────────────────────────────────
 
-    def _observe(self, observation: Observation) -> Outlook:
-        return self._pump(self._record(observation).events)
-
     def _record(self, observation: Observation) -> Outlook:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
             opened.write()
             return _outlook(opened, events)
 
-    def _pump(self, events: tuple[Event, ...]) -> Outlook:
-        """Answer checks until something outward is due, each journaled before the next deed."""
-        while True:
-            with self.store.open(self.id) as opened:
-                events += self._answer_quick_checks(opened)
-                outlook = _outlook(opened, events)
-                asked = outlook.directive
-                if not isinstance(asked, Check):
-                    return outlook
-                inquiry = self._inquiry(opened)
-            checked, failing = evidence.answer(asked, inquiry, self.store.clock())
-            with self.store.open(self.id) as opened:
-                opened.runtime.failing.update(failing)
-                try:
-                    events += self._accept(opened, checked)
-                except StateError as error:
-                    if error.code != "PB-STATE-REFUSED":
-                        raise
-                    continue  # somebody else has answered it meanwhile: ask what is due now
-                opened.write()
+    def _pump(
+        self, observation: Observation | None = None, events: tuple[Event, ...] = ()
+    ) -> Outlook:
+        """Take an observation in and answer checks until something outward is due.
 
-    def _answer_quick_checks(self, opened: OpenSession) -> tuple[Event, ...]:
-        """Checks that only look at files are answered in the same write as what they cause."""
+        A check that starts a program is answered without the lock: meanwhile somebody else may
+        have answered it, and then what is due now counts.
+        """
+        with self.store.open(self.id) as opened:
+            accepted = () if observation is None else self._accept(opened, observation)
+            events += accepted + self._answer_checks(opened, unwritten=bool(accepted))
+            outlook = _outlook(opened, events)
+            asked = outlook.directive
+            if not isinstance(asked, Check):
+                return outlook
+            inquiry = self._inquiry(opened)
+        checked, failing = evidence.answer(asked, inquiry, self.store.clock())
+        with self.store.open(self.id) as opened:
+            if kernel.directive(opened.state) == asked:
+                opened.runtime.failing.update(failing)
+                events += self._accept(opened, checked)
+                opened.write()
+        return self._pump(events=events)
+
+    def _answer_checks(self, opened: OpenSession, *, unwritten: bool) -> tuple[Event, ...]:
+        """Answer the checks that only look at files; what follows from them is one write.
+
+        What a worker brought is dear: it is on the disk before anything is looked at.
+        """
         events: tuple[Event, ...] = ()
         while isinstance(asked := kernel.directive(opened.state), Check):
             if evidence.asks_the_world(asked):
                 break
-            inquiry = self._inquiry(opened)
-            checked, failing = evidence.answer(asked, inquiry, self.store.clock())
-            opened.runtime.failing.update(failing)
+            if evidence.asks_nothing(asked):
+                checked = evidence.nothing(asked, self.store.clock())
+            else:
+                if unwritten and asked.place is Place.AFTER:
+                    opened.write()
+                checked, failing = evidence.answer(asked, self._inquiry(opened), self.store.clock())
+                opened.runtime.failing.update(failing)
             events += self._accept(opened, checked)
-        if events:
+            unwritten = True
+        if unwritten:
             opened.write()
         return events
 
@@ -285,28 +293,25 @@ class Supervisor:
         events = opened.accept(observation)
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if launched:
-            world, head = self._world(opened.manifest), self._head()
+            here = checkout.find(self.root)
+            world = self._world(opened.manifest, here)
             for entry in launched:
                 step = opened.playbook.step(entry.step_id)
                 at = entry.launched_at or entry.started_at
-                opened.runtime.launches[entry.id] = evidence.launch(step, world, head, at)
+                opened.runtime.launches[entry.id] = evidence.launch(step, world, here.head, at)
         return events
 
     def _inquiry(self, opened: OpenSession) -> evidence.Inquiry:
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
-        began_at = opened.manifest.started_at
-        return evidence.Inquiry(self._world(opened.manifest), opened.runtime, began_at, launched)
+        world = self._world(opened.manifest, checkout.find(self.root))
+        return evidence.Inquiry(world, opened.runtime, opened.manifest.started_at, launched)
 
-    def _world(self, manifest: Manifest) -> World:
+    def _world(self, manifest: Manifest, here: Checkout) -> World:
         """Where conditions look. Steps may switch branches, so HEAD is read each time."""
-        branch = checkout.find(self.root).branch
-        feature = manifest.feature or features.of_branch(branch)
-        return World(self.root, feature, branch, self._config)
-
-    def _head(self) -> str:
-        return checkout.find(self.root).head
+        feature = manifest.feature or features.of_branch(here.branch)
+        return World(self.root, feature, here.branch, self._config)
 
 
 def _outlook(opened: OpenSession, events: tuple[Event, ...]) -> Outlook:

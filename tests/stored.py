@@ -1,0 +1,141 @@
+"""Sessions for tests: a repository, its store, and a supervisor of one session in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from playbook_supervisor import checkout
+from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
+from playbook_supervisor.store import Store
+from playbook_supervisor.supervisor import Outlook, Supervisor, running
+from playbook_supervisor.vocabulary import Resolution
+
+FEATURE: Final = "013-x"
+BEGAN: Final = 1_771_495_200_000  # 2026-02-19T10:00:00Z
+
+
+def step(name: str, **more: object) -> dict[str, object]:
+    """A step that runs by itself and stops when it fails, unless `more` says otherwise."""
+    return {"id": name, "command": "/x", "autonomy": "auto", "error_policy": "stop", **more}
+
+
+def playbook(*steps: dict[str, object] | str) -> bytes:
+    """A valid playbook of these steps."""
+    top = {
+        "name": "sample",
+        "description": "A sample.",
+        "version": "1.0",
+        "args": [],
+        "steps": [step(one) if isinstance(one, str) else one for one in steps],
+    }
+    return yaml.safe_dump(top, sort_keys=False).encode()
+
+
+@dataclass
+class Clock:
+    """One second passes between two looks at it."""
+
+    now: int = BEGAN
+
+    def __call__(self) -> int:
+        self.now += 1000
+        return self.now
+
+
+@dataclass
+class Scene:
+    """A repository at `root` in which sessions are created, driven and looked at."""
+
+    root: Path
+    clock: Clock = field(default_factory=Clock)
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        git = self.root / ".git"
+        for folder in ("objects", "refs/heads"):
+            (git / folder).mkdir(parents=True, exist_ok=True)
+        (git / "HEAD").write_text("ref: refs/heads/013-x\n")
+        self.store = self.fresh()
+
+    def fresh(self) -> Store:
+        """The store as a new process sees it."""
+        return Store(checkout.find(self.root), clock=self.clock)
+
+    def create(self, *steps: dict[str, object] | str) -> Supervisor:
+        """A pending session of a playbook with these steps."""
+        text = playbook(*steps)
+        session_id = self.store.create(playbook="sample", text=text, feature=FEATURE, args={})
+        return Supervisor(self.store, session_id)
+
+    def again(self, supervisor: Supervisor) -> Supervisor:
+        """The same session in a new process."""
+        return Supervisor(self.fresh(), supervisor.id)
+
+    def file(self, supervisor: Supervisor, name: str) -> Path:
+        return self.root / ".playbooks/sessions" / supervisor.id / name
+
+    def journal(self, supervisor: Supervisor) -> list[dict[str, Any]]:
+        """The entries as any YAML reader sees them."""
+        entries: list[dict[str, Any]] = yaml.safe_load(
+            self.file(supervisor, "journal.yaml").read_bytes()
+        )["entries"]
+        return entries
+
+    def manifest(self, supervisor: Supervisor) -> dict[str, Any]:
+        data: dict[str, Any] = yaml.safe_load(self.file(supervisor, "session.yaml").read_bytes())
+        return data
+
+    def edit(self, supervisor: Supervisor, name: str, *changes: tuple[str, str]) -> bytes:
+        """Somebody edits a file of the session; each change must be there to be made."""
+        file = self.file(supervisor, name)
+        text = file.read_text()
+        for old, new in changes:
+            assert old in text, f"{old!r} is not in {text!r}"
+            text = text.replace(old, new, 1)
+        file.write_text(text)
+        return text.encode()
+
+    def write(self, path: str, text: str = "content\n") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+
+def work(outlook: Outlook) -> Attempt:
+    """The one attempt that is running."""
+    (attempt,) = running(outlook)
+    return attempt
+
+
+def ask(outlook: Outlook) -> Ask:
+    """The gate that is put."""
+    assert isinstance(outlook.directive, Ask)
+    return outlook.directive
+
+
+def ids(entries: Iterable[dict[str, Any]]) -> list[str]:
+    """`step#attempt status` of each entry."""
+    return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in entries]
+
+
+def failed(message: str = "it broke") -> Outcome:
+    return Outcome(error=Failure("PB-AGENT-FAILED", message))
+
+
+def finish(supervisor: Supervisor, outlook: Outlook) -> Outlook:
+    """Every step succeeds and every gate is continued, to the end."""
+    while True:
+        if isinstance(outlook.directive, Ask):
+            asked = outlook.directive
+            supervisor.answer(asked.id, Resolution.CONTINUE, "continue", "Ana")
+            outlook = supervisor.outlook()
+        elif running(outlook):
+            outlook = supervisor.report(running(outlook)[0].id, Outcome(output="ok"))
+        else:
+            return outlook
