@@ -79,8 +79,12 @@ class _Editor:
         if len(gone) == len(at):  # nothing would be left to stand beside
             self._replace(node, flow(after))
             return
-        for key in gone:
-            self._remove(node, *at[key])
+        above = None
+        for key, (name, value) in at.items():
+            if key in gone:
+                self._remove(node, name, value, above)
+            else:
+                above = value
         anchor = next(key for key in reversed(at) if key not in gone)
         for key, value in after.items():
             if key in at:
@@ -126,9 +130,10 @@ class _Editor:
             new = f"  {new}"  # its dashes may stand no further right than its key
         self._splices.append((start, end, new))
 
-    def _remove(self, node: MappingNode, key: Node, value: Node) -> None:
+    def _remove(self, node: MappingNode, key: Node, value: Node, above: Node | None) -> None:
         """Take a pair out; a comment behind it stays, a line that has become blank does not."""
         start, end = key.start_mark.index, self._tail(value)
+        new = ""
         if node.flow_style:
             if comma := _COMMA.match(self._text, end):
                 self._splices.append((*comma.span("comma"), ""))
@@ -136,9 +141,12 @@ class _Editor:
             end = _span_end(_BLANKS, self._text, end)  # a tab must not come to begin the line
             line = self._line_start(start)
             if not (self._text[line:start].strip() or self._rest_of_line(end)):
-                start = line
-                end = _span_end(_WHOLE_LINE, self._text, end)
-        self._splices.append((start, end, ""))
+                if above and _is_block_scalar(_last(above)):
+                    new = "#"  # else what follows could become part of the text above
+                else:
+                    start = line
+                    end = _span_end(_WHOLE_LINE, self._text, end)
+        self._splices.append((start, end, new))
 
     def _add(self, node: MappingNode, anchor: Node, key: str, value: object) -> None:
         """Put a pair behind the pair whose value is `anchor`."""
@@ -187,8 +195,7 @@ class _Editor:
             return self._empty[node]
         end: int = node.end_mark.index
         if _is_block(node):
-            last = node.value[-1]
-            return self._tail(last[1] if isinstance(last, tuple) else last)
+            return self._tail(_last(node))
         if _is_block_scalar(node):
             line = self._line_start(end)
             if not self._text[line:end].strip():
@@ -217,6 +224,14 @@ class _Editor:
 def _span_end(pattern: re.Pattern[str], text: str, at: int) -> int:
     match = pattern.match(text, at)
     return match.end() if match else at
+
+
+def _last(node: Node) -> Node:
+    """The value whose text ends where this one's does."""
+    while _is_block(node):
+        member = node.value[-1]
+        node = member[1] if isinstance(member, tuple) else member
+    return node
 
 
 def _is_block(node: Node) -> bool:

@@ -336,6 +336,8 @@ GOOD = 'step_id: a\n    status: done\n    decision: auto\n    started_at: "1970-
         (f"entries:\n  - {GOOD}    gates: [{{id: a}}]\n", "6:12", "gates: in the one at place 1"),
         ("schema: 1\nentries: [{step_id: a, status: done, decision: auto, started_at: "
          '"1970-01-01T00:00:00Z"}]\n', "2:11", "begins a line of its own"),
+        ("schema: 1\nentries:\n  [\n   # none\n   {step_id: a, status: done, decision: auto, "
+         'started_at: "1970-01-01T00:00:00Z"}]\n', "5:4", "begins a line of its own"),
         ('{"entries": [{"step_id": "a", "status": "done", "started_at": '
          '"1970-01-01T00:00:00Z"}]}', "1:14", "begins a line of its own"),
         ("schema: 1\nschema: 1\n", "2:1", "for the second time"),

@@ -297,6 +297,8 @@ def test_a_gate_after_the_step_keeps_it_launched_in_a_session_of_kais_own_tools(
         ("a:\t# n\nb:\n", {}, {"b": "x", "c": "v"}, "a:\t# n\nb: x\nc: v\n"),
         ("a:\tv\t # n\n", {"a": "v"}, {"a": "x", "c": "v"}, "a:\tx\t # n\nc: v\n"),
         ("b:\n- x\n-  # - n\n-  # n\n", {}, {"c": "v"}, "b:\n- x\n-  # - n\n-  # n\nc: v\n"),
+        ("a: |\n  x\nb: 2\n  # n\n", {"b": "2"}, {}, "a: |\n  x\n#\n  # n\n"),
+        ("a:\n- |+\n  x\nb: 2\n\nc: 3\n", {"b": "2"}, {}, "a:\n- |+\n  x\n#\n\nc: 3\n"),
         ("a: |  # n\n  x\n\n\nb: 2\n", {"a": "x\n"}, {"a": "v"}, "a: v  # n\n\n\nb: 2\n"),
         ("a: |\n  x\n\nb: 2\n", {"a": "x\n", "b": "2"}, {"b": "2"}, "\nb: 2\n"),
         ("a: |+\n  x\n\nb: 2\n", {}, {"a": "v", "c": "v"}, "a: v\nc: v\nb: 2\n"),
