@@ -125,6 +125,15 @@ def commit_all(root: Path, message: str) -> None:
     _ask(root, "commit", "--quiet", f"--message={message}")
 
 
+def log(root: Path) -> tuple[str, ...]:
+    """The last commits, newest first, one printable line each; () on any trouble."""
+    try:
+        lines = _ask(root, "log", "--max-count=20", "--no-color", "--format=%h %s").splitlines()
+    except PlaybookError:
+        return ()
+    return tuple(printable(line) for line in lines)
+
+
 def _ask(root: Path, *arguments: str, at: Checkout | None = None) -> str:
     """The output of a git command; one that only reads takes no lock to do so."""
     try:
