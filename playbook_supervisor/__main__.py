@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from playbook_supervisor.cli.funnel import guarded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 # Command → its options (and whether they take a value), and how many operands: at least, at most.
 _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {

@@ -5,7 +5,6 @@ Reads only, and takes no lock: one that is broken, diverged or driven is shown a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor import checkout, schema
@@ -16,6 +15,7 @@ from playbook_supervisor.files import read_bytes
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.model import Playbook
+from playbook_supervisor.records import Record
 from playbook_supervisor.selection import OPEN
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import EntryStatus
@@ -23,8 +23,7 @@ from playbook_supervisor.vocabulary import EntryStatus
 _SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Record):
     """One session as it stands on the disk of one worktree.
 
     `manifest` is None and `problem` says why where it cannot be read. `driver` is the process that

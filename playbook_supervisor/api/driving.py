@@ -6,14 +6,14 @@ Data in, data out, errors raised; nothing is printed here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.api import place
 from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.agents import Agent
     from playbook_supervisor.drivers.headless import Ending
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
 
 
-@dataclass(frozen=True, slots=True)
-class Drive:
+class Drive(Record):
     """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers.

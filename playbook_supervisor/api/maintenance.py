@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from playbook_supervisor.api import place
 from playbook_supervisor.errors import CheckError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.demo import Demo
     from playbook_supervisor.installer import Plan
+    from playbook_supervisor.repair import Difference
 
 
 def plan(*, cwd: Path | None = None) -> Plan:
@@ -37,6 +41,52 @@ def index(*, cwd: Path | None = None, check: bool = False) -> bool:
     if stale:
         raise CheckError("PB-CHECK-STALE", stale, where=library.INDEX)
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A session, and what differed in it before anything was mended."""
+
+    session_id: str
+    differences: tuple[Difference, ...]
+
+
+def repair(
+    session: str = "", *, take: bool = False, restore: bool = False, cwd: Path | None = None
+) -> Repaired:
+    """What something else changed; with `take` or `restore` it is mended (one of them at most)."""
+    from playbook_supervisor import repair
+
+    store = place.store(cwd)
+    session_id = place.chosen(store, session)
+    place.undriven(store, session_id)
+    store.folder(session_id)
+    found = repair.differences(store, session_id)
+    if take:
+        repair.take(store, session_id)
+    elif restore:
+        repair.restore(store, session_id)
+    return Repaired(session_id, found)
+
+
+def demonstration() -> Demo:
+    """A scratch repository in which the main job can be run; this process is set up for it."""
+    import os
+    import tempfile
+
+    from playbook_supervisor import demo
+
+    made = demo.prepare(Path(tempfile.mkdtemp(prefix="playbook-demo-")))
+    os.environ.update(made.env)
+    os.environ.pop(place.VARIABLE, None)
+    return made
+
+
+def log(root: Path) -> tuple[str, ...]:
+    """The last commits, one line each."""
+    from playbook_supervisor.repository import log
+
+    return log(root)
 
 
 def _now() -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.drivers.people import Watcher
     from playbook_supervisor.store import Store
     from playbook_supervisor.supervisor import Supervisor

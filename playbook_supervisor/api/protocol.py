@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.api import place
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.supervisor import Outlook, Supervisor, Work
     from playbook_supervisor.wire import Handout

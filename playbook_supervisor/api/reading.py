@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.api import place
 from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.records import Record
 from playbook_supervisor.schema import Problem, examine
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.state import Entry
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Record):
     """One file and what is wrong with it, by place."""
 
     file: str
@@ -113,8 +112,7 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
     return seen
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Record):
     """One session with its whole journal.
 
     `playbook` is None where the session keeps none; `problem` says why the journal cannot be read;

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
 from playbook_supervisor import __version__
 from playbook_supervisor.cli import everyday, mending, options, protocol
 from playbook_supervisor.errors import ArgumentError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _GROUPS: Final = {
     "Every day": everyday.COMMANDS,

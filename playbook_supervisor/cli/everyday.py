@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from playbook_supervisor.cli import options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.api.driving import Drive
 
@@ -211,4 +210,20 @@ def abort(named: str, *, session: str, message: str) -> int:
     return abort(options.meant(named, session), message)
 
 
-COMMANDS = (init, run, resume, answer, status, show, list_, pause, abort)
+@click.command()
+@options.everywhere
+def demo() -> int:
+    """Watch the main job in a scratch repository, with an agent that follows a script.
+
+    Nothing of yours is touched or needed. Without a terminal it answers its own gate, and says so.
+
+    \b
+    Examples:
+      playbook demo
+    """
+    from playbook_supervisor.cli.demo import demo
+
+    return demo(level=options.level())
+
+
+COMMANDS = (init, run, resume, answer, status, show, list_, pause, abort, demo)

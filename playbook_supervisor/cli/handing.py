@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from playbook_supervisor.api import protocol
 from playbook_supervisor.cli import streams
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.render import shapes, text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.supervisor import Outlook
 
 _SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})

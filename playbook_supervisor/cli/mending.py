@@ -96,4 +96,28 @@ def schema(name: str) -> int:
     return schema(name)
 
 
-COMMANDS = (check, probe, index, schema)
+@click.command()
+@options.one_session
+@click.option("--take", is_flag=True, help="The files as they are count from now on.")
+@click.option("--restore", is_flag=True, help="Put back what was written.")
+@options.everywhere
+def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
+    """Show what something else changed in a session, or mend it.
+
+    Without --take and --restore nothing is changed, and the exit code is 3 while there is a
+    difference. Comments and layout are nobody's business and never a difference.
+
+    \b
+    Examples:
+      playbook repair
+      playbook repair 20260219-a7k --restore
+      playbook repair --take
+    """
+    from playbook_supervisor.cli.repair import repair
+
+    if take and restore:
+        raise click.UsageError("--take and --restore exclude each other")
+    return repair(options.meant(named, session), take=take, restore=restore)
+
+
+COMMANDS = (check, probe, index, schema, repair)

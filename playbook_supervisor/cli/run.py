@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.api import driving, protocol
 from playbook_supervisor.cli import streams
@@ -12,6 +11,7 @@ from playbook_supervisor.render import shapes, text
 from playbook_supervisor.render.log import Level
 from playbook_supervisor.render.prompt import Prompt
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.headless import Ending
     from playbook_supervisor.drivers.people import Person, Watcher

@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.render.log import Level, Log
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.drivers.people import Watcher
 
 _FIXED: Final = frozenset({"dumb", "unknown", ""})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.records import Record
 from playbook_supervisor.render import text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
@@ -36,8 +36,7 @@ def to_stderr(line: str) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Record):
     """A watcher that writes lines (cat NFR-4.1)."""
 
     level: Level = Level.INFO

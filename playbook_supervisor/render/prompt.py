@@ -6,22 +6,23 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.drivers.people import Said
+from playbook_supervisor.records import Record
 from playbook_supervisor.render import text
 from playbook_supervisor.render.log import to_stderr
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.supervisor import Outlook
 
 _POLL: Final = 0.25  # seconds between two looks at whether the gate was answered elsewhere
 _LONGEST: Final = 65_536  # bytes of one line; nobody types more
 
 
-@dataclass(slots=True)
-class Prompt:
+class Prompt(Record, frozen=False):
     """A person at a terminal: asked on stderr, heard on stdin. Whoever watches put the question."""
 
     _unread: bytes = b""

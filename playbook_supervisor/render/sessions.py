@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.model import Playbook
@@ -11,6 +10,7 @@ from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.render import text
 from playbook_supervisor.vocabulary import EntryStatus
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.overview import Seen
 

@@ -6,8 +6,6 @@ A thread of rich's redraws the list; nothing here waits for anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,11 +14,15 @@ from rich.text import Text
 
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.render import text
 from playbook_supervisor.render.log import Level, now
 from playbook_supervisor.vocabulary import EntryStatus
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.supervisor import Outlook
 
@@ -34,8 +36,7 @@ _MARKS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Terminal:
+class Terminal(Record, frozen=False):
     """A watcher that draws on stderr; the list stands still while a gate is asked."""
 
     level: Level = Level.INFO

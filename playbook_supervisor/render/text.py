@@ -6,7 +6,6 @@ Plain text for logs, pipes and the model; everything that others wrote is made h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.state import Change, Entry, Event
@@ -14,10 +13,14 @@ from playbook_supervisor.plain_text import first_line, printable
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import EntryStatus
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.supervisor import Outlook
 
 _LINE: Final = 400
+_NOTABLE: Final = 100  # ms
 _CONTEXT: Final = 20  # lines; what is longer is not read at a gate
 
 
@@ -128,6 +131,11 @@ def question(outlook: Outlook) -> str:
     return first_line(outlook.question, _LINE)
 
 
+def first_choice(outlook: Outlook) -> str:
+    """What a person would usually say."""
+    return _asked(outlook).choices[0].value
+
+
 def choices_of(outlook: Outlook) -> str:
     """`continue, skip or abort`."""
     return listed(_asked(outlook).choices)
@@ -162,7 +170,7 @@ def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
     if entries:
         parts.append(lasting(max(entry.latest for entry in entries) - manifest.started_at))
     waited = waited_ms(entries)
-    if waited:
+    if waited >= _NOTABLE:
         parts.append(f"{lasting(waited)} of it at gates")
     costs = [
         cost for entry in entries if isinstance(cost := entry.agent.get("cost_usd"), int | float)

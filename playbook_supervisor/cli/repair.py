@@ -1,0 +1,30 @@
+"""`repair`: show what something else changed in a session, take it, or put back what was there."""
+
+from __future__ import annotations
+
+from playbook_supervisor.api import maintenance
+from playbook_supervisor.cli import streams
+from playbook_supervisor.plain_text import printable
+
+DIFFERS = 3
+
+
+def repair(session: str, *, take: bool, restore: bool) -> int:
+    """Show the difference, 3 while there is one; or mend it in the way that was asked for."""
+    repaired = maintenance.repair(session, take=take, restore=restore)
+    for difference in repaired.differences:
+        streams.put(printable(f"{difference.file}: {difference.what}"))
+        for key, before, after in difference.changes:
+            streams.put(printable(f"  {key}"))
+            streams.put(printable(f"    was  {before}"))
+            streams.put(printable(f"    is   {after}"))
+    name = repaired.session_id
+    if not repaired.differences and not take and not restore:
+        streams.tell(f"session {name} is as it was written")
+        return 0
+    if take or restore:
+        done = "taken as it is" if take else "as it was written, again"
+        streams.tell(f"session {name} is {done}")
+        return 0
+    streams.tell("take it as it is: playbook repair --take; put back what was: --restore")
+    return DIFFERS

@@ -1,0 +1,271 @@
+"""What differs between a session's files and what was written of it, and the two ways to mend it.
+
+`take` accepts the files as they are, `restore` puts back what was written; both leave a session
+that every command takes again, and neither half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+
+from playbook_supervisor import integrity, session, wire
+from playbook_supervisor.alternating import Alternating
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.files import digest, ensure_folder, locked, read_bytes, write_atomically
+from playbook_supervisor.journal import EMPTY, HEADER, emit_entry, entry_mapping, parse_journal
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.manifest import Waiting, read_manifest
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.records import Record
+from playbook_supervisor.runtime import NAME, Runtime
+from playbook_supervisor.schema import read_playbook
+from playbook_supervisor.store import Store
+
+
+class Difference(Record):
+    """One thing that is not as it was written: `what` in half a sentence, and key by key.
+
+    `file` is `journal.yaml`, `session.yaml` or `playbook.yaml`; `changes` are key, before, after.
+    """
+
+    file: str
+    what: str
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+
+def differences(store: Store, session_id: str) -> tuple[Difference, ...]:
+    """All of them, nothing written. Empty as well where this worktree has written nothing of it."""
+    kept = _Kept.of(store, session_id)
+    if kept is None:
+        return ()
+    return (*_in_journal(kept), *_in_manifest(kept), *_in_playbook(kept))
+
+
+def take(store: Store, session_id: str) -> None:
+    """The files as they are count from now on. StateError if they cannot be read or replayed."""
+    with _locked(store, session_id):
+        _take(_Place.of(store, session_id))
+
+
+def restore(store: Store, session_id: str) -> None:
+    """What was written stands there again. StateError where not all of it is kept."""
+    with _locked(store, session_id):
+        kept = _Kept.of(store, session_id)
+        if kept is None:
+            raise StateError(
+                "PB-STATE-CORRUPT",
+                f"nothing of session {session_id} is kept in this worktree",
+                where=str(store.folder(session_id)),
+                guidance="Take it from git: `git checkout -- .playbooks/sessions`.",
+            )
+        journal = _written_journal(kept)
+        ensure_folder(kept.place.folder)
+        write_atomically(kept.place.folder / "journal.yaml", journal)
+        for name in ("session.yaml", "playbook.yaml"):
+            write_atomically(kept.place.folder / name, kept.copies[name])
+        _take(kept.place)
+
+
+# ── what is kept ────────────────────────────────────────────────────────────────────────────
+
+
+class _Place(Record):
+    """Where a session's files are: in the work tree and in the git directory."""
+
+    session_id: str
+    folder: Path
+    private: Path
+    state: Alternating
+
+    @classmethod
+    def of(cls, store: Store, session_id: str) -> _Place:
+        private = store.runtime(session_id)
+        return cls(session_id, store.folder(session_id), private, Alternating(private / NAME))
+
+
+class _Kept(Record):
+    """What was recorded of a session, and the copies of its files."""
+
+    place: _Place
+    runtime: Runtime
+    copies: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, store: Store, session_id: str) -> _Kept | None:
+        place = _Place.of(store, session_id)
+        runtime = Runtime.load(place.state)
+        if runtime is None:
+            return None
+        copies = {name: _content(place.private / name) for name in integrity.FILES}
+        if not all(copies.values()):
+            return None
+        return cls(place, runtime, copies)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return b""
+
+
+def _written_entries(kept: _Kept, copy: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    """The entries as they were written: the settled phases' from the copy, the rest recorded.
+
+    None where the copy is older than that: then not all of them are kept anywhere.
+    """
+    playbook = read_playbook(kept.copies["playbook.yaml"], "playbook.yaml")
+    recorded = wire.state_from_json(kept.runtime.state, playbook)
+    past = copy[: recorded.past.entries]
+    if integrity.chain("", past) != kept.runtime.chain:
+        return None
+    return (*past, *recorded.entries)
+
+
+def _written_journal(kept: _Kept) -> bytes:
+    """The journal as it was written, with its layout where the copy is the last that was."""
+    data = kept.copies["journal.yaml"]
+    if kept.runtime.latest("journal.yaml", digest(data)):
+        return data
+    entries = _written_entries(kept, parse_journal(data, "journal.yaml").entries)
+    if entries is None:
+        raise StateError(
+            "PB-STATE-CORRUPT",
+            "the copy of the journal is older than what was written last",
+            where=str(kept.place.private / "journal.yaml"),
+            guidance="Take the journal from git, then `playbook repair --take`.",
+        )
+    return HEADER + b"".join(map(emit_entry, entries)) if entries else EMPTY
+
+
+# ── what differs ────────────────────────────────────────────────────────────────────────────
+
+
+def _in_journal(kept: _Kept) -> Iterator[Difference]:
+    name = "journal.yaml"
+    data = _content(kept.place.folder / name)
+    if kept.runtime.ours(name, digest(data)):
+        return
+    if not data:
+        yield Difference(name, "it is missing")
+        return
+    try:
+        found = parse_journal(data, name).entries
+    except StateError as error:
+        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
+        return
+    copy = parse_journal(kept.copies[name], name).entries
+    known = _written_entries(kept, copy)
+    yield from _between(known if known is not None else copy, found)
+    lie = integrity.lying_duration(data, found, name)
+    if lie:
+        yield Difference(name, lie)
+
+
+def _between(known: tuple[Entry, ...], found: tuple[Entry, ...]) -> Iterator[Difference]:
+    """Entry by entry. One that is in its place in neither is named, not guessed at."""
+    for mine, theirs in zip_longest(known, found):
+        if mine == theirs:
+            continue
+        if mine is not None and theirs is not None and mine.id == theirs.id:
+            changes = tuple(_changes(entry_mapping(mine), entry_mapping(theirs)))
+            yield Difference("journal.yaml", f"the entry {mine.id} was changed", changes)
+            continue
+        if mine is not None:
+            yield Difference("journal.yaml", f"the entry {mine.id} was removed or moved")
+        if theirs is not None:
+            added = tuple(_changes({}, entry_mapping(theirs)))
+            yield Difference("journal.yaml", f"the entry {theirs.id} was not written", added)
+
+
+def _in_manifest(kept: _Kept) -> Iterator[Difference]:
+    """What the journal says of the session is repeated there and comes back by itself."""
+    name = "session.yaml"
+    data = _content(kept.place.folder / name)
+    if kept.runtime.ours(name, digest(data)):
+        return
+    if not data:
+        yield Difference(name, "it is missing")
+        return
+    try:
+        found = read_manifest(data, name)
+    except StateError as error:
+        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
+        return
+    known = kept.runtime.manifest
+    theirs = {key: _plain(getattr(found, key)) for key in known}
+    changes = tuple(_changes({key: _plain(value) for key, value in known.items()}, theirs))
+    if changes:
+        yield Difference(name, "it was changed", changes)
+
+
+def _in_playbook(kept: _Kept) -> Iterator[Difference]:
+    name = "playbook.yaml"
+    data = _content(kept.place.folder / name)
+    if kept.runtime.ours(name, digest(data)) or data == kept.copies[name]:
+        return
+    if not data:
+        yield Difference(name, "it is missing")
+        return
+    try:
+        found = wire.playbook_to_json(read_playbook(data, name))
+    except PlaybookError as error:
+        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
+        return
+    known = wire.playbook_to_json(read_playbook(kept.copies[name], name))
+    changes = tuple(_changes(known, found))
+    if changes:
+        yield Difference(name, "the pinned playbook was changed", changes)
+
+
+def _changes(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[tuple[str, str, str]]:
+    for key in dict.fromkeys((*before, *after)):
+        mine, theirs = before.get(key, ""), after.get(key, "")
+        if mine != theirs:
+            yield key, _short(mine), _short(theirs)
+
+
+def _plain(value: object) -> object:
+    """A manifest's value as the runtime state keeps it."""
+    if isinstance(value, Waiting):
+        return {
+            "id": value.id,
+            "reason": value.reason,
+            "question": value.question,
+            "opened_at": value.opened_at,
+        }
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _short(value: object) -> str:
+    return first_line(str(value), 200)
+
+
+# ── mending ─────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def _locked(store: Store, session_id: str) -> Iterator[None]:
+    private = store.runtime(session_id)
+    ensure_folder(private)
+    with locked(private / "lock"):
+        yield
+
+
+def _take(place: _Place) -> None:
+    """Adopt the files; what only this worktree knows of the session stays known."""
+    former = Runtime.load(place.state)
+    opened = session.adopt(place.folder, place.private, place.state)
+    if former is not None:
+        opened.runtime.agent, opened.runtime.mode = former.agent, former.mode
+        opened.runtime.begun = former.begun
+        opened.runtime.launches = former.launches
+        opened.runtime.waivers, opened.runtime.findings = former.waivers, former.findings
+        opened.save()
+    (place.private / "playbook.yaml").unlink(missing_ok=True)
+    opened.copy()
