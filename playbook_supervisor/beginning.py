@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from playbook_supervisor import arguments, config, features, library, schema
@@ -11,14 +10,14 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.files import ensure_folder, locked
 from playbook_supervisor.model import Playbook
 from playbook_supervisor.plain_text import did_you_mean, first_line
+from playbook_supervisor.records import Record
 from playbook_supervisor.selection import open_here
 from playbook_supervisor.slash_commands import Shelf
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import SessionStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Intention:
+class Intention(Record):
     """What a person asked for, checked: it can begin. `warnings` are sentences for them."""
 
     playbook: Playbook
@@ -54,7 +53,8 @@ def intend(
         found = features.resolve(root, args["feature"], settings, lambda: _branches(root))
         feature = args["feature"] = found.name
         warnings += [found.warning] if found.warning else []
-    return Intention(playbook, text, feature, args, tuple(warnings))
+    pinned = _as_yaml(text) if file.suffix == ".json" else text
+    return Intention(playbook, pinned, feature, args, tuple(warnings))
 
 
 def begin(store: Store, wanted: Intention) -> str:
@@ -74,6 +74,13 @@ def begin(store: Store, wanted: Intention) -> str:
             feature=wanted.feature,
             args=wanted.args,
         )
+
+
+def _as_yaml(text: bytes) -> bytes:
+    """A JSON playbook as it is pinned: JSON without tabs and escapes is YAML, too."""
+    import json
+
+    return json.dumps(json.loads(text.decode("utf-8-sig")), indent=2, ensure_ascii=False).encode()
 
 
 def _same(store: Store, session_id: str, wanted: Intention) -> bool:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.checkout import Checkout, find
 from playbook_supervisor.errors import GitError, PlaybookError, StorageError
 from playbook_supervisor.plain_text import printable
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _PATIENCE: Final = 20.0  # seconds
 _TRACKED, _LINES = 8, 12
 _SESSIONS: Final = ":(exclude,top).playbooks/sessions"
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(Record):
     """A checkout of the repository; `branch` empty when detached, `head` before a commit."""
 
     path: Path
@@ -56,7 +59,10 @@ def _described(listed: str) -> Iterator[Worktree]:
 
 def branches(root: Path) -> tuple[str, ...]:
     """The local branches' names; () on any trouble."""
-    return tuple(_ask(root, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+    try:
+        return tuple(_ask(root, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+    except PlaybookError:
+        return ()
 
 
 def diff_stat(root: Path, since: str) -> tuple[str, ...]:

@@ -1,0 +1,507 @@
+"""The seeds' journeys and each way in which a step may end, through the real program.
+
+Every playbook here is the test's own: 1.0 has no name for a broken test, so a missing QA plan
+stands for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.project import FEATURE, Project
+
+PASS = "---\nverdict: PASS\n---\n"
+BREAKING = "---\nverdict: FAIL\nbreaking_changes: 2\n---\n"
+
+ARGS = "args:\n  - {name: feature, description: the feature, required: true}\n"
+
+
+def playbook(project: Project, *steps: str, name: str = "own") -> str:
+    """Write a playbook; a step is `id command autonomy error_policy [key=a,b …]`."""
+    lines = [f'name: {name}\ndescription: of the test\nversion: "1.0"\n{ARGS}steps:\n']
+    for step in steps:
+        ident, command, autonomy, policy, *more = step.split()
+        lines.append(f"  - id: {ident}\n    command: {command}\n    autonomy: {autonomy}\n")
+        lines.append(f"    error_policy: {policy}\n")
+        for pair in more:
+            key, _, value = pair.partition("=")
+            shown = value if key in ("parallel_group", "model") else f"[{value}]"
+            lines.append(f"    {key}: {shown}\n")
+    project.write(f".playbooks/playbooks/{name}.yaml", "".join(lines))
+    return name
+
+
+def wait_until(happened: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def summary(entries: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(entry["step_id"], entry["status"], entry["decision"]) for entry in entries]
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """The crash: nothing of the runner survives, not even its children."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def open_entry(project: Project, step: str) -> bool:
+    if not project.sessions or not (project.session / "session.yaml").exists():
+        return False
+    return any(
+        entry["step_id"] == step and entry["status"] == "in_progress" and "launched_at" in entry
+        for entry in project.journal()
+    )
+
+
+STEPS = (
+    "plan /speckit.plan auto stop preconditions=spec_exists postconditions=plan_exists",
+    "tasks /speckit.tasks auto stop preconditions=plan_exists postconditions=tasks_exists",
+    "agreement /agreement.create auto stop postconditions=agreement_exists",
+    "implement /speckit.implement auto stop postconditions=qa_plan_exists"
+    " escalation_triggers=postcondition_fail",
+    "check /agreement.check auto stop postconditions=agreement_pass",
+    "pr /feature.pr gate_always stop postconditions=pr_created",
+)
+WORK = f"""
+steps:
+  plan: {{write: {{"specs/{{{{feature}}}}/plan.md": "the plan\\n"}}}}
+  tasks: {{write: {{"specs/{{{{feature}}}}/tasks.md": "- [ ] T1\\n"}}}}
+  agreement: {{write: {{".agreements/{{{{feature}}}}/agreement.yaml": "a: 1\\n"}}}}
+  implement: {{say: "all but one test pass"}}
+  check: {{write: {{".agreements/{{{{feature}}}}/check-report.md": "{PASS.encode("unicode_escape").decode()}"}}}}
+"""  # noqa: E501 - one deed a line
+
+
+# ── journey 1 ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_spec_to_pr_while_the_developer_does_something_else(project: Project) -> None:
+    """kai J1, S-U1, S-B1, FR20, FR24, FR26, FR27, FR28, FR38, FR39."""
+    name, agent = playbook(project, *STEPS), project.script(WORK)
+    project.gh("open")
+    first = project.playbook("run", name, "013", "--agent", agent)
+    assert first.code == 4
+    assert "qa_plan_exists" in first.err
+    assert "continue, retry, accept or abort" in first.err
+    assert "3/6 steps done" in first.err
+    assert "all but one test pass" in first.err, "the agent's last line helps to decide"
+    assert summary(project.journal())[:3] == [
+        ("plan", "done", "auto"),
+        ("tasks", "done", "auto"),
+        ("agreement", "done", "auto"),
+    ]
+
+    project.write(f".qa/{FEATURE}/test-plan.md", "mended by hand\n")
+    answered = project.playbook("answer", "fixed test, continue")
+    assert answered.code == 0
+    second = project.playbook("resume")
+    assert second.code == 4
+    assert "pr#1" in second.err
+    implement = project.journal()[3]
+    assert implement["decision"] == "escalated"
+    assert implement["trigger"] == "postcondition_fail"
+    assert implement["human_response"] == "fixed test, continue"
+    assert implement["resolution"] == "continue"
+    assert implement["status"] == "done"
+    assert project.manifest()["gate"]["id"] == "pr#1?1"
+
+    assert project.playbook("answer", "yes").code == 0
+    last = project.playbook("resume")
+    assert last.code == 0
+    pr = project.journal()[-1]
+    assert (pr["status"], pr["decision"], pr["human_response"]) == ("done", "gate", "yes")
+    assert "pull request #7 is open" in pr["evidence"][0]
+    assert project.manifest()["status"] == "completed"
+
+
+def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
+    """kai FR13, FR37: to the millisecond."""
+    from playbook_supervisor.journal import from_time
+
+    name, agent = playbook(project, *STEPS[:3]), project.script(WORK)
+    assert project.playbook("run", name, "013", "--agent", agent).code == 0
+    for entry in project.journal():
+        started, ended = from_time(entry["started_at"]), from_time(entry["completed_at"])
+        assert started is not None
+        assert ended is not None
+        assert round(entry["duration_seconds"] * 1000) == ended - started
+
+
+# ── journey 2 ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_after_a_crash_in_step_five_the_session_goes_on_there(project: Project) -> None:
+    """kai J2, FR15, FR16, FR32, NFR1, S-U3: unfinished work runs again, settled work never."""
+    project.write(f".qa/{FEATURE}/test-plan.md", "a plan of last week\n")
+    name = playbook(project, *STEPS[:5])
+    agent = project.script(WORK.replace("check: {", "check: {seconds: 60, "))
+    runner = project.spawn("run", name, "013", "--agent", agent)
+    wait_until(lambda: open_entry(project, "check"))
+    before = project.journal()
+    kill(runner)
+
+    resumed = project.playbook("resume", "--kill", "--agent", project.script(WORK))
+    assert resumed.code == 0
+    entries = project.journal()
+    assert entries[:4] == before[:4], "settled entries never change"
+    assert summary(entries[4:]) == [("check", "failed", "auto"), ("check", "done", "auto")]
+    assert entries[4]["error_code"] == "PB-STATE-INTERRUPTED"
+    assert entries[5]["attempt"] == 2
+
+
+def test_finished_work_is_recovered_and_not_repeated(project: Project) -> None:
+    """kai FR32, S-U3: what had been written since the launch counts as returned."""
+    name = playbook(project, STEPS[0])
+    agent = project.script("steps: {plan: {hang: true}}")
+    runner = project.spawn("run", name, "013", "--agent", agent)
+    wait_until(lambda: open_entry(project, "plan"))
+    project.write(f"specs/{FEATURE}/plan.md", "finished just before the crash\n")
+    kill(runner)
+
+    assert project.playbook("resume", "--kill").code == 0
+    (entry,) = project.journal()
+    assert entry["status"] == "done"
+    assert entry["recovered"] is True
+    assert "attempt" not in entry
+
+
+def test_an_artifact_that_the_lost_attempt_did_not_touch_is_no_evidence(project: Project) -> None:
+    """kai FR32, stricter: last week's plan does not finish today's step."""
+    project.write(f"specs/{FEATURE}/plan.md", "of last week\n")
+    name = playbook(project, STEPS[0])
+    runner = project.spawn(
+        "run", name, "013", "--agent", project.script("steps: {plan: {hang: true}}")
+    )
+    wait_until(lambda: open_entry(project, "plan"))
+    kill(runner)
+
+    assert project.playbook("resume", "--kill", "--agent", project.script(WORK)).code == 0
+    assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
+
+
+def test_an_orphaned_worker_is_waited_for(project: Project, tmp_path: Path) -> None:
+    """The runner is gone, its worker is not: it is seen, waited for and judged by its evidence."""
+    plan = project.root / f"specs/{FEATURE}/plan.md"
+    worker = tmp_path / "worker.sh"
+    worker.write_text(f"#!/bin/sh\nsleep 2\necho plan > {plan}\n")
+    worker.chmod(0o755)
+    name = playbook(project, STEPS[0])
+    runner = project.spawn("run", name, "013", "--agent", f"exec:{worker}")
+    wait_until(lambda: open_entry(project, "plan"))
+    time.sleep(0.5)  # the worker has been started
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.communicate()
+
+    resumed = project.playbook("resume")
+    assert "still at work" in resumed.err
+    assert resumed.code == 0
+    (entry,) = project.journal()
+    assert entry["recovered"] is True
+
+
+def test_an_open_gate_survives_the_crash_of_its_runner(project: Project) -> None:
+    """kai NFR1: the same gate, with the same id."""
+    name, agent = playbook(project, STEPS[5]), project.script("steps: {}")
+    project.gh("open")
+    assert project.playbook("run", name, "013", "--agent", agent).code == 4
+    gate = project.manifest()["gate"]
+    again = project.playbook("resume")
+    assert again.code == 4
+    assert project.manifest()["gate"] == gate
+
+
+# ── journey 3 ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_reviewers_comment_survives_every_later_write(project: Project) -> None:
+    """kai J3, FR40: byte for byte."""
+    name, agent = playbook(project, *STEPS), project.script(WORK)
+    project.gh("open")
+    assert project.playbook("run", name, "013", "--agent", agent).code == 4
+    journal = project.session / "journal.yaml"
+    text = journal.read_text()
+    text = text.replace("  - step_id: tasks\n", "  # looked at by Ada\n  - step_id: tasks\n")
+    text = text.replace("    failing:", "    reviewer: Ada   # my own key\n    failing:")
+    text += "# to be discussed on Monday\n"
+    journal.write_text(text)
+
+    project.write(f".qa/{FEATURE}/test-plan.md", "mended\n")
+    assert project.playbook("answer", "continue").code == 0
+    assert project.playbook("resume").code == 4
+    assert project.playbook("answer", "continue").code == 0
+    assert project.playbook("resume").code == 0
+    final = journal.read_text()
+    for kept in ("  # looked at by Ada\n", "    reviewer: Ada   # my own key\n"):
+        assert kept in final
+    assert "# to be discussed on Monday\n" in final
+    assert project.manifest()["status"] == "completed"
+    assert [entry["status"] for entry in project.journal()] == ["done"] * 6
+
+
+# ── every way in which a step may end ───────────────────────────────────────────────────────
+
+
+def test_retry_once_retries_once_and_then_stops(project: Project) -> None:
+    """kai FR30."""
+    name = playbook(project, "plan /speckit.plan auto retry_once postconditions=plan_exists")
+    ended = project.playbook("run", name, "013", "--agent", project.script("steps: {}"))
+    assert ended.code == 2
+    assert summary(project.journal()) == [("plan", "failed", "auto")] * 2
+    assert project.manifest()["status"] == "failed"
+
+
+def test_a_second_attempt_that_succeeds_goes_on(project: Project) -> None:
+    """kai FR30."""
+    name = playbook(project, "plan /speckit.plan auto retry_once postconditions=plan_exists")
+    agent = project.script(f"""
+        steps:
+          plan: [{{fail: "out of tokens"}}, {{write: {{"specs/{FEATURE}/plan.md": "plan\\n"}}}}]
+    """)
+    assert project.playbook("run", name, "013", "--agent", agent).code == 0
+    first, second = project.journal()
+    assert first["error"].startswith("out of tokens")
+    assert first["error_code"] == "PB-AGENT-FAILED"
+    assert second["attempt"] == 2
+    assert second["status"] == "done"
+
+
+def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> None:
+    """kai FR31."""
+    name = playbook(project, "plan /speckit.plan auto gate postconditions=plan_exists")
+    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
+    assert project.playbook("answer", "abort").code == 0
+    (entry,) = project.journal()
+    assert (entry["status"], entry["resolution"]) == ("failed", "abort")
+    assert entry["trigger"] == "postcondition_fail"
+    assert project.manifest()["status"] == "aborted"
+
+
+def test_the_policy_stop_ends_the_session_and_retry_takes_it_up(project: Project) -> None:
+    """kai FR29, and `resume --retry`."""
+    name = playbook(project, *STEPS[:2])
+    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 2
+    plain = project.playbook("resume")
+    assert plain.code == 2
+    assert "--retry" in plain.err
+    taken_up = project.playbook("resume", "--retry", "--agent", project.script(WORK))
+    assert taken_up.code == 0
+    first, second, _ = project.journal()
+    assert first["resolution"] == "retry"
+    assert second["attempt"] == 2
+
+
+def test_a_step_marked_skip_is_skipped_and_logged(project: Project) -> None:
+    """kai FR21."""
+    name = playbook(project, "plan /speckit.plan skip stop", STEPS[0].replace("plan ", "again ", 1))
+    agent = project.script(WORK.replace("  plan:", "  again:"))
+    assert project.playbook("run", name, "013", "--agent", agent).code == 0
+    assert summary(project.journal())[0] == ("plan", "skipped", "skipped")
+
+
+def test_a_missing_precondition_stops_before_anything_runs(project: Project) -> None:
+    """kai FR18: all failures together, each with the path that was looked at."""
+    name = playbook(
+        project, "tasks /speckit.tasks auto stop preconditions=plan_exists,agreement_exists"
+    )
+    ended = project.playbook("run", name, "013", "--agent", project.script("steps: {}"))
+    assert ended.code == 2
+    (entry,) = project.journal()
+    assert entry["started_at"] == entry["completed_at"]
+    assert f"plan_exists: specs/{FEATURE}/plan.md is missing" in entry["error"]
+    assert f".agreements/{FEATURE}/agreement.yaml is missing" in entry["error"]
+
+
+def test_a_breaking_change_halts_gate_on_breaking_and_is_asked_once(project: Project) -> None:
+    """kai FR25, FR27, FR39: accepted once, a finding does not ask again."""
+    name = playbook(
+        project,
+        "check /agreement.check gate_on_breaking gate postconditions=agreement_pass",
+        "plan /qa.plan gate_on_breaking stop preconditions=agreement_pass"
+        " postconditions=qa_plan_exists",
+    )
+    report = BREAKING.encode("unicode_escape").decode()
+    agent = project.script(f"""
+        steps:
+          check: {{write: {{".agreements/{FEATURE}/check-report.md": "{report}"}}}}
+          plan: {{write: {{".qa/{FEATURE}/test-plan.md": "plan\\n"}}}}
+    """)
+    halted = project.playbook("run", name, "013", "--agent", agent)
+    assert halted.code == 4
+    assert "breaking" in halted.err
+    assert project.journal()[0]["trigger"] == "agreement_breaking"
+    assert project.playbook("answer", "accept").code == 0
+    assert project.playbook("resume").code == 0
+    check, plan = project.journal()
+    assert check["waived"] == ["agreement_pass", "agreement_breaking"]
+    assert plan["waived"] == ["agreement_pass"], "the waiver holds for the next precondition"
+    assert plan["decision"] == "auto"
+
+
+def test_a_group_runs_at_once_and_waits_for_all_before_it_fails(project: Project) -> None:
+    """kai FR22, S-T5."""
+    group = "parallel_group=checks"
+    name = playbook(
+        project,
+        f"one /qa.plan auto stop {group}",
+        f"two /qa.run auto gate {group} postconditions=qa_plan_exists",
+        f"three /agreement.check auto stop {group}",
+        "after /feature.pr auto stop",
+    )
+    agent = project.script("""
+        steps:
+          one: {seconds: 0.6, fail: broken}
+          two: {seconds: 0.6}
+          three: {seconds: 0.6}
+    """)
+    halted = project.playbook("run", name, "013", "--agent", agent)
+    assert halted.code == 4, "the open gate is put although another member has failed for good"
+    starts = {entry["started_at"] for entry in project.journal()}
+    assert len(starts) == 1, "all began together"
+    assert project.playbook("answer", "accept").code == 0
+    assert project.playbook("resume").code == 2
+    assert summary(project.journal()) == [
+        ("one", "failed", "auto"),
+        ("two", "done", "escalated"),
+        ("three", "done", "auto"),
+    ]
+
+
+def test_beginning_in_the_middle_journals_what_was_left_out(project: Project) -> None:
+    project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
+    name = playbook(project, *STEPS[:2])
+    agent = project.script(WORK)
+    assert project.playbook("run", name, "013", "--from", "tasks", "--agent", agent).code == 0
+    plan, tasks = project.journal()
+    assert (plan["status"], plan["decision"]) == ("skipped", "skipped")
+    assert plan["human_response"] == "--from tasks"
+    assert tasks["status"] == "done"
+
+
+# ── the human, and other terminals ──────────────────────────────────────────────────────────
+
+
+def test_talk_is_not_an_answer(project: Project) -> None:
+    """kai FR26: nothing is recorded, and the gate stays open."""
+    name = playbook(project, "pr /feature.pr gate_always stop")
+    assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
+    before = (project.session / "journal.yaml").read_bytes()
+    for talk in ("what does it do?", "don't continue", "continue or abort", "retry"):
+        assert project.playbook("answer", talk).code == 1
+    assert (project.session / "journal.yaml").read_bytes() == before
+    assert project.playbook("answer", "--gate", "pr#1?7", "continue").code == 3
+
+
+def test_autonomous_mode_passes_what_guards_nothing_broken(project: Project) -> None:
+    """cat FR-6.3, stricter: a gate with a trigger never approves itself."""
+    name = playbook(
+        project,
+        "one /qa.plan gate_always stop",
+        "two /qa.run auto gate postconditions=qa_plan_exists",
+    )
+    agent = project.script("steps: {}")
+    ended = project.playbook("run", name, "013", "--mode", "autonomous", "--agent", agent)
+    assert ended.code == 4
+    one, two = project.journal()
+    assert one["gates"][0]["by"] == "autonomous"
+    assert two["trigger"] == "postcondition_fail"
+
+
+def test_abort_from_another_terminal_stops_what_runs(project: Project) -> None:
+    name = playbook(project, "plan /speckit.plan auto stop")
+    runner = project.spawn(
+        "run", name, "013", "--agent", project.script("steps: {plan: {hang: true}}")
+    )
+    wait_until(lambda: open_entry(project, "plan"))
+    assert project.playbook("abort").code == 0
+    runner.communicate(timeout=20)
+    assert runner.returncode == 2
+    (entry,) = project.journal()
+    assert (entry["status"], entry["resolution"]) == ("failed", "abort")
+    assert project.manifest()["status"] == "aborted"
+
+
+def test_pause_lets_what_runs_return_and_launches_nothing_more(project: Project) -> None:
+    name = playbook(project, *STEPS[:2])
+    agent = project.script(WORK.replace("plan: {", "plan: {seconds: 1.5, "))
+    runner = project.spawn("run", name, "013", "--agent", agent)
+    wait_until(lambda: open_entry(project, "plan"))
+    assert project.playbook("pause").code == 0
+    runner.communicate(timeout=20)
+    assert runner.returncode == 0
+    assert [entry["step_id"] for entry in project.journal()] == ["plan"]
+    assert project.manifest()["status"] == "in_progress"
+    assert project.playbook("resume").code == 0
+    assert summary(project.journal()) == [("plan", "done", "auto"), ("tasks", "done", "auto")]
+
+
+def test_a_second_driver_is_refused_and_told_who_drives(project: Project) -> None:
+    name = playbook(project, "plan /speckit.plan auto stop")
+    agent = project.script("steps: {plan: {hang: true}}")
+    runner = project.spawn("run", name, "013", "--agent", agent)
+    wait_until(lambda: open_entry(project, "plan"))
+    second = project.playbook("resume")
+    assert second.code == 3
+    assert str(runner.pid) in second.err
+    third = project.playbook("run", name, "013", "--agent", agent)
+    assert third.code == 3
+    kill(runner)
+
+
+def test_an_interrupted_run_says_so_and_resume_goes_on(project: Project) -> None:
+    """Ctrl-C and SIGTERM: exit 130 and 143, the attempt is settled, the session stays open."""
+    name = playbook(project, STEPS[0])
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        count = len(project.journal()) if project.sessions else 0
+        command = ("resume",) if project.sessions else ("run", name, "013")
+        runner = project.spawn(*command, "--agent", project.script("steps: {plan: {hang: true}}"))
+        wait_until(lambda: open_entry(project, "plan"))
+        os.kill(runner.pid, number)
+        runner.communicate(timeout=20)
+        assert runner.returncode == code
+        entries = project.journal()
+        assert len(entries) == count + 1
+        assert entries[-1]["error_code"] == "PB-STATE-INTERRUPTED"
+        assert project.manifest()["status"] == "in_progress"
+    assert project.playbook("resume", "--agent", project.script(WORK)).code == 0
+    assert project.journal()[-1]["attempt"] == 3
+
+
+def test_one_checkout_drives_one_open_session(project: Project) -> None:
+    """The three ways out are named."""
+    name = playbook(project, "pr /feature.pr gate_always stop")
+    agent = project.script("steps: {}")
+    assert project.playbook("run", name, "013", "--agent", agent).code == 4
+    other = project.playbook("run", "auto-validate", "013", "--agent", agent)
+    assert other.code == 3
+    for way in ("resume", "abort", "worktree"):
+        assert way in other.err
+    assert len(project.sessions) == 1
+
+
+def test_the_state_of_the_pull_request_decides_and_trouble_is_an_error(project: Project) -> None:
+    """kai D-C4, NFR7: open and merged hold; closed, none and every trouble do not."""
+    name = playbook(project, "pr /feature.pr auto stop postconditions=pr_created")
+    agent = project.script("steps: {}")
+    for mode, code, said in (
+        ("open", 0, "is open"),
+        ("merged", 0, "is merged"),
+        ("closed", 2, "is closed"),
+        ("none", 2, "no pull request"),
+        ("logged out", 2, "gh auth login"),
+        ("missing", 2, "install"),
+    ):
+        project.gh(mode)  # type: ignore[arg-type]
+        ended = project.playbook("run", name, "013", "--agent", agent)
+        last = sorted(project.sessions, key=lambda path: path.stat().st_mtime_ns)[-1]
+        assert ended.code == code, ended.err
+        assert said in (last / "journal.yaml").read_text()
