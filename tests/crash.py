@@ -1,0 +1,337 @@
+"""Kills a real run of a real session, at every write or at any time, and lets it be resumed.
+
+`python crash.py points FOLDER SHARD SHARDS` ends a run by SIGKILL at its n-th write to the disk,
+for every n of the shard, until a run comes to its end; `python crash.py times FOLDER KILLS SEED`
+does so at random moments, again and again in one session. Each run is a process of its own.
+Printed is one line of JSON: kills, runs, write points, and every broken promise.
+
+What was done and said stands in a log outside the session: `ran`, `evidence` (its artifacts are
+there), `settled` and `answered`, in the order in which it became true.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stored import FEATURE, Scene, playbook, step
+
+from playbook_supervisor.agents import Call, Message, Running
+from playbook_supervisor.agents.script import ScriptAgent
+from playbook_supervisor.agents.script_format import read
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.drivers.people import Said, Silence
+from playbook_supervisor.journal import parse_journal
+from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.store import Store
+from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.vocabulary import EntryStatus, GateReason, Resolution
+
+STEPS = (
+    step("plan", postconditions=["plan_exists"]),
+    step("fix", error_policy="retry_once"),
+    step("agreement", parallel_group="g", postconditions=["agreement_exists"]),
+    step("qa-plan", parallel_group="g", postconditions=["qa_plan_exists"]),
+    step("note", parallel_group="g"),
+    step("check", autonomy="gate_always", postconditions=["agreement_pass"]),
+    step(
+        "qa-run",
+        postconditions=["qa_verdict_pass"],
+        error_policy="gate",
+        escalation_triggers=["verdict_fail"],
+    ),
+    step("last", autonomy="gate_always"),
+)
+EVIDENT = ("plan", "agreement", "qa-plan", "check")
+"""Steps whose artifacts, once written, say that they are done."""
+
+SCRIPT = """
+steps:
+  plan: {write: {"specs/{{feature}}/plan.md": "a plan of {{attempt}}"}}
+  fix: [{fail: two tests are red}, {}]
+  agreement: {write: {".agreements/{{feature}}/agreement.yaml": "agreed: {{attempt}}"}}
+  qa-plan: {write: {".qa/{{feature}}/test-plan.md": "plan {{attempt}}"}}
+  check: {write: {".agreements/{{feature}}/check-report.md": "verdict: PASS"}}
+  qa-run:
+    - {write: {".qa/{{feature}}/verdict.md": "verdict: FAIL"}}
+    - {write: {".qa/{{feature}}/verdict.md": "verdict: PASS"}}
+"""
+POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", "mkdir")
+
+
+@dataclass
+class Log:
+    """Lines appended by whoever knows; written at once, past every counted write."""
+
+    path: Path
+    append: Callable[[int, bytes], int] = os.write
+
+    def say(self, *words: str) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.append(descriptor, f"{' '.join(words)}\n".encode())
+        os.close(descriptor)
+
+    def lines(self) -> list[list[str]]:
+        return [line.split() for line in self.path.read_text().splitlines()]
+
+
+# ── one run ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class LoggedAgent:
+    """The embedded agent, whose deeds are on record."""
+
+    script: ScriptAgent
+    log: Log
+    name: str = "script"
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, call: Call) -> Running:
+        self.log.say("ran", call.directive)
+        running = self.script.run(call)
+        return Running(self._evident(running.messages, call), running.stop)
+
+    def _evident(self, messages: Iterator[Message], call: Call) -> Iterator[Message]:
+        for message in messages:
+            if message.outcome is not None and message.outcome.ok:
+                self.log.say("evidence", call.directive)
+            yield message
+
+
+class LoggedSupervisor(Supervisor):
+    """Puts on record what a human was told to be accepted."""
+
+    log: Log
+
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
+        outlook = super().answer(gate_id, resolution, text, by)
+        self.log.say("answered", gate_id, resolution)
+        return outlook
+
+
+@dataclass
+class LoggedWatcher(Silence):
+    """Puts on record what was told to be settled."""
+
+    log: Log
+
+    def happened(self, event: Event, outlook: Outlook) -> None:
+        if event.change in (Change.DONE, Change.FAILED, Change.SKIPPED):
+            self.log.say("settled", event.entry.id)
+
+
+class Ana:
+    """Answers every gate: a red verdict is worth another try, everything else goes on."""
+
+    def ask(
+        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> Said:
+        reason = getattr(outlook.directive, "reason", None)
+        return Said("retry" if reason is GateReason.VERDICT_FAIL else "continue")
+
+    def not_understood(self, outlook: Outlook, question: str) -> None:
+        raise AssertionError(question)
+
+
+def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
+    """Create the session or take it up, and drive it to its end."""
+    scene.store = Store(scene.store.checkout)
+    sessions = scene.store.ids()
+    if sessions:
+        session_id = sessions[0]
+    else:
+        text = playbook(*STEPS)
+        session_id = scene.store.create(playbook="sample", text=text, feature=FEATURE, args={})
+    supervisor = LoggedSupervisor(scene.store, session_id)
+    supervisor.log = log
+    pending = supervisor.look().pending
+    runner = Runner(supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by="Ana")
+    ending = runner.drive(supervisor.begin() if pending else supervisor.outlook())
+    assert ending.why == "completed", ending.outlook
+
+
+def die_at(point: int) -> None:
+    """SIGKILL this process at its n-th write, which, if it is one of bytes, is cut in half.
+
+    Nothing is really synced: what a killed process has written stands all the same.
+    """
+    count = itertools.count(1)
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if next(count) == point:
+                if name == "write":
+                    real(args[0], bytes(args[1])[: len(args[1]) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+                signal.pause()
+            return None if name in ("fsync", "fdatasync") else real(*args, **kwargs)
+
+        return call
+
+    for name in POINTS:
+        setattr(os, name, counted(name, getattr(os, name)))
+
+
+def forked(scene: Scene, log: Log, script: ScriptAgent, point: int = 0) -> int:
+    """The id of a new process that drives the session, and dies at that write."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            die_at(point)
+            drive(scene, log, script)
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return pid
+
+
+def ended(pid: int) -> int:
+    """The exit status of the process, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# ── what must hold afterwards ───────────────────────────────────────────────────────────────
+
+
+def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
+    """Everything that a crash must not do, and did."""
+    sessions = scene.store.ids()
+    if len(sessions) != 1:
+        yield f"{len(sessions)} sessions"
+        return
+    supervisor = Supervisor(Store(scene.store.checkout), sessions[0])
+    data = scene.file(supervisor, "journal.yaml").read_bytes()
+    entries = parse_journal(data, "journal.yaml").entries
+    yield from _in_the_journal(entries)
+    yield from _in_the_log(entries, log.lines())
+    if not isinstance(supervisor.look().directive, Finish):
+        yield "the session has not ended"
+    if scene.manifest(supervisor)["status"] != "completed":
+        yield "the manifest lags"
+    for folder in (scene.file(supervisor, "x").parent, supervisor.private):
+        for file in folder.glob(".playbook-tmp-*"):
+            yield f"a temporary file is left: {file}"
+
+
+def _in_the_journal(entries: tuple[Entry, ...]) -> Iterator[str]:
+    for name in (str(one["id"]) for one in STEPS):
+        mine = [entry for entry in entries if entry.step_id == name]
+        if [entry.attempt for entry in mine] != list(range(1, len(mine) + 1)):
+            yield f"the attempts of {name} are {[entry.attempt for entry in mine]}"
+        if [entry.status is EntryStatus.DONE for entry in mine] != [False] * (len(mine) - 1) + [
+            True
+        ]:
+            yield f"{name} ended as {[entry.status.value for entry in mine]}"
+
+
+def _in_the_log(entries: tuple[Entry, ...], log: list[list[str]]) -> Iterator[str]:
+    ran = [words[1] for words in log if words[0] == "ran"]
+    known = {entry.id for entry in entries}
+    yield from (f"{one} ran twice" for one in {one for one in ran if ran.count(one) > 1})
+    yield from (f"{one} ran and is not in the journal" for one in set(ran) - known)
+    answers = {
+        (gate.id, gate.resolution) for entry in entries for gate in entry.gates if gate.resolution
+    }
+    done: set[str] = set()
+    evident: set[str] = set()
+    for what, who, *rest in log:
+        name = who.partition("#")[0]
+        if what == "ran" and name in done:
+            yield f"{who} ran although {name} was settled"
+        if what == "ran" and name in evident:
+            yield f"{who} ran although the evidence was there"
+        if what == "evidence" and name in EVIDENT:
+            evident.add(name)
+        if what == "settled" and any(
+            entry.id == who and entry.status is EntryStatus.DONE for entry in entries
+        ):
+            done.add(name)
+        if what == "answered" and (who, Resolution(rest[0])) not in answers:
+            yield f"the answer {rest[0]} to {who} was lost"
+
+
+# ── the two experiments ─────────────────────────────────────────────────────────────────────
+
+
+def fresh(folder: Path, script: str) -> tuple[Scene, Log, ScriptAgent]:
+    """A repository with nothing but the feature's specification."""
+    shutil.rmtree(folder, ignore_errors=True)
+    scene = Scene(folder / "repository")
+    scene.write(f"specs/{FEATURE}/spec.md", "a specification\n")
+    file = folder / "script.yaml"
+    file.write_text(script)
+    log = Log(folder / "log")
+    log.path.touch()
+    return scene, log, ScriptAgent(read(file))
+
+
+def points(folder: Path, shard: int, shards: int) -> dict[str, Any]:
+    """Kill at every n-th write; resume; look."""
+    broken: list[str] = []
+    for kills, point in enumerate(itertools.count(shard + 1, shards)):
+        scene, log, agent = fresh(folder, SCRIPT)
+        code = ended(forked(scene, log, agent, point))
+        if code == 0:
+            return {"kills": kills, "points": point, "broken": broken}
+        if code != -signal.SIGKILL:
+            broken.append(f"write {point}: the run ended with {code}")
+        if code := ended(forked(scene, log, agent)):
+            broken.append(f"write {point}: the resumed run ended with {code}")
+        broken += [f"write {point}: {promise}" for promise in broken_promises(scene, log)]
+    raise AssertionError("writes never end")
+
+
+def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
+    """Kill at random moments until there were so many kills; each session is driven to its end."""
+    chance = random.Random(seed)  # noqa: S311 - moments, no secrets
+    broken, kills, runs, sessions = [], 0, 0, 0
+    longest = 0.2
+    while kills < wanted:
+        scene, log, agent = fresh(folder, SCRIPT)
+        sessions += 1
+        for patience in itertools.count():
+            began = time.monotonic()
+            pid = forked(scene, log, agent)
+            runs += 1
+            if patience < 12:
+                time.sleep(chance.uniform(0, longest))
+                os.kill(pid, signal.SIGKILL)
+            code = ended(pid)
+            if code == 0:
+                longest = 0.8 * longest + 0.2 * (time.monotonic() - began)
+                break
+            if code != -signal.SIGKILL:
+                broken.append(f"session {sessions}: a run ended with {code}")
+                break
+            kills += 1
+        broken += [f"session {sessions}: {promise}" for promise in broken_promises(scene, log)]
+    return {"kills": kills, "runs": runs, "sessions": sessions, "broken": broken}
+
+
+def main() -> None:
+    experiment, folder, first, second = sys.argv[1:]
+    chosen = {"points": points, "times": times}[experiment]
+    print(json.dumps(chosen(Path(folder), int(first), int(second))))
+
+
+if __name__ == "__main__":
+    main()
