@@ -8,19 +8,22 @@ lock; nobody else reads or writes these files.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _HEADER: Final = 112
 """Bytes before the content: its turn, its length and its digest, blanks, a line's end."""
 
 
-@dataclass(slots=True)
-class Alternating:
+class Alternating(Record, frozen=False):
     """The files `path-0` and `path-1`. `turn` counts the writes; 0 before the first."""
 
     path: Path

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
+from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Resolution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 WORDS_AT_PROMPT: Final = 8
 """More words than these, typed at an agent's prompt, are talk and never an answer."""
@@ -48,8 +52,7 @@ _PARTING: Final = re.compile(
 _DRESSING: Final = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Record):
     """What was understood: a resolution, or a question to ask back, or neither."""
 
     resolution: Resolution | None = None

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import read_bytes
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _SMALL: Final = 1 << 16
 _PACKED: Final = 1 << 26
@@ -24,8 +28,7 @@ _COMMENT: Final = re.compile(r"[#;]")
 _REFTABLE: Final = b"refs/heads/.invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Record):
     """A working tree of a repository: the main one, a linked worktree, or a submodule.
 
     `branch` is empty when detached, `head` before the first commit; both are where the repository

@@ -10,18 +10,20 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.features import of_branch
 from playbook_supervisor.files import Stamp, contained, digest, read_bytes, stamp
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.plain_text import did_you_mean, first_line, printable
+from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Condition, Trigger
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.config import Config
     from playbook_supervisor.processes import Completed
     from playbook_supervisor.verdicts import Reading
@@ -43,8 +45,7 @@ _STATES: Final = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the
 _VERDICTS: Final = (Condition.AGREEMENT_PASS, Condition.QA_VERDICT_PASS)
 
 
-@dataclass(frozen=True)
-class World:
+class World(Record):
     """Where conditions look: the repository, its feature and branch (empty when detached)."""
 
     root: Path
@@ -53,8 +54,7 @@ class World:
     config: Config
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Record):
     """One artifact as it is: readable content, or why there is none."""
 
     path: str
@@ -69,8 +69,7 @@ class _Look:
         return f"{self.path} {self.flaw}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
+class _Launch(Record):
     """What is known of the time before; both None where freshness is not asked for."""
 
     since: Since | None

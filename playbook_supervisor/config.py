@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal, TypeVar
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.files import contained, read_bytes
 from playbook_supervisor.plain_text import did_you_mean, first_line, printable
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.strict_yaml import MAX_BYTES, Data, Document, Plain
 from playbook_supervisor.strict_yaml import load as load_yaml
 
@@ -30,8 +30,7 @@ _SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Claude:
+class Claude(Record):
     """How the headless Claude Code client is called."""
 
     permission_mode: str = "acceptEdits"
@@ -39,8 +38,7 @@ class Claude:
     wait_for_limit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Record):
     """Patterns of programs, hosts and tools; None where the project says nothing (tyr 27)."""
 
     cli: tuple[str, ...] | None = None
@@ -48,8 +46,7 @@ class Bounds:
     mcp: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Record):
     """The settings of a project; each default is what holds without a file.
 
     `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders

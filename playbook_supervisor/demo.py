@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor import installer, repository, templates
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.files import ensure_folder, read_bytes, reserve_folder, write_atomically
+from playbook_supervisor.records import Record
 from playbook_supervisor.store import Clock, system_clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 FEATURE: Final = "001-greeting"
 
@@ -28,8 +32,7 @@ _SETTINGS: Final = {
 """So that no setting of the user's own asks a question or refuses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(Record):
     """What is to be run: `playbook` with `args` in the repository `root`, driven by `agent` (as
     `--agent` takes it). `env` are variables that the run and its processes need."""
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, NoReturn, TypeAlias
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn, TypeAlias
+
 
 MAX_DEPTH: Final = 64
 
@@ -62,8 +66,7 @@ _Node: TypeAlias = tuple[int, int, int, int, _Members]
 # line and column of the value, line and column of its key (its own where it has none), members
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Record):
     """One document of a file. Lines and columns count from 1."""
 
     data: Data

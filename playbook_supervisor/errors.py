@@ -6,7 +6,9 @@ decides the exit code. `CODES` is what `docs/errors.md` is generated from.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar, Final
 
 
 class PlaybookError(Exception):

@@ -7,7 +7,6 @@ runtime state; where they are lost the rules fall back to what the files alone c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from playbook_supervisor import conditions
 from playbook_supervisor.conditions import World
@@ -24,6 +23,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.model import Playbook, Step
+from playbook_supervisor.records import Record
 from playbook_supervisor.runtime import Launch, Runtime
 from playbook_supervisor.vocabulary import Autonomy, Condition, Place, Resolution, Trigger
 
@@ -52,8 +52,7 @@ def nothing(check: Check, at: int) -> Checked:
     return Checked(at, check.id, {member.step.id: Report() for member in check.members})
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(Record):
     """What is needed to answer a check: where to look, and what is known from before.
 
     `began_at` is the session's beginning, `launched` the attempts' launches, all in ms: they

@@ -9,16 +9,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from playbook_supervisor.checkout import find
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.files import contained, read_bytes, write_atomically
 from playbook_supervisor.plain_text import did_you_mean, first_line
+from playbook_supervisor.records import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from playbook_supervisor.config import Config
 
 _LONGEST: Final = 200
@@ -30,8 +32,7 @@ _POINTER_KEY: Final = "feature_directory"
 _SCRIPT_BYTES: Final = 262_144
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Record):
     """A resolved feature; `warning` is a sentence for the person, or empty."""
 
     name: str

@@ -12,11 +12,15 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _TEMPORARY: Final = ".playbook-tmp-"
 _CHUNK: Final = 1 << 20
@@ -205,8 +209,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Record):
     """What tells a file that was written again from one left alone (kai FR4).
 
     The inode and the time betray a rewrite with the same content, the digest one that put the

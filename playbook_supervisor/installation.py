@@ -7,15 +7,19 @@ and not there has been deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.emitter import Block, pair
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.files import contained, digest, read_bytes
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.strict_yaml import MAX_BYTES, Document, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 FILE: Final = ".playbooks/install.yaml"
 SCHEMA: Final = 1
@@ -23,8 +27,7 @@ SCHEMA: Final = 1
 _HEADER: Final = "# What `playbook init` wrote, and the digests of it then. Keep it in git.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(Record):
     """`version` of the program that wrote last; `files` by path from the repository's top, each
     with the `fingerprint` of what was written."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -31,6 +30,7 @@ from playbook_supervisor.installation import (
     fingerprint,
     read_installation,
 )
+from playbook_supervisor.records import Record
 from playbook_supervisor.schema import read_playbook, schema_text
 from playbook_supervisor.slash_commands import Shelf
 
@@ -40,8 +40,7 @@ PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
 Verb = Literal["write", "keep", "merge", "conflict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Record):
     """What happens to one file; `path` from the repository's top, `why` half a sentence."""
 
     path: str
@@ -49,8 +48,7 @@ class Action:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Record):
     """What an installation would do, file by file, and what to type after it."""
 
     root: Path

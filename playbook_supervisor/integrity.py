@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor import wire
 from playbook_supervisor.errors import StateError
@@ -19,6 +17,12 @@ from playbook_supervisor.files import digest, read_bytes, write_atomically
 from playbook_supervisor.journal import durations, parse_journal
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.records import fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml")
 """What a session's folder holds, and what is kept of it in the git directory."""
@@ -113,9 +117,9 @@ def _told(known: Entry | None, found: Entry | None) -> str:
 def _changed(known: Entry | Manifest, found: Entry | Manifest) -> str:
     """The first key in which two records of one kind differ, with both values."""
     return next(
-        f"{key.name} was {_short(mine)} and is {_short(theirs)}"
+        f"{key} was {_short(mine)} and is {_short(theirs)}"
         for key in fields(known)
-        if (mine := getattr(known, key.name)) != (theirs := getattr(found, key.name))
+        if (mine := getattr(known, key)) != (theirs := getattr(found, key))
     )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
 
 from playbook_supervisor.emitter import pair
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.times import from_time as from_time
 from playbook_supervisor.times import to_time as to_time
 from playbook_supervisor.vocabulary import (
@@ -26,7 +25,10 @@ from playbook_supervisor.vocabulary import (
     Trigger,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from playbook_supervisor.document import Document
 
 SCHEMA: Final = 1
@@ -169,8 +171,7 @@ def _gate_of(fields: Fields, number: int) -> Gate:
 # ── the whole journal ───────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Record):
     """A journal's entries and where each stands in its bytes.
 
     `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the

@@ -7,17 +7,20 @@ entries costs what it costs in a journal of ten, give or take the copy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
 
 from playbook_supervisor.journal import EMPTY, Parsed, emit_entry, entry_mapping
 from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.records import Record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class JournalText:
+class JournalText(Record):
     """`due` is the text of each entry of the due phase, in order; `past` all before, `rest` behind.
 
     `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has a

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
 
 from playbook_supervisor.emitter import Block, pair
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
+from playbook_supervisor.records import Record
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import SessionStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 SCHEMA: Final = 1
 
@@ -23,8 +27,7 @@ SESSION_ID: Final = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Record):
     """The gate that waits. `opened_at` in ms since the epoch."""
 
     id: str
@@ -33,8 +36,7 @@ class Waiting:
     opened_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Record):
     """One session (kai data model, Session). Times in ms since the epoch.
 
     `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of

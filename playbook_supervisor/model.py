@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
 
 
-@dataclass(frozen=True, slots=True)
-class Arg:
+class Arg(Record):
     """A declared parameter (kai data model, Arg)."""
 
     name: str
@@ -20,8 +19,7 @@ class Arg:
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """A single unit of work (kai data model, Step, and `model` from its real playbooks).
 
     `command` begins with `/` and holds no blank; `args` is text with `{{arg}}` in it, not yet
@@ -44,8 +42,7 @@ Phase = tuple[Step, ...]
 """What is due together: one step, or the neighbouring steps of one parallel group."""
 
 
-@dataclass(frozen=True)
-class Playbook:
+class Playbook(Record, slots=False):
     """An ordered workflow (kai data model, Playbook). At least one step."""
 
     name: str
@@ -53,17 +50,17 @@ class Playbook:
     version: str
     args: tuple[Arg, ...]
     steps: tuple[Step, ...]
-    _by_id: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._by_id.update({step.id: index for index, step in enumerate(self.steps)})
+    @cached_property
+    def _by_id(self) -> dict[str, Step]:
+        return {step.id: step for step in self.steps}
 
     def __contains__(self, step_id: str) -> bool:
         return step_id in self._by_id
 
     def step(self, step_id: str) -> Step:
         """The step of that id; KeyError if there is none."""
-        return self.steps[self._by_id[step_id]]
+        return self._by_id[step_id]
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 # Compiled where first used: plain text needs none of them.
 # Every alternative ends by itself at the next ESC or line end, so that the search stays linear.

@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import Final
 
 from playbook_supervisor.errors import StateError, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 GRACE: Final = 2.0
 """Seconds between asking a group to end and ending it."""

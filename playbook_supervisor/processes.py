@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -29,6 +28,7 @@ from playbook_supervisor.process_groups import (
 )
 from playbook_supervisor.process_groups import kill_worker as kill_worker
 from playbook_supervisor.process_groups import worker_alive as worker_alive
+from playbook_supervisor.records import Record
 
 if TYPE_CHECKING:
     import subprocess
@@ -46,8 +46,7 @@ _TELLING: Final = 8
 """From this many characters on, one line of a secret is a secret by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Record):
     """What a short command left: `truncated` if either output was cut, with a mark at the cut."""
 
     returncode: int

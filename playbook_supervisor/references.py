@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 from playbook_supervisor.errors import CheckError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _REFERENCE: Final = re.compile(r"\{\{([^{}]*)\}\}")
 

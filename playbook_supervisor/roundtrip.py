@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
 
 from playbook_supervisor.emitter import flow, pair
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 _REST_OF_LINE: Final = re.compile(r"[^\r\n]*")

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
 
 from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import Stamp
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
 
 FORMAT: Final = 1
 NAME: Final = "runtime"
 JOURNAL: Final = "journal.yaml"
 
-Record = dict[str, Stamp | None]
+Artifacts = dict[str, Stamp | None]
 """Repository-relative path → what stood there, None where nothing did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Record):
     """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty."""
 
     at: int
     head: str
-    artifacts: Record
+    artifacts: Artifacts
 
     def as_json(self) -> dict[str, Any]:
         return {"at": self.at, "head": self.head, "artifacts": _stamps_to_json(self.artifacts)}
@@ -40,8 +43,7 @@ class Launch:
         return cls(data["at"], data["head"], _stamps_from_json(data["artifacts"]))
 
 
-@dataclass(slots=True)
-class Runtime:
+class Runtime(Record, frozen=False):
     """The runtime state of one session in one worktree.
 
     `digests` holds for journal.yaml, session.yaml and playbook.yaml the digests that are ours:
@@ -152,11 +154,11 @@ class Runtime:
         self.findings = dict(snapshot["findings"])
 
 
-def _stamps_to_json(record: Record) -> dict[str, Any]:
-    return {path: stamp.as_list() if stamp else None for path, stamp in record.items()}
+def _stamps_to_json(artifacts: Artifacts) -> dict[str, Any]:
+    return {path: stamp.as_list() if stamp else None for path, stamp in artifacts.items()}
 
 
-def _stamps_from_json(data: Mapping[str, Any]) -> Record:
+def _stamps_from_json(data: Mapping[str, Any]) -> Artifacts:
     return {path: Stamp.from_list(stamp) if stamp else None for path, stamp in data.items()}
 
 

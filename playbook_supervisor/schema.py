@@ -7,17 +7,21 @@ for every reader: `check`, `run`, editors.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal
 
 from playbook_supervisor import rules
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.model import Arg, Playbook, Step
+from playbook_supervisor.records import Record
 from playbook_supervisor.strict_yaml import Document, Plain, load
 from playbook_supervisor.violations import SCHEMA, Violation, explain
 from playbook_supervisor.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal
+
 
 MOST: Final = 500
 _SCHEMAS: Final = Path(__file__).parent / "schemas"
@@ -25,8 +29,7 @@ _BOOLEANS: Final = frozenset({"required"})
 _NAMES: Final = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Record):
     """What `check` reports: a place that counts from 1, what is wrong, and how to mend it."""
 
     line: int

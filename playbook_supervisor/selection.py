@@ -6,20 +6,23 @@ of HEAD's branch, else one that says it lives here; never one whose worktree exi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.records import Record
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import SessionStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Record):
     """The session that is meant, and others that might have been."""
 
     session_id: str
@@ -47,6 +50,8 @@ def open_here(store: Store) -> list[str]:
 
 
 def _here(store: Store, *, ended: bool) -> list[str]:
+    if not ended and (driven := store.driven()):
+        return driven
     manifests = {name: _readable(store, name) for name in store.ids()}
     wanted = {
         name: manifest
@@ -54,8 +59,6 @@ def _here(store: Store, *, ended: bool) -> list[str]:
         if manifest is not None and (manifest.status not in OPEN) is ended
     }
     ours = [name for name in wanted if store.drives(name)]
-    if not ended:
-        ours += store.vanished()
     if ours:
         return ours
     home = {name: m for name, m in wanted.items() if not _lives_elsewhere(store, m)}

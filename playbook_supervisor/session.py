@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
 
 from playbook_supervisor import integrity, kernel, wire
 from playbook_supervisor.alternating import Alternating
@@ -29,16 +27,20 @@ from playbook_supervisor.manifest import (
     update_manifest,
 )
 from playbook_supervisor.model import Playbook
+from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.runtime import Runtime, unreadable
 from playbook_supervisor.vocabulary import SessionStatus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+
 _ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
-_KEYS: Final = tuple(key.name for key in fields(Manifest))
 _PINNED_CHANGED: Final = "the pinned playbook was changed by something else"
 
 
-@dataclass(slots=True)
-class OpenSession:
+class OpenSession(Record, frozen=False):
     """The session under its lock. `folder` is in the work tree, `private` in the git directory."""
 
     folder: Path
@@ -351,8 +353,8 @@ def _compiled(path: Path, written: str) -> Playbook | None:
 
 def _manifest_to_json(manifest: Manifest) -> dict[str, Any]:
     gate = manifest.gate
-    data = {key: getattr(manifest, key) for key in _KEYS}
-    return {**data, "args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+    made = {"args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+    return as_mapping(manifest) | made
 
 
 def _gate_to_json(gate: Waiting) -> dict[str, Any]:

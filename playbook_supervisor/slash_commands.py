@@ -11,9 +11,14 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _BUILTIN_NAMES: Final = """
 add-dir agents bashes bug clear compact config context copy cost doctor exit export fast
@@ -36,8 +41,7 @@ _PLUGIN_FOLDERS: Final = 2_000
 _PLUGIN_DEPTH: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Record):
     """A command as it is installed.
 
     `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for the

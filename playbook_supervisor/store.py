@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor import integrity, session
 from playbook_supervisor.alternating import Alternating
@@ -33,6 +32,11 @@ from playbook_supervisor.runtime import NAME, Runtime
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import SessionStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 SESSIONS: Final = ".playbooks/sessions"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -78,16 +82,23 @@ class Store:
         names = _names(self.checkout.root / SESSIONS)
         return [name for name in names if self._has(name)]
 
+    def driven(self) -> list[str]:
+        """Open sessions that this worktree drives, also those whose folders are gone."""
+        return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
+
     def vanished(self) -> list[str]:
         """Open sessions that this worktree drove and whose folders are gone."""
-        names = _names(self.checkout.runtime)
-        return [name for name in names if not self._has(name) and self._was_open(name)]
+        return [name for name in self.driven() if not self._has(name)]
 
     def _has(self, session_id: str) -> bool:
         return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
 
-    def _was_open(self, session_id: str) -> bool:
-        runtime = Runtime.load(self._place(session_id))
+    def _is_open(self, session_id: str) -> bool:
+        """As far as is known: a state that cannot be read is told when the session is opened."""
+        try:
+            runtime = Runtime.load(self._place(session_id))
+        except StateError:
+            return True
         ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
         return runtime is not None and runtime.manifest.get("status") not in ended
 

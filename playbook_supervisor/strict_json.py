@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Final, NoReturn
 
 from playbook_supervisor.document import Builder, Document, Plain, refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
 
 _BLANK: Final = (" ", "\n", "\t", "\r")
 

@@ -8,9 +8,13 @@ depth while the parser's events come: nothing here recurses, and libyaml looks a
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn
 
 from playbook_supervisor.document import MAX_DEPTH, Builder, Data, Document, Path, Plain, refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, NoReturn
+
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load"]
 

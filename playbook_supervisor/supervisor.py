@@ -6,9 +6,7 @@ journals what it learned before anything else happens, and answers with the outl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor import checkout, config, evidence, features, kernel, session
 from playbook_supervisor.checkout import Checkout
@@ -32,16 +30,21 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.process_groups import kill_worker
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import Mode, Place, Resolution, SessionStatus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+
 _SPECKIT: Final = "/speckit"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Record):
     """One launched attempt, ready for a worker: the installed command and its arguments."""
 
     attempt: Attempt
@@ -54,8 +57,7 @@ class Work:
         return f"{self.command} {self.args}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first."""
 
     manifest: Manifest

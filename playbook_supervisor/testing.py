@@ -28,12 +28,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import Final, TypeAlias
 
 from playbook_supervisor.agents import Agent, Call, Message, Running
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.plain_text import printable
 from playbook_supervisor.processes import worker_alive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeAlias
+
 
 DEADLINE: Final = 0.5
 """Seconds, wall or idle, after which a hanging agent is to be stopped."""

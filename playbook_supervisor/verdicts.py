@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.records import Record
 from playbook_supervisor.strict_yaml import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _WORDS: Final = {
     "pass": "PASS",
@@ -38,8 +42,7 @@ _EDGES: Final = " \t_\"'"
 _BOM: Final = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Record):
     """What a report says.
 
     `verdict` is PASS, FAIL, STALE or empty, and `reason` then says why, so that "in PATH" may

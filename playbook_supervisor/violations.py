@@ -6,13 +6,13 @@ The schema's own words (`additionalProperties`, `is a required property`) never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from playbook_supervisor import later_version
 from playbook_supervisor.document import Path
 from playbook_supervisor.later_version import LATER_VERSION, READ_VERSION
 from playbook_supervisor.plain_text import did_you_mean, first_line
+from playbook_supervisor.records import Record
 
 SCHEMA: Final = "PB-CHECK-SCHEMA"
 RULE: Final = "PB-CHECK-RULE"
@@ -21,8 +21,7 @@ VERSION: Final = "PB-CHECK-VERSION"
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Record):
     """A fault at a path into the document; at its key rather than its value where `at_key`."""
 
     path: Path

@@ -7,7 +7,6 @@ is read back raises ValueError where it does not fit, for the caller to say what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from playbook_supervisor.errors import ArgumentError
@@ -17,6 +16,7 @@ from playbook_supervisor.kernel.directives import Ask, Failure, Finish, Outcome,
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.model import Arg, Playbook, Step
 from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import (
     Autonomy,
     Condition,
@@ -201,8 +201,7 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 # ── the directive for a client ──────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Handout:
+class Handout(Record):
     """What a client needs to run one attempt: the installed command, its args with values put in.
 
     `prompt` is the subagent's whole prompt; left out of the JSON where it is empty, as in the line
@@ -214,8 +213,7 @@ class Handout:
     prompt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Record):
     """Which session speaks, and how far it is: `done` of `total` steps are settled."""
 
     session: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from playbook_supervisor.agents import Agent, Call, Message, carry_out, choose
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.config import Config
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
 CONFORMING = """\

@@ -9,7 +9,6 @@ import subprocess
 import textwrap
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from playbook_supervisor.config import Config
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.processes import worker_alive
+from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
 REPOSITORY = Path(__file__).parent.parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from playbook_supervisor.journal import (
     to_time,
 )
 from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import (
     Decision,
     EntryStatus,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import yaml
 from hypothesis import given
@@ -20,6 +18,7 @@ from playbook_supervisor.manifest import (
     read_manifest,
     update_manifest,
 )
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import SessionStatus
 
 GATE = Waiting("implement#1?1", "postcondition_fail", "Mended?\nThen say continue.", 1771496426104)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from strategies import entries, gates, times
 from playbook_supervisor.emitter import Block
 from playbook_supervisor.journal import HEADER, Parsed, emit_entry, entry_mapping, parse_journal
 from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.records import fields, replace
 from playbook_supervisor.roundtrip import edit_entry, edit_mapping
 from playbook_supervisor.strict_yaml import load
 from playbook_supervisor.vocabulary import (
@@ -80,7 +80,7 @@ def _may_follow(line: str, note: str) -> bool:
 def continuations(draw: st.DrawFn, entry: Entry) -> Entry:
     """The entry as it might stand later: other values, gates answered and opened."""
     other = draw(entries())
-    taken = draw(st.sets(st.sampled_from([f.name for f in fields(Entry)])))
+    taken = draw(st.sets(st.sampled_from(fields(Entry))))
     later = replace(
         entry, **{name: getattr(other, name) for name in taken - {"step_id", "gates", "agent"}}
     )

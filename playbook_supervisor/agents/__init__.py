@@ -7,13 +7,13 @@ Agents know nothing of each other, of sessions or of the kernel's decisions (Cat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from playbook_supervisor.errors import CODES, AgentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.plain_text import did_you_mean, printable
+from playbook_supervisor.records import Record, field, replace
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.config import Config
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Record, kw_only=True):
     """One attempt at one step, as an agent is given it (Catalyst FR-5.3).
 
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
@@ -50,16 +49,14 @@ class Call:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Record):
     """Something the agent said, or, as the last of its call, the outcome."""
 
     text: str = ""
     outcome: Outcome | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Record):
     """A call under way. One thread iterates over the messages; `stop` may come from any other.
 
     `stop` ends the whole process group within two seconds, may be called twice or too late, and

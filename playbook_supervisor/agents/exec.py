@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents import Call, Running, as_typed
 from playbook_supervisor.agents.process import launch
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.plain_text import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.config import Config
 

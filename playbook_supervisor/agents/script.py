@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.agents import Call, Message, Running, as_typed, failed
 from playbook_supervisor.agents.process import launch
@@ -18,8 +16,10 @@ from playbook_supervisor.agents.script_worker import Deed, write_files
 from playbook_supervisor.errors import AgentError, PlaybookError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.records import replace
 from playbook_supervisor.references import interpolate
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.config import Config
 

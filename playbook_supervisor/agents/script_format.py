@@ -19,9 +19,7 @@ A deed says its lines, waits, writes, and then ends well, fails, hangs or dies. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final, NoReturn
 
 from playbook_supervisor import references, strict_yaml
 from playbook_supervisor.agents.script_worker import Deed
@@ -29,6 +27,12 @@ from playbook_supervisor.document import Data, Document, Plain
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
 from playbook_supervisor.files import read_bytes
 from playbook_supervisor.plain_text import did_you_mean, printable
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
 
 NAMES: Final = ("feature", "step", "attempt", "args")
 """What may stand between double braces."""
@@ -42,8 +46,7 @@ KEYS: Final = ("say", "seconds", "write", *ENDS)
 Place = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Record):
     """Deeds by step, one for each attempt, and those of every other step."""
 
     steps: Mapping[str, tuple[Deed, ...]] = field(default_factory=dict)

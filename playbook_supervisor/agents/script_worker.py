@@ -12,16 +12,18 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.files import contained, ensure_folder, write_atomically
+from playbook_supervisor.records import Record, as_mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-@dataclass(frozen=True, slots=True)
-class Deed:
+class Deed(Record):
     """One attempt: `say`, wait `seconds`, `write`, then the end. Paths are relative to the cwd.
 
     `fail` is why it failed, or empty. At most one of `fail`, `hang` and `die`.
@@ -40,7 +42,7 @@ class Deed:
 
     def as_json(self) -> bytes:
         """What the process of its own reads."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(as_mapping(self)).encode()
 
 
 def write_files(deed: Deed, cwd: Path) -> None:

@@ -11,10 +11,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Final
 
 from playbook_supervisor.agents import Agent, Call, Running, carry_out
 from playbook_supervisor.answers import read_answer
@@ -23,8 +21,14 @@ from playbook_supervisor.drivers.presence import CALL, requested
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.process_groups import kill_worker, worker_alive
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.supervisor import Outlook, Supervisor, Work
 from playbook_supervisor.vocabulary import GateReason, Mode, Resolution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, CALL)
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
@@ -32,8 +36,7 @@ _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
 _LAST_WORDS: Final = 10.0  # seconds that a stopped worker's thread may take to say so
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Record):
     """How a drive ended: the session's status, or `waiting`, `paused` or `interrupted`."""
 
     outlook: Outlook
@@ -48,8 +51,7 @@ class Ending:
         return {"completed": 0, "paused": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
+class _News(Record):
     """A worker's line or return, or a signal."""
 
     attempt: Attempt | None = None
@@ -58,8 +60,7 @@ class _News:
     signal: int = 0
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Record, frozen=False):
     """A running step as the main thread sees it."""
 
     attempt: Attempt
@@ -78,8 +79,7 @@ class _Worker:
             self.running.stop()
 
 
-@dataclass
-class Runner:
+class Runner(Record, frozen=False):
     """Drives one session with one agent. `wall` and `idle` are a step's deadlines in seconds.
 
     `kill` ends workers that an earlier runner left behind, instead of waiting for them; `by`

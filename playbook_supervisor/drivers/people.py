@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
+from playbook_supervisor.records import Record
 from playbook_supervisor.supervisor import Outlook
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Record):
     """What a person said at a gate: a text, or None at the end of the file.
 
     `overtaken` when there was no need to go on asking: something else has happened meanwhile.

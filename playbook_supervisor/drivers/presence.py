@@ -11,13 +11,17 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import locked, read_bytes, write_atomically
 from playbook_supervisor.process_groups import until
+from playbook_supervisor.records import Record, as_mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
 
 _LOCK: Final = "driver"
 _WHO: Final = "driver.json"
@@ -26,16 +30,14 @@ CALL: Final = signal.SIGUSR1
 """The signal that makes a runner look for a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Record):
     """The process that drives a session, and with what."""
 
     pid: int
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Record):
     """What somebody in another terminal asks of the runner. `by` is a git identity."""
 
     what: Literal["abort", "pause"]
@@ -52,7 +54,7 @@ def driving(private: Path, agent: str) -> Iterator[None]:
     except StateError as error:
         raise driven(private) from error
     try:
-        who = json.dumps(asdict(Driver(os.getpid(), agent))).encode()
+        who = json.dumps(as_mapping(Driver(os.getpid(), agent))).encode()
         write_atomically(private / _WHO, who, durable=False)
         with suppress(FileNotFoundError):
             (private / _REQUEST).unlink()
@@ -84,7 +86,7 @@ def driven(private: Path) -> StateError:
 
 def ask(private: Path, request: Request, *, patience: float) -> bool:
     """Ask the living driver, and wait (seconds) until it has let go; whether it has."""
-    write_atomically(private / _REQUEST, json.dumps(asdict(request)).encode())
+    write_atomically(private / _REQUEST, json.dumps(as_mapping(request)).encode())
     who = living(private)
     if who is not None and who.pid > 1:
         with suppress(ProcessLookupError):

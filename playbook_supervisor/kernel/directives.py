@@ -7,17 +7,16 @@ observation: the kernel has no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from playbook_supervisor.model import Step
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.vocabulary import GateReason, Place, Resolution, SessionStatus, Trigger
 
 # ── directives ──────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Record):
     """One attempt at one step. `id` is `plan#1`: the directive's id, and its agent's prompt."""
 
     step: Step
@@ -28,8 +27,7 @@ class Attempt:
         return f"{self.step.id}#{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Record):
     """Evaluate these members' conditions (`before`: pre-, `after`: postconditions) and findings.
 
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that a stale answer
@@ -41,15 +39,13 @@ class Check:
     members: tuple[Attempt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Record):
     """These attempts are launched (their entries say so) and have not returned."""
 
     members: tuple[Attempt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Record):
     """Put this gate to a human. `id` is `pr#1?1`: the first gate of the attempt `pr#1`."""
 
     id: str
@@ -59,8 +55,7 @@ class Ask:
     choices: tuple[Resolution, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Record):
     """The session has ended."""
 
     status: SessionStatus
@@ -81,8 +76,7 @@ class Answer(StrEnum):
     """It could not be checked, which counts as failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(Record):
     """One condition as it is now, with one line of evidence.
 
     `as_waived` is meaningful for a failing one: true unless its evidence is known to differ from
@@ -107,8 +101,7 @@ class Standing(StrEnum):
     ACCEPTED = "accepted"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """A report says something that a trigger looks for: `agreement_breaking` or `verdict_fail`."""
 
     trigger: Trigger
@@ -116,8 +109,7 @@ class Finding:
     standing: Standing = Standing.NEW
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Record):
     """What a check found for one member."""
 
     conditions: tuple[Probed, ...] = ()
@@ -127,8 +119,7 @@ class Report:
 # ── observations ────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Record):
     """A structured error as the journal keeps it (Catalyst FR-4.11)."""
 
     code: str
@@ -137,8 +128,7 @@ class Failure:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record):
     """What an agent or executor brings back (Catalyst TaskResult).
 
     `output` is a capped first line; `agent` the usage record of the journal (`name`, `id`,
@@ -155,16 +145,14 @@ class Outcome:
         return self.error is None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(Record):
     """The session is to begin, at `start` if a person said `--from`."""
 
     at: int
     start: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Record):
     """The answer to a `Check`: a report for each member, by step id."""
 
     at: int
@@ -172,8 +160,7 @@ class Checked:
     reports: Mapping[str, Report]
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Record):
     """A launched attempt came back."""
 
     at: int
@@ -181,8 +168,7 @@ class Returned:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Record):
     """A launched attempt whose worker is gone; `finished` if the evidence says it had ended."""
 
     at: int
@@ -190,8 +176,7 @@ class Lost:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Record):
     """A human's decision at the gate `id`. `by` names who (a git identity, `autonomous`)."""
 
     at: int
@@ -201,8 +186,7 @@ class Answered:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TakenUp:
+class TakenUp(Record):
     """A failed session is resumed (`resume --retry`)."""
 
     at: int
@@ -213,8 +197,7 @@ class Cancellation(StrEnum):
     INTERRUPT = "interrupt"
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Record):
     """A human ends the session (`abort`) or only what runs (`interrupt`)."""
 
     at: int

@@ -8,7 +8,6 @@ What cannot be in a table (what a group's members mean to each other) stands in 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
 
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -21,6 +20,10 @@ from playbook_supervisor.kernel.directives import (
     Returned,
 )
 from playbook_supervisor.kernel.state import Position
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 
 class Move(StrEnum):
