@@ -116,8 +116,10 @@ def _look(store: Store, session_id: str) -> Seen:
         activity = store.activity(session_id)
         return Seen(store, session_id, store.manifest(session_id), "", driver, activity)
     except PlaybookError as error:
-        where = f" ({error.where})" if error.where else ""
-        return Seen(store, session_id, None, f"{error.message}{where}", driver, activity)
+        said = f"{error.message} ({error.where})" if error.where else error.message
+        if error.code == "PB-STATE-NO-SESSION":
+            said = "its files have vanished; the next command restores them"
+        return Seen(store, session_id, None, said, driver, activity)
 
 
 def _authority(seen: Seen) -> tuple[bool, bool, int]:

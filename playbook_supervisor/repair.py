@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor import integrity, session, wire
 from playbook_supervisor.alternating import Alternating
+from playbook_supervisor.emitter import flow
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import digest, ensure_folder, locked, read_bytes, write_atomically
 from playbook_supervisor.journal import EMPTY, HEADER, emit_entry, entry_mapping, parse_journal
@@ -28,7 +29,8 @@ from playbook_supervisor.store import Store
 class Difference(Record):
     """One thing that is not as it was written: `what` in half a sentence, and key by key.
 
-    `file` is `journal.yaml`, `session.yaml` or `playbook.yaml`; `changes` are key, before, after.
+    `file` is `journal.yaml`, `session.yaml` or `playbook.yaml`; `changes` are key, before, after,
+    as YAML, empty where there is no such key.
     """
 
     file: str
@@ -112,17 +114,20 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _written_entries(kept: _Kept, copy: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-    """The entries as they were written: the settled phases' from the copy, the rest recorded.
+def _written_entries(kept: _Kept, found: tuple[Entry, ...] = ()) -> tuple[Entry, ...] | None:
+    """The entries as they were written: the due phase's are recorded, the settled ones' digest is.
 
-    None where the copy is older than that: then not all of them are kept anywhere.
+    Those may come from the copy, or from the file itself where only later ones were changed; None
+    where neither has them all.
     """
     playbook = read_playbook(kept.copies["playbook.yaml"], "playbook.yaml")
     recorded = wire.state_from_json(kept.runtime.state, playbook)
-    past = copy[: recorded.past.entries]
-    if integrity.chain("", past) != kept.runtime.chain:
-        return None
-    return (*past, *recorded.entries)
+    copy = parse_journal(kept.copies["journal.yaml"], "journal.yaml").entries
+    for source in (copy, found):
+        past = source[: recorded.past.entries]
+        if integrity.chain("", past) == kept.runtime.chain:
+            return (*past, *recorded.entries)
+    return None
 
 
 def _written_journal(kept: _Kept) -> bytes:
@@ -130,7 +135,7 @@ def _written_journal(kept: _Kept) -> bytes:
     data = kept.copies["journal.yaml"]
     if kept.runtime.latest("journal.yaml", digest(data)):
         return data
-    entries = _written_entries(kept, parse_journal(data, "journal.yaml").entries)
+    entries = _written_entries(kept, _found_entries(kept))
     if entries is None:
         raise StateError(
             "PB-STATE-CORRUPT",
@@ -139,6 +144,13 @@ def _written_journal(kept: _Kept) -> bytes:
             guidance="Take the journal from git, then `playbook repair --take`.",
         )
     return HEADER + b"".join(map(emit_entry, entries)) if entries else EMPTY
+
+
+def _found_entries(kept: _Kept) -> tuple[Entry, ...]:
+    try:
+        return parse_journal(_content(kept.place.folder / "journal.yaml"), "journal.yaml").entries
+    except StateError:
+        return ()
 
 
 # ── what differs ────────────────────────────────────────────────────────────────────────────
@@ -157,9 +169,11 @@ def _in_journal(kept: _Kept) -> Iterator[Difference]:
     except StateError as error:
         yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
         return
-    copy = parse_journal(kept.copies[name], name).entries
-    known = _written_entries(kept, copy)
-    yield from _between(known if known is not None else copy, found)
+    known = _written_entries(kept, found)
+    if known is None:
+        yield Difference(name, "entries of settled steps were changed, and the copy is older")
+    else:
+        yield from _between(known, found)
     lie = integrity.lying_duration(data, found, name)
     if lie:
         yield Difference(name, lie)
@@ -225,7 +239,7 @@ def _changes(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[tuple[str, str, str]]:
     for key in dict.fromkeys((*before, *after)):
-        mine, theirs = before.get(key, ""), after.get(key, "")
+        mine, theirs = before.get(key), after.get(key)
         if mine != theirs:
             yield key, _short(mine), _short(theirs)
 
@@ -243,7 +257,7 @@ def _plain(value: object) -> object:
 
 
 def _short(value: object) -> str:
-    return first_line(str(value), 200)
+    return "" if value is None else first_line(flow(value), 200)
 
 
 # ── mending ─────────────────────────────────────────────────────────────────────────────────

@@ -132,7 +132,7 @@ def answer(
             where=outlook.question,
             guidance=f"Answer with one of: {choices}.",
         )
-    return supervisor.answer(asked.id, reply.resolution, text, _by(store))
+    return place.kept(store, supervisor.answer(asked.id, reply.resolution, text, _by(store)))
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outlook:
@@ -144,7 +144,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
     words = text or Resolution.ABORT.value
     if presence.living(supervisor.private) is None:
         supervisor.end_workers()
-        return supervisor.abort(words, _by(store))
+        return place.kept(store, supervisor.abort(words, _by(store)))
     _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
     return supervisor.look()
 
@@ -179,17 +179,18 @@ def _drive(
 
     supervisor = place.supervisor(store, session_id)
     mode = drive.mode or Mode.MANUAL
-    with driving(supervisor.private, drive.agent or agent.name):
-        supervisor.remember(drive.agent, mode)
+    def first() -> Outlook:
         outlook = supervisor.look()
-        if outlook.pending:
-            outlook = supervisor.begin(start)
-        elif retry and outlook.manifest.status is SessionStatus.FAILED:
-            outlook = supervisor.take_up()
-        else:
-            outlook = supervisor.outlook()
         for notice in store.notices:
             watcher.notice(notice)
+        if outlook.pending:
+            return supervisor.begin(start)
+        if retry and outlook.manifest.status is SessionStatus.FAILED:
+            return supervisor.take_up()
+        return supervisor.outlook()
+
+    with driving(supervisor.private, drive.agent or agent.name):
+        supervisor.remember(drive.agent, mode)
         runner = Runner(
             supervisor,
             agent,
@@ -201,7 +202,7 @@ def _drive(
             kill=drive.kill,
             by=_by(store) if person else "",
         )
-        return runner.drive(outlook)
+        return runner.drive(first)
 
 
 def _pin(store: Store, session_id: str) -> None:

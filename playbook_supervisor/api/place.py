@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.drivers.people import Watcher
     from playbook_supervisor.store import Store
-    from playbook_supervisor.supervisor import Supervisor
+    from playbook_supervisor.supervisor import Outlook, Supervisor
 
 VARIABLE: Final = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""
@@ -55,3 +55,11 @@ def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
     if found.others and watcher is not None:
         watcher.notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
+
+
+def kept(store: Store, outlook: Outlook) -> Outlook:
+    """The same; what was journaled on the way is copied to where no worker looks."""
+    if outlook.events:
+        with store.open(outlook.manifest.session_id) as opened:
+            opened.copy()
+    return outlook

@@ -26,7 +26,8 @@ def begin(
 
     store = place.store(cwd)
     wanted = beginning.intend(store, reference, args, start=start)
-    return place.supervisor(store, beginning.begin(store, wanted)).begin(start)
+    supervisor = place.supervisor(store, beginning.begin(store, wanted))
+    return place.kept(store, supervisor.begin(start))
 
 
 def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
@@ -40,7 +41,7 @@ def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = 
         while not supervisor.changed():
             sleep(_LOOK)
         outlook = supervisor.outlook()
-    return outlook
+    return place.kept(store, outlook)
 
 
 def report(
@@ -59,7 +60,8 @@ def report(
     if error:
         brought = Outcome(Failure("PB-AGENT-FAILED", error), brought.output, brought.agent)
     store = place.store(cwd)
-    return place.undriven(store, place.chosen(store, session)).report(attempt, brought)
+    supervisor = place.undriven(store, place.chosen(store, session))
+    return place.kept(store, supervisor.report(attempt, brought))
 
 
 # ── what comes with a directive ─────────────────────────────────────────────────────────────

@@ -15,9 +15,10 @@ def repair(session: str, *, take: bool, restore: bool) -> int:
     for difference in repaired.differences:
         streams.put(printable(f"{difference.file}: {difference.what}"))
         for key, before, after in difference.changes:
-            streams.put(printable(f"  {key}"))
-            streams.put(printable(f"    was  {before}"))
-            streams.put(printable(f"    is   {after}"))
+            if before:
+                streams.put(printable(f"  - {key}: {before}"))
+            if after:
+                streams.put(printable(f"  + {key}: {after}"))
     name = repaired.session_id
     if not repaired.differences and not take and not restore:
         streams.tell(f"session {name} is as it was written")

@@ -20,7 +20,7 @@ def brief(seen: Seen, now: int) -> Iterator[str]:
     known = seen.manifest
     if known is None:
         yield f"{seen.session_id}  unreadable: {first_line(seen.problem)}"
-        yield "  playbook repair shows what is wrong"
+        yield f"  look: playbook repair {seen.session_id}"
         return
     words = [seen.session_id, known.playbook, known.feature, _standing(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _elsewhere(seen)
