@@ -8,7 +8,6 @@ takes one fact in; `replay` is `evolve` over a journal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import gates, phases, recovery
@@ -32,6 +31,7 @@ from playbook_supervisor.kernel.phases import outstanding, status, steps_done
 from playbook_supervisor.kernel.state import Change, Entry, Event, Position, State
 from playbook_supervisor.kernel.table import TABLE, move
 from playbook_supervisor.model import Playbook
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import Decision, EntryStatus, Place, Resolution, SessionStatus
 
 __all__ = ["decide", "describe", "directive", "evolve", "replay", "status", "steps_done"]
@@ -67,7 +67,7 @@ def decide(state: State, observation: Observation) -> tuple[Event, ...]:
             return tuple(recovery.taken_up(entry) for entry in _concerned(state, observation))
         case Cancelled(how=Cancellation.INTERRUPT):
             return tuple(recovery.broken_off(entry, at) for entry in _concerned(state, observation))
-        case Cancelled():
+        case _:
             return _aborted(state, observation, at)
 
 
@@ -120,8 +120,8 @@ def describe(asked: Directive) -> str:
             return "the work of " + ", ".join(member.id for member in members)
         case Ask(id=id_):
             return f"the gate {id_}"
-        case Finish(status=ended):
-            return f"nothing: the session is {ended}"
+        case _:
+            return f"nothing: the session is {asked.status}"
 
 
 def _begun(state: State, observation: Begun, start: str, at: int) -> tuple[Event, ...]:

@@ -6,11 +6,11 @@ gate that is being asked.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable
 
 from playbook_supervisor.kernel.directives import Ask, Attempt
 from playbook_supervisor.kernel.state import Change, Entry, Event, Gate, merged, settle
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import (
     Decision,
     EntryStatus,
@@ -19,6 +19,11 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 R, G = Resolution, GateReason
 
@@ -122,11 +127,11 @@ def answer(entry: Entry, resolution: Resolution, text: str, by: str, at: int) ->
             return settle(entry, EntryStatus.SKIPPED if before else EntryStatus.FAILED, at)
 
 
-def passed(attempts: tuple[Entry, ...], reason: GateReason) -> bool:
-    """Whether a human has let the step through a gate of that reason in this session."""
+def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
+    """Whether a human has said `continue` at a gate of that reason in one of these attempts."""
     return any(
         gate.reason is reason and gate.resolution is Resolution.CONTINUE
-        for entry in attempts
+        for entry in entries
         for gate in entry.gates
     )
 

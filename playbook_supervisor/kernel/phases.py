@@ -8,8 +8,6 @@ mean to each other stands here; what may happen to one of them stands in `table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
 
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import (
@@ -38,6 +36,7 @@ from playbook_supervisor.kernel.state import (
     settle,
 )
 from playbook_supervisor.model import Step
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import (
     Autonomy,
     Decision,
@@ -49,6 +48,11 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _BEFORE_RUN: Final = frozenset({Position.DUE, Position.CLEARED})
 _THROUGH: Final = frozenset({Position.DONE, Position.SKIPPED})
@@ -67,7 +71,7 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
             return Position.SKIPPED
         case EntryStatus.FAILED:
             return Position.DUE if due_again(attempts, step.error_policy) else Position.FAILED
-        case EntryStatus.IN_PROGRESS:
+        case _:
             if entry.gate is not None:
                 return Position.GATED if entry.gate.place is Place.BEFORE else Position.HELD
             if entry.launched_at is None:
@@ -96,6 +100,10 @@ def attempt(state: State, step: Step) -> Attempt:
 
 def status(state: State) -> SessionStatus:
     """The session's status: a projection of the entries (kai data model, Session Status)."""
+    return _status(state, positions(state))
+
+
+def _status(state: State, where: Mapping[str, Position]) -> SessionStatus:
     if state.pristine:
         return SessionStatus.PENDING
     if any(entry.resolution is Resolution.ABORT for entry in state.entries):
@@ -104,18 +112,18 @@ def status(state: State) -> SessionStatus:
         return SessionStatus.COMPLETED
     if any(not entry.settled for entry in state.entries):
         return SessionStatus.IN_PROGRESS
-    if Position.FAILED in positions(state).values():
+    if Position.FAILED in where.values():
         return SessionStatus.FAILED
     return SessionStatus.IN_PROGRESS
 
 
 def outstanding(state: State) -> Directive:
     """The one thing that must happen next: gates first, then what runs, then judgement."""
-    ended = status(state)
+    where = positions(state)
+    ended = _status(state, where)
     if ended in (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED):
         return Finish(ended)
     phase = state.phase or ()
-    where = positions(state)
     for step in phase:
         if where[step.id] in (Position.GATED, Position.HELD):
             gate = state.attempts(step.id)[-1].gates[-1]
@@ -189,21 +197,33 @@ def _before(state: State, member: Attempt, report: Report, at: int) -> Event:
             reason = GateReason.PRECONDITION_FAIL
             return gates.opened(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
-    if step.autonomy is Autonomy.GATE_ALWAYS and not gates.passed(
+    if step.autonomy is Autonomy.GATE_ALWAYS and not gates.continued(
         state.attempts(step.id), GateReason.GATE_ALWAYS
     ):
         return gates.opened(entry, GateReason.GATE_ALWAYS, Place.BEFORE, at)
-    breaking = [
-        finding
-        for finding in report.findings
-        if finding.trigger is Trigger.AGREEMENT_BREAKING and finding.standing is Standing.NEW
-    ]
+    breaking = _unanswered(entry, report)
     if step.autonomy is Autonomy.GATE_ON_BREAKING and breaking:
         entry = replace(entry, error=_said(breaking), error_code=TRIGGERED)
         reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
         return gates.opened(entry, reason, Place.BEFORE, at, failing=names)
     launched = replace(entry, launched_at=at, waived=merged(entry.waived, waived))
     return Event(Change.LAUNCHED, launched)
+
+
+def _unanswered(entry: Entry, report: Report) -> list[Finding]:
+    """The breaking findings that still need a human before this attempt.
+
+    `continue` at this attempt's own gate says "mended, look again", so a finding that is still
+    there is no more settled by it than a new one.
+    """
+    need = {Standing.NEW}
+    if gates.continued((entry,), GateReason.AGREEMENT_BREAKING):
+        need.add(Standing.ANSWERED)
+    return [
+        finding
+        for finding in report.findings
+        if finding.trigger is Trigger.AGREEMENT_BREAKING and finding.standing in need
+    ]
 
 
 def _open_entry(state: State, member: Attempt) -> Entry | None:
@@ -238,13 +258,13 @@ def _after(entry: Entry, step: Step, report: Report, at: int) -> Event:
     if not (triggers or erred or failing):
         return settle(entry, EntryStatus.DONE, at)
     names = _names(failing) + tuple(finding.trigger.value for finding in findings)
+    own = entry.error if erred else ""
+    entry = replace(entry, error="; ".join(filter(None, (own, _text(failing), _said(findings)))))
     if erred:
         names += (entry.error_code,)
-        entry = replace(entry, error="; ".join(filter(None, (entry.error, _text(failing)))))
     else:
         entry = replace(
             entry,
-            error="; ".join(filter(None, (_text(failing), _said(findings)))),
             error_code=POSTCONDITION if failing else TRIGGERED,
             error_guidance="",
             error_cause="",
@@ -263,11 +283,12 @@ def _declared(step: Step) -> tuple[Trigger, ...]:
 
 
 def _raised(step: Step, report: Report) -> list[Finding]:
-    """The findings that this step asked to be told of and that no human has accepted."""
+    """The findings that this step asked to be told of, but for accepted breaking changes."""
     return [
         finding
         for finding in report.findings
-        if finding.trigger in _declared(step) and finding.standing is not Standing.ACCEPTED
+        if finding.trigger in _declared(step)
+        and (finding.trigger, finding.standing) != (Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED)
     ]
 
 
@@ -302,11 +323,21 @@ def _evidence(report: Report) -> tuple[str, ...]:
 
 def through(state: State) -> bool:
     """Whether every member of the due phase is done or skipped, and nothing was aborted."""
-    return status(state) is not SessionStatus.ABORTED and all(
-        where in _THROUGH for where in positions(state).values()
+    return all(where in _THROUGH for where in positions(state).values()) and not any(
+        entry.resolution is Resolution.ABORT for entry in state.entries
     )
 
 
+def current_step(state: State) -> str:
+    """The id of the first step that is not done or skipped; empty when all are."""
+    return next((name for name, where in positions(state).items() if where not in _THROUGH), "")
+
+
 def steps_done(state: State) -> int:
-    """How many steps of the playbook are done or skipped: the `done` of the progress."""
-    return state.past.steps + sum(where in _THROUGH for where in positions(state).values())
+    """How many steps of the playbook are done or skipped: the `done` of the progress.
+
+    The one at which a session was aborted is neither.
+    """
+    aborted = {entry.step_id for entry in state.entries if entry.resolution is Resolution.ABORT}
+    here = positions(state).items()
+    return state.past.steps + sum(where in _THROUGH and name not in aborted for name, where in here)

@@ -6,8 +6,6 @@ No settled step ever runs again, and nothing that a human said is lost.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
 
 from playbook_supervisor.kernel.directives import Attempt, Probed
 from playbook_supervisor.kernel.state import (
@@ -18,10 +16,17 @@ from playbook_supervisor.kernel.state import (
     Event,
     settle,
 )
+from playbook_supervisor.records import replace
 from playbook_supervisor.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 _INTERRUPTED_TEXT: Final = "interrupted before it returned"
 _ABORTED_TEXT: Final = "aborted while it ran"
+_UNJUDGED_TEXT: Final = "aborted before it was judged"
 
 
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
@@ -55,7 +60,8 @@ def aborted(entry: Entry, text: str, at: int) -> Event:
     if entry.launched_at is None:
         return settle(entry, EntryStatus.SKIPPED, at)
     if not entry.error_code:
-        entry = replace(entry, error=_ABORTED_TEXT, error_code=ABORTED)
+        error = _ABORTED_TEXT if entry.returned_at is None else _UNJUDGED_TEXT
+        entry = replace(entry, error=error, error_code=ABORTED)
     return settle(entry, EntryStatus.FAILED, at)
 
 
@@ -87,16 +93,17 @@ def due_again(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
-        return last.resolution is not Resolution.ABORT
-    if last.resolution is not None or policy is not ErrorPolicy.RETRY_ONCE:
+        return True
+    if policy is not ErrorPolicy.RETRY_ONCE or not _failed_by_itself(last):
         return False
-    own = [entry for entry in attempts if entry.ran and _failed_by_itself(entry)]
-    return last.ran and len(own) == 1
+    return not any(_failed_by_itself(entry) for entry in attempts[:-1])
 
 
 def _failed_by_itself(entry: Entry) -> bool:
+    """Ran and failed, and no human said so. A gate passed before the work changes nothing here."""
     return (
-        entry.status is EntryStatus.FAILED
-        and entry.resolution is None
+        entry.ran
+        and entry.status is EntryStatus.FAILED
+        and entry.resolution not in (Resolution.RETRY, Resolution.ABORT)
         and entry.error_code != INTERRUPTED
     )

@@ -8,12 +8,11 @@ entries of the phase that is due: a session of 10,000 steps costs no more than o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
 
 from playbook_supervisor.model import Phase, Playbook
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.vocabulary import (
     Decision,
     EntryStatus,
@@ -22,6 +21,11 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 NOT_STARTED: Final = "PB-STATE-NOT-STARTED"
@@ -34,8 +38,7 @@ NEVER_RAN: Final = frozenset({NOT_STARTED, PRECONDITION})
 """Codes of entries that failed before anything was launched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Record):
     """A halt for a human. It waits until `answered_at` is there. Times in ms since the epoch."""
 
     id: str
@@ -52,8 +55,7 @@ class Gate:
         return self.answered_at is None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Record):
     """One attempt at one step, with the keys of journal.yaml (kai data model, Journal Entry).
 
     `launched_at` and `returned_at` of a settled entry are None where they equal its start and
@@ -160,8 +162,7 @@ class Change(StrEnum):
     TAKEN_UP = "taken_up"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """An accepted fact: the entry as it stands from now on, and what happened to it."""
 
     change: Change
@@ -169,14 +170,18 @@ class Event:
 
 
 def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
-    """The entry at its end. Times that repeat start and completion are dropped."""
+    """The entry at its end. Times that repeat start and completion are dropped.
+
+    An aborted one keeps `returned_at`: nothing else says whether its worker came back.
+    """
     change = Change(status.value)
+    repeats = entry.returned_at == at and entry.error_code != ABORTED
     entry = replace(
         entry,
         status=status,
         completed_at=at,
         launched_at=None if entry.launched_at == entry.started_at else entry.launched_at,
-        returned_at=None if entry.returned_at == at else entry.returned_at,
+        returned_at=None if repeats else entry.returned_at,
     )
     return Event(change, entry)
 
@@ -186,8 +191,7 @@ def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *more)))
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Record):
     """What the settled phases leave behind: their number, their entries' number, their waivers."""
 
     phases: int = 0
@@ -198,8 +202,7 @@ class Past:
     """The latest time in those entries, ms; times never step back behind it."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Record, slots=False):
     """The playbook, the sum of the settled phases, and the entries of the one that is due."""
 
     playbook: Playbook
@@ -226,7 +229,7 @@ class State:
     @property
     def latest(self) -> int:
         """The latest time in the journal; time never steps back behind it."""
-        return max((entry.latest for entry in self.entries), default=self.past.latest)
+        return max([self.past.latest, *(entry.latest for entry in self.entries)])
 
     @property
     def waived(self) -> frozenset[str]:
