@@ -6,6 +6,8 @@ What follows the language of a fence says what is done with the block:
     ```yaml playbook         must be a playbook without faults
     ```yaml session          must be readable as that file: session, journal, config or index
     ```python                is run, and must end well
+    ```text verdict          must be read as PASS; `verdicts`: each line
+    ```text answers          each line must be taken for `continue`
     ```text                  is shown and nothing else; `sh` and `mermaid` likewise
     … file=PATH              is also written to PATH, for the blocks that follow
 
@@ -200,6 +202,8 @@ def rewritten(text: str, stage: Stage) -> str:
         told = ""
         for command, shown in prompts(block.text):
             printed = stage.type(command)
+            if "PB-BUG" in printed or "Traceback" in printed:
+                raise SystemExit(f"$ {command}\n{printed}")
             kept = shown if alike(shown, printed) else printed
             told += f"$ {command}\n{kept.strip(chr(10))}".rstrip("\n") + "\n\n"
         start, stop = block.span
