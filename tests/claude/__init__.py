@@ -1,0 +1,1 @@
+"""The real client, alone with a scripted model."""
