@@ -117,15 +117,20 @@ class Runtime(Record, frozen=False):
         if written is None:
             return None
         try:
-            data = json.loads(written)
-            if data["format"] != FORMAT:
-                raise unreadable(place, "it is of another version")
-            begun = Launch.from_json(data["begun"]) if data["begun"] else None
-            runtime = cls(data["digests"], data["agent"], data["mode"], begun)
-            runtime.former = data["former"]
-            runtime._restore(data["now"])
+            return cls._from_json(json.loads(written))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise unreadable(place, str(error)) from error
+        except (RecursionError, StateError) as error:
+            raise unreadable(place, "it was never written here") from error
+
+    @classmethod
+    def _from_json(cls, data: dict[str, Any]) -> Runtime:
+        if data["format"] != FORMAT:
+            raise ValueError("it is of another version")
+        begun = Launch.from_json(data["begun"]) if data["begun"] else None
+        runtime = cls(data["digests"], data["agent"], data["mode"], begun)
+        runtime.former = data["former"]
+        runtime._restore(data["now"])
         return runtime
 
     def _snapshot(self) -> dict[str, Any]:
