@@ -1,3 +1,27 @@
-"""A deterministic supervisor for Claude Code slash commands."""
+"""A deterministic supervisor for Claude Code slash commands.
+
+From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`. They are imported when
+they are first asked for, so that a process which only wants the version pays for nothing else.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.api.python import (
+        check,
+        list_playbooks,
+        load_playbook,
+        resume,
+        run,
+    )
+
+__all__ = ["__version__", "check", "list_playbooks", "load_playbook", "resume", "run"]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from playbook_supervisor.api import python
+
+    return getattr(python, name)

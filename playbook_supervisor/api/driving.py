@@ -179,6 +179,7 @@ def _drive(
 
     supervisor = place.supervisor(store, session_id)
     mode = drive.mode or Mode.MANUAL
+
     def first() -> Outlook:
         outlook = supervisor.look()
         for notice in store.notices:

@@ -114,7 +114,7 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
       playbook answer continue
       playbook answer "fixed the test, continue"
       playbook answer 20260219-a7k skip
-      playbook answer --gate pr#1?1 continue
+      playbook answer --gate 'pr#1?1' continue
     """
     from playbook_supervisor.cli.answer import answer
 

@@ -34,7 +34,7 @@ def everywhere(command: Command) -> Command:
         metavar="LEVEL",
         expose_value=False,
         callback=_remember,
-        help="How much is said on stderr: error, warning, info (the default) or debug.",
+        help="What stderr is told: error, warning, info or debug.",
     )
     # Looked for by the funnel, which has to know it before anything is parsed.
     debug = click.option(
@@ -68,7 +68,7 @@ def session(command: Command) -> Command:
         metavar="ID",
         default="",
         shell_complete=completion.sessions,
-        help="The session that is meant; else $PLAYBOOK_SESSION, else the one of this worktree.",
+        help="Else $PLAYBOOK_SESSION, else the session of this worktree.",
     )
     return option(command)
 

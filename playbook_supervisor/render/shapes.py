@@ -179,9 +179,10 @@ def _session(seen: Seen) -> Json:
 def session(seen: Seen, entries: Sequence[Entry], playbook: Playbook | None) -> Json:
     """`show --json`: one session with its whole journal."""
     shape = {"protocol": PROTOCOL, **_session(seen)}
-    shape["entries"] = [attempt(entry) for entry in entries]
+    shape["steps"] = [attempt(entry) for entry in entries]
     if playbook is not None:
-        shape["steps"] = [step.id for step in playbook.steps]
+        begun = {entry.step_id for entry in entries}
+        shape["not_begun"] = [step.id for step in playbook.steps if step.id not in begun]
     return shape
 
 

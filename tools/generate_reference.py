@@ -1,0 +1,158 @@
+"""Makes docs/cli.md from what `--help` prints, and docs/json.md from the JSON Schemas.
+
+python tools/generate_reference.py            # writes them
+python tools/generate_reference.py --check    # names those that are out of date, exits with 1
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from playbook_supervisor.schema import schema_text
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+SHAPES: Final = ("directive", "outcome", "run", "status", "show", "list", "check", "probe", "error")
+WIDTH: Final = 92
+
+Schema = Mapping[str, Any]
+
+CLI: Final = """\
+# The `playbook` command
+
+Data go to stdout, prose, questions and progress to stderr; with `--json` there is exactly one
+object on stdout and nothing else ([json.md](json.md)). Everything works from any folder of the
+repository and in any worktree. What `--help` prints stands here word for word.
+
+| exit code | means |
+| --- | --- |
+| 0 | completed, paused, or done as asked |
+| 1 | invalid input: arguments, a playbook, usage |
+| 2 | the session failed or was aborted; `probe`: a condition does not hold |
+| 3 | the state forbids it: corrupt, changed, locked, not a repository |
+| 4 | `run` and `resume`: a gate waits for a human |
+| 130, 143 | interrupted by Ctrl-C, or by SIGTERM |
+| 70 | a bug of ours; the file that is named can be pasted into a report |
+
+A log (where stderr is no terminal) has a line for each thing that happens; a gate that waits is
+the one that says `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected.
+`$PLAYBOOK_SESSION` names the session where no argument does.
+
+**Completion.** For bash, zsh or fish, put one of these into your shell's start-up file:
+
+```sh
+eval "$(_PLAYBOOK_COMPLETE=bash_source playbook)"
+eval "$(_PLAYBOOK_COMPLETE=zsh_source playbook)"
+_PLAYBOOK_COMPLETE=fish_source playbook | source
+```
+
+"""
+
+JSON: Final = """\
+# What `--json` prints
+
+Each command prints exactly one object. `protocol` counts the versions of the shapes: keys are
+added without a new number, and never change their meaning. Times are UTC, ISO 8601. A key without
+a value is left out. The JSON Schema of each shape comes with `playbook schema NAME`.
+"""
+
+
+def cli() -> str:
+    """The page of the commands."""
+    top = help_of()
+    names = re.findall(r"^  ([a-z]+)  ", top, re.MULTILINE)
+    parts = [CLI, "## playbook\n\n", block(top, "text")]
+    for name in names:
+        parts += [f"\n## playbook {name}\n\n", block(help_of(name), "text")]
+    return "".join(parts)
+
+
+def help_of(*command: str) -> str:
+    """What `playbook COMMAND --help` prints on a terminal of some width."""
+    done = subprocess.run(
+        [sys.executable, "-m", "playbook_supervisor", *command, "--help"],
+        env={**os.environ, "COLUMNS": str(WIDTH)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def shapes() -> str:
+    """The page of the JSON shapes."""
+    parts = [JSON]
+    for name in SHAPES:
+        schema = json.loads(schema_text(name))
+        parts.append(f"\n## {schema['title']}\n\n{schema['description']} Schema: `{name}`.\n\n")
+        parts.append("| key | is | always |\n| --- | --- | --- |\n")
+        parts += [f"| `{key}` | {said} | {always} |\n" for key, said, always in keys(schema)]
+        for example in schema["examples"]:
+            text = json.dumps(example, indent=2, ensure_ascii=False)
+            parts += ["\n", block(text, "text")]
+    return "".join(parts)
+
+
+def keys(schema: Schema) -> Iterator[tuple[str, str, str]]:
+    """Every key with its path, what is said of it, and whether it is always there."""
+    yield from _keys(schema, schema, "", everywhere=True)
+
+
+def _keys(
+    top: Schema, schema: Schema, path: str, *, everywhere: bool
+) -> Iterator[tuple[str, str, str]]:
+    for key, value in schema.get("properties", {}).items():
+        value = _resolved(top, value)
+        there = everywhere and key in schema.get("required", ())
+        is_list = value.get("type") == "array"
+        name = f"{path}{key}{'[]' if is_list else ''}"
+        yield name, _said(top, value), "yes" if there else ""
+        inner = _resolved(top, value["items"]) if is_list and "items" in value else value
+        yield from _keys(top, inner, f"{name}.", everywhere=there)
+
+
+def _resolved(top: Schema, schema: Schema) -> Schema:
+    if "$ref" not in schema:
+        return schema
+    resolved: Schema = top["definitions"][schema["$ref"].rpartition("/")[2]]
+    return resolved
+
+
+def _said(top: Schema, value: Schema) -> str:
+    inner = _resolved(top, value["items"]) if "items" in value else value
+    words = [json.dumps(word) for word in inner.get("enum", ())]
+    said = [str(value.get("description", "") or inner.get("description", ""))]
+    if words:
+        said.append(f"One of {', '.join(f'`{word}`' for word in words)}.")
+    return " ".join(part for part in said if part).replace("|", r"\|")
+
+
+def block(text: str, language: str) -> str:
+    """A fenced block."""
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def main(*, check: bool) -> int:
+    """Write the pages; with `check` only name those that are out of date."""
+    stale = 0
+    for name, text in (("cli", cli()), ("json", shapes())):
+        page = REPOSITORY / "docs" / f"{name}.md"
+        if page.is_file() and page.read_text("utf-8") == text:
+            continue
+        stale += 1
+        if check:
+            print(f"docs/{name}.md is out of date: python tools/generate_reference.py")
+        else:
+            page.write_text(text, "utf-8")
+            print(f"docs/{name}.md written")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))
