@@ -1,0 +1,231 @@
+"""The documents cannot lie: what they show is carried out, what they list is generated.
+
+How a fenced block is carried out is said at the top of `documents.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from documents import REPOSITORY, SHOWN_ONLY, Block, Stage, alike, blocks, is_bare, prompts
+from project import Project
+
+from playbook_supervisor import config, journal, manifest, strict_yaml
+from playbook_supervisor.answers import read_answer
+from playbook_supervisor.errors import CODES
+from playbook_supervisor.schema import examine
+from playbook_supervisor.verdicts import read_report
+from playbook_supervisor.vocabulary import Resolution
+
+WRITTEN = [
+    REPOSITORY / "README.md",
+    *(
+        REPOSITORY / "docs" / f"{name}.md"
+        for name in ("README", "concepts", "conditions", "errors", "format", "gates")
+    ),
+]
+"""Carried out from top to bottom."""
+LINKED = sorted({*WRITTEN, REPOSITORY / "CHANGELOG.md", *(REPOSITORY / "docs").rglob("*.md")})
+
+LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
+
+
+def name_of(document: Path) -> str:
+    return str(document.relative_to(REPOSITORY))
+
+
+def without_code(text: str) -> str:
+    for block in reversed(list(blocks(text))):
+        text = text[: block.span[0]] + text[block.span[1] :]
+    return text
+
+
+def anchors(document: Path) -> set[str]:
+    """The names by which a forge links to the headings of a document."""
+    headings = HEADING.findall(without_code(document.read_text("utf-8")))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {text.replace(" ", "-") for text in plain}
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "session": lambda data: manifest.read_manifest(data, "session.yaml"),
+    "journal": lambda data: journal.parse_journal(data, "journal.yaml"),
+    "index": lambda data: strict_yaml.load(data, "_index.yaml").data,
+}
+
+
+def assert_readable(block: Block, project: Project) -> None:
+    data = block.text.encode()
+    match block.kind:
+        case "playbook":
+            playbook, problems, _ = examine(data, "example")
+            assert playbook, [problem.message for problem in problems]
+        case "config":
+            project.write(config.FILE, block.text)
+            assert config.load(project.root)
+        case "":
+            assert strict_yaml.load(data, "example").data
+        case kind:
+            assert READERS[kind](data), f"a {kind} without content"
+
+
+def assert_means_what_it_says(block: Block) -> None:
+    """Every shown verdict says PASS, and every shown answer means `continue`."""
+    match block.kind:
+        case "verdict":
+            assert read_report(block.text, yaml=False).verdict == "PASS"
+        case "verdicts":
+            for line in block.text.splitlines():
+                assert read_report(line, yaml=False).verdict == "PASS", line
+        case kind:
+            assert kind == "answers", f"nothing is done with {kind!r}"
+            for line in block.text.splitlines():
+                assert read_answer(line, tuple(Resolution)).resolution == "continue", line
+
+
+@pytest.mark.parametrize("document", WRITTEN, ids=name_of)
+def test_what_a_document_shows_is_what_happens(document: Path, project: Project) -> None:
+    stage = Stage(project, bare=is_bare(document))
+    for block in blocks(document.read_text("utf-8")):
+        place = f"{name_of(document)}:{block.line}"
+        if block.file:
+            project.write(block.file, block.text)
+        match block.language:
+            case "console":
+                for command, shown in prompts(block.text):
+                    printed = stage.type(command)
+                    assert alike(shown, printed), f"{place}: $ {command}\n{printed}"
+            case "yaml":
+                assert_readable(block, project)
+            case "python":
+                assert not (said := stage.run(block.text)), f"{place}: {said}"
+            case "text" if block.kind:
+                assert_means_what_it_says(block)
+            case language:
+                assert language in SHOWN_ONLY, f"{place}: nothing is done with {language!r}"
+
+
+def test_what_can_be_generated_is_generated() -> None:
+    """A table of words, codes or keys always is what the program knows."""
+    argv = [sys.executable, "tools/generate_docs.py", "--check"]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("document", LINKED, ids=name_of)
+def test_every_link_within_the_repository_leads_somewhere(document: Path) -> None:
+    for link in LINK.findall(without_code(document.read_text("utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        assert target.exists(), f"{name_of(document)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name_of(document)} links to {link}"
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = (REPOSITORY / "docs/README.md").read_text("utf-8")
+    linked = {link.partition("#")[0] for link in LINK.findall(index)}
+    documents = {path.name for path in (REPOSITORY / "docs").glob("*.md")} - {"README.md"}
+    assert documents <= linked
+
+
+def test_every_error_code_is_documented_with_its_cure() -> None:
+    documented = (REPOSITORY / "docs/errors.md").read_text("utf-8")
+    for code, cure in CODES.items():
+        assert f"| `{code}` | {cure.replace('|', chr(92) + '|')} |" in documented
+
+
+def test_every_code_of_a_warning_is_documented() -> None:
+    lints = re.findall(r'"(LINT-[A-Z]+)"', (REPOSITORY / "playbook_supervisor/lint.py").read_text())
+    documented = (REPOSITORY / "docs/format.md").read_text("utf-8")
+    assert lints
+    for lint in lints:
+        assert f"`PB-CHECK-{lint}`" in documented
+
+
+def test_every_subcommand_is_documented() -> None:
+    """cat NFR-4: whatever can be typed stands in the README's table and in the reference."""
+    done = subprocess.run(
+        [sys.executable, "-m", "playbook_supervisor", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commands = re.findall(r"^  ([a-z]+) {2,}", done.stdout, re.MULTILINE)
+    assert len(commands) > 10
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    reference = (REPOSITORY / "docs/cli.md").read_text("utf-8")
+    for command in commands:
+        assert f"`playbook {command}" in readme or f"| `{command}" in readme
+        assert f"playbook {command}" in reference
+
+
+def test_the_size_that_the_readme_tells_is_about_right() -> None:
+    """Within a tenth: a reader decides by it whether to read on."""
+
+    def lines(pattern: str) -> int:
+        files = (REPOSITORY / "playbook_supervisor").glob(pattern)
+        kept = (file for file in files if file.name != "playbook_validator.py")
+        return sum(len(file.read_text("utf-8").splitlines()) for file in kept)
+
+    told = re.search(
+        r"about (\d[\d,]*) lines of\s+Python.*?kernel.*?(\d[\d,]*) of\s+them",
+        (REPOSITORY / "README.md").read_text("utf-8"),
+        re.DOTALL,
+    )
+    assert told
+    everything, kernel = (int(number.replace(",", "")) for number in told.groups())
+    assert abs(lines("**/*.py") - everything) < everything / 10
+    assert abs(lines("kernel/*.py") - kernel) < kernel / 10
+
+
+# ── the mechanism itself ────────────────────────────────────────────────────────────────────
+
+
+def test_output_that_differs_only_in_times_and_ids_is_alike() -> None:
+    shown = "2026-02-19T10:20:26Z 20260219-a7k plan#1 done 725.8s auto\n"
+    printed = "2031-01-02T00:00:00Z 20310102-zzz plan#1 done   0.4s auto\n"
+    assert alike(shown, printed)
+    assert alike("failed, after 9.9 s, at last\n", "failed, after 12 min 6 s, at last\n")
+
+
+def test_output_that_differs_in_a_word_is_not_alike() -> None:
+    assert not alike("plan#1 done 725.8s auto\n", "plan#1 failed 725.8s auto\n")
+    assert not alike("one\n", "one\ntwo\n")
+    assert not alike("one\ntwo\n", "one\n")
+
+
+def test_an_ellipsis_on_a_line_of_its_own_stands_for_any_lines() -> None:
+    assert alike("first\n…\nlast\n", "first\nsecond\nthird\nlast\n")
+    assert alike("first\n…\n", "first\nsecond\n")
+    assert alike("first\n…\nlast\n", "first\nlast\n")
+    assert not alike("first\n…\nlast\n", "first\nsecond\n")
+
+
+def test_an_ellipsis_within_a_line_stands_for_the_rest_of_it() -> None:
+    assert alike("begins … ends\n", "begins anyhow and ends\n")
+    assert not alike("begins … ends\n", "begins\nand ends\n")
+
+
+def test_nothing_is_alike_to_nothing_only() -> None:
+    assert alike("", "")
+    assert not alike("", "something\n")
+
+
+def test_a_console_block_is_a_list_of_commands_with_their_output() -> None:
+    transcript = "$ echo a\na\n\n$ echo b \\\n>   c\nb c\n"
+    assert list(prompts(transcript)) == [("echo a", "a\n\n"), ("echo b \\\n  c", "b c\n")]
+
+
+def test_a_fence_says_what_is_done_with_it() -> None:
+    (block,) = blocks("Text.\n\n```yaml playbook file=a/b.yaml\nname: x\n```\n")
+    assert (block.language, block.kind, block.file) == ("yaml", "playbook", "a/b.yaml")
+    assert (block.text, block.line) == ("name: x\n", 3)
