@@ -57,9 +57,10 @@ def run(
 
     drive = drive or Drive()
     store = place.store(cwd)
+    wanted = beginning.intend(store, reference, args, start=start, commands_elsewhere=True)
     agent = agents.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
-    elsewhere = agent.name != "claude"
-    wanted = beginning.intend(store, reference, args, start=start, commands_elsewhere=elsewhere)
+    if agent.name == "claude":  # it alone finds its commands where we look for them
+        wanted = beginning.intend(store, reference, args, start=start)
     session_id = beginning.begin(store, wanted)
     watching = watcher or _silence()
     for warning in wanted.warnings:
@@ -89,9 +90,7 @@ def resume(
         status = kernel.status(opened.state)
         remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
     if status is SessionStatus.FAILED and not retry:
-        ending = Ending(place.supervisor(store, session_id).outlook(), status.value)
-        watching.notice(f"session {session_id} has failed; `playbook resume --retry` takes it up")
-        return ending
+        return Ending(place.supervisor(store, session_id).outlook(), status.value)
     if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
         watching.notice(f"session {session_id} is {status}: there is nothing to do")
         return Ending(place.supervisor(store, session_id).outlook(), status.value)
@@ -141,6 +140,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
 
     store = place.store(cwd)
     supervisor = place.supervisor(store, place.chosen(store, session))
+    _require_open(supervisor)
     words = text or Resolution.ABORT.value
     if presence.living(supervisor.private) is None:
         supervisor.end_workers()
@@ -155,6 +155,7 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
 
     store = place.store(cwd)
     supervisor = place.supervisor(store, place.chosen(store, session))
+    _require_open(supervisor)
     if presence.living(supervisor.private) is not None:
         _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))
     return supervisor.look()
@@ -213,6 +214,12 @@ def _pin(store: Store, session_id: str) -> None:
     if not store.drives(session_id) and not store.pinned(session_id):
         _, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
         store.pin(session_id, text)
+
+
+def _require_open(supervisor: Supervisor) -> None:
+    status = supervisor.look().manifest.status
+    if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
+        raise StateError("PB-STATE-ENDED", f"session {supervisor.id} is {status} already")
 
 
 def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:

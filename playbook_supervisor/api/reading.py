@@ -48,6 +48,8 @@ def _check(file: str, lookups: dict[Path, Lookup | None]) -> Checked:
     from playbook_supervisor.strict_yaml import MAX_BYTES
 
     path = Path(file)
+    if path.is_dir():
+        return Checked(file, (_unreadable("PB-IO-READ", "it is a folder", "Name the files."),))
     try:
         data = read_bytes(path, limit=MAX_BYTES)
     except FileNotFoundError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from playbook_supervisor.api import driving, maintenance, protocol
 from playbook_supervisor.cli import streams
@@ -14,6 +13,7 @@ from playbook_supervisor.plain_text import printable
 from playbook_supervisor.render import text
 from playbook_supervisor.render.prompt import Prompt
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.render.log import Level
     from playbook_supervisor.supervisor import Outlook

@@ -9,18 +9,21 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
 
 from playbook_supervisor.cli.streams import put_json, tell
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.plain_text import first_line
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeVar
+
+    E = TypeVar("E", bound=Exception)
+
 INTERRUPTED: Final = 130
 BUG: Final = 70
 _GONE: Final = 141  # what a shell says of a program whose reader went away
 _LONGEST: Final = 1_000
-
-E = TypeVar("E", bound=Exception)
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
 
 from playbook_supervisor.plain_text import printable
-from playbook_supervisor.schema import Problem
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
 
-class Checked(Protocol):
-    """One file and what is wrong with it."""
+    from playbook_supervisor.schema import Problem
 
-    @property
-    def file(self) -> str: ...
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def problems(self) -> tuple[Problem, ...]: ...
+    class Checked(Protocol):
+        """One file and what is wrong with it."""
+
+        @property
+        def file(self) -> str: ...
+        @property
+        def ok(self) -> bool: ...
+        @property
+        def problems(self) -> tuple[Problem, ...]: ...
 
 
 def as_text(checked: Sequence[Checked]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def _standing(seen: Seen, now: int) -> str:
     assert known is not None  # noqa: S101 - the caller has looked
     if known.gate is not None:
         waited = text.lasting(max(now - known.gate.opened_at, 0))
-        return f"WAITS FOR A HUMAN since {waited} at {known.gate.id}"
+        return f"WAITS FOR A HUMAN at {known.gate.id}, for {waited}"
     at = f" at {known.current_step}" if known.current_step and seen.open else ""
     if known.completed_at is not None:
         lasted = text.lasting(known.completed_at - known.started_at)

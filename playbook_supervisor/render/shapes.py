@@ -6,7 +6,6 @@ Times are ISO 8601 in UTC; keys without a value are left out. Shapes only ever g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
 
 from playbook_supervisor.journal import entry_mapping
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
@@ -23,14 +22,18 @@ from playbook_supervisor.wire import (
     run_to_json,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.library import Shelved
     from playbook_supervisor.model import Playbook
     from playbook_supervisor.overview import Seen
     from playbook_supervisor.supervisor import Outlook
 
-Json = dict[str, Any]
+    Json = dict[str, Any]
+
 _LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
 
 

@@ -11,7 +11,7 @@ from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.plain_text import first_line, printable
 from playbook_supervisor.times import to_time
-from playbook_supervisor.vocabulary import EntryStatus
+from playbook_supervisor.vocabulary import Decision, EntryStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,14 +77,15 @@ def happened(event: Event, outlook: Outlook) -> str:
 
 
 def _settled(entry: Entry) -> str:
-    words = [entry.id, entry.status]
-    if entry.status is not EntryStatus.SKIPPED:
-        words.append(seconds((entry.completed_at or entry.latest) - entry.started_at))
-    words.append(entry.decision)
-    why = first_line(entry.error, _LINE)
-    if entry.status is EntryStatus.FAILED and why:
-        return f"{' '.join(words)}: {why}"
-    return " ".join(words)
+    words = [entry.id, entry.status.value]
+    if entry.status is EntryStatus.SKIPPED:
+        words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
+        said = entry.human_response
+    else:
+        words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
+        said = entry.error if entry.status is EntryStatus.FAILED else ""
+    reason = first_line(said, _LINE)
+    return " ".join(words) + (f": {reason}" if reason else "")
 
 
 def closed(entry: Entry) -> str:
