@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, Literal, TypeVar
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.files import contained, read_bytes
@@ -17,13 +16,17 @@ from playbook_supervisor.records import Record, field
 from playbook_supervisor.strict_yaml import MAX_BYTES, Data, Document, Plain
 from playbook_supervisor.strict_yaml import load as load_yaml
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal, TypeVar
+
+    Commits = Literal["publish", "step", "never"]
+    Word = TypeVar("Word", bound=str)
+    _Place = tuple[str | int, ...]
+
 FILE: Final = ".playbooks/config.yaml"
 PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 """What a headless client may be told; bypassing permissions is not among them, ever."""
-
-Commits = Literal["publish", "step", "never"]
-Word = TypeVar("Word", bound=str)
-_Place = tuple[str | int, ...]
 
 _AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 _SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")

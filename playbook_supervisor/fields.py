@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self, TypeVar
 
 from playbook_supervisor.times import from_time
 
-_Word = TypeVar("_Word", bound=StrEnum)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self, TypeVar
+
+    _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class UnfitError(ValueError):

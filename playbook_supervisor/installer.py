@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
 
 from playbook_supervisor import __version__, checkout, config, features, library, templates
 from playbook_supervisor.errors import ArgumentError, StorageError
@@ -34,10 +33,14 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.schema import read_playbook, schema_text
 from playbook_supervisor.slash_commands import Shelf
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    Verb = Literal["write", "keep", "merge", "conflict"]
+
 PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
 """Those that ship, the one that does most first."""
-
-Verb = Literal["write", "keep", "merge", "conflict"]
 
 
 class Action(Record):

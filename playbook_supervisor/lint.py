@@ -7,30 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
 
 from playbook_supervisor.document import Document, Path
 from playbook_supervisor.model import Playbook, Step
 from playbook_supervisor.schema import Problem
 from playbook_supervisor.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Protocol
+
+    class Command(Protocol):
+        """What is known of an installed command (`slash_commands.Found`)."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def closed(self) -> bool: ...
+        @property
+        def builtin(self) -> bool: ...
+
+    Lookup = Callable[[str], Command | None]
+    _Warning = tuple[Path, str, str, str]  # path, the code's last word, message, guidance
+
 ASKS_QUESTIONS: Final = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands known to need a conversation, which a subagent cannot have."""
-
-
-class Command(Protocol):
-    """What is known of an installed command (`slash_commands.Found`)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def builtin(self) -> bool: ...
-
-
-Lookup = Callable[[str], Command | None]
-_Warning = tuple[Path, str, str, str]  # path, the code's last word, message, guidance
 
 
 def lint(

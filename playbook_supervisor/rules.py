@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
 
 from playbook_supervisor.document import Path
 from playbook_supervisor.later_version import LATER_VERSION, READ_VERSION
@@ -15,9 +14,13 @@ from playbook_supervisor.plain_text import did_you_mean, first_line
 from playbook_supervisor.references import names
 from playbook_supervisor.violations import RULE, VERSION, Violation
 
-_CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
-Thing = Mapping[str, Any]
+    Thing = Mapping[str, Any]
+
+_CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def violations(data: Any) -> Iterator[Violation]:

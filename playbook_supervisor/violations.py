@@ -6,7 +6,6 @@ The schema's own words (`additionalProperties`, `is a required property`) never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
 
 from playbook_supervisor import later_version
 from playbook_supervisor.document import Path
@@ -14,11 +13,15 @@ from playbook_supervisor.later_version import LATER_VERSION, READ_VERSION
 from playbook_supervisor.plain_text import did_you_mean, first_line
 from playbook_supervisor.records import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    Schema = Mapping[str, Any]
+
 SCHEMA: Final = "PB-CHECK-SCHEMA"
 RULE: Final = "PB-CHECK-RULE"
 VERSION: Final = "PB-CHECK-VERSION"
-
-Schema = Mapping[str, Any]
 
 
 class Violation(Record):

@@ -7,7 +7,6 @@ is read back raises ValueError where it does not fit, for the caller to say what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
 
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.fields import Fields, JsonFields, UnfitError
@@ -24,9 +23,13 @@ from playbook_supervisor.vocabulary import (
     Trigger,
 )
 
-PROTOCOL: Final = 1
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
-Json = dict[str, Any]
+    Json = dict[str, Any]
+
+PROTOCOL: Final = 1
 
 
 # ── the compiled playbook ───────────────────────────────────────────────────────────────────

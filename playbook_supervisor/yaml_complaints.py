@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
 from playbook_supervisor.plain_text import printable
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 
-class _Complaint(NamedTuple):
+class _Complaint(Record):
     """Words of libyaml's or PyYAML's, what we say instead, the cure, and which place is meant."""
 
     needle: str

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from playbook_supervisor import errors
 from playbook_supervisor.answers import SYNONYMS
@@ -23,7 +23,7 @@ from playbook_supervisor.conditions import World, artifacts
 from playbook_supervisor.config import Config
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.kernel.gates import CHOICES
-from playbook_supervisor.lint import Command, lint
+from playbook_supervisor.lint import lint
 from playbook_supervisor.schema import Problem, examine, schema_text
 from playbook_supervisor.vocabulary import (
     Autonomy,
@@ -36,6 +36,9 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+
+if TYPE_CHECKING:
+    from playbook_supervisor.lint import Command
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 DOCUMENTS: Final = (
