@@ -168,6 +168,16 @@ def test_every_subcommand_is_documented() -> None:
         assert f"playbook {command}" in reference
 
 
+def test_every_target_that_the_readme_names_can_be_made() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    targets = re.findall(
+        r"^make (\w+)", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert targets
+    for target in targets:
+        assert f"\n{target}:" in makefile
+
+
 def test_the_size_that_the_readme_tells_is_about_right() -> None:
     """Within a tenth: a reader decides by it whether to read on."""
 
