@@ -1,0 +1,392 @@
+"""The properties of a session, each as an assertion about one moment of a history.
+
+A moment is one accepted observation: what was, what was said, what followed. Each law is written
+from the journal alone, the way a reviewer would check it, and not from the kernel's own notions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import pytest
+
+from kernel.world import Journal, illegal, repeated, taken_in
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel import decide, describe, directive, evolve, replay, status
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Ask,
+    Begun,
+    Cancellation,
+    Cancelled,
+    Check,
+    Checked,
+    Directive,
+    Finish,
+    Lost,
+    Observation,
+    Returned,
+    Run,
+    Standing,
+    TakenUp,
+)
+from playbook_supervisor.kernel.gates import CHOICES
+from playbook_supervisor.kernel.phases import positions
+from playbook_supervisor.kernel.state import INTERRUPTED, Change, Entry, Event, Position, State
+from playbook_supervisor.kernel.table import TABLE, Move, move
+from playbook_supervisor.model import Step
+from playbook_supervisor.vocabulary import (
+    Autonomy,
+    Decision,
+    EntryStatus,
+    ErrorPolicy,
+    Place,
+    Resolution,
+    SessionStatus,
+    Trigger,
+)
+
+ENDED = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
+TRIGGERS = frozenset(trigger.value for trigger in Trigger)
+SETTLED = (EntryStatus.DONE, EntryStatus.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One accepted observation. `journal` and `written` are the entries before and after it.
+
+    `rebuilt` is the state before it once more, replayed from the journal; `asked` is what was
+    outstanding.
+    """
+
+    before: State
+    rebuilt: State
+    asked: Directive
+    journal: Journal
+    observation: Observation
+    events: tuple[Event, ...]
+    after: State
+    written: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A state with its journal, replayed once more, and what is outstanding in it."""
+
+    state: State
+    journal: Journal
+    rebuilt: State
+    asked: Directive
+
+    @classmethod
+    def of(cls, state: State, journal: Journal) -> Known:
+        return cls(state, journal, replay(state.playbook, journal), directive(state))
+
+
+def moment(known: Known, observation: Observation) -> Moment:
+    events = decide(known.state, observation)
+    after = known.state
+    for event in events:
+        after = evolve(after, event)
+    written = taken_in(known.journal, events)
+    return Moment(
+        known.state, known.rebuilt, known.asked, known.journal, observation, events, after, written
+    )
+
+
+def changes(now: Moment) -> Iterator[tuple[Entry | None, Event]]:
+    """Each event with its entry as it was before."""
+    former = {entry.id: entry for entry in now.journal}
+    for event in now.events:
+        yield former.get(event.entry.id), event
+
+
+# ── the ten properties ──────────────────────────────────────────────────────────────────────
+
+
+def never_stuck(now: Moment) -> None:
+    """1: some directive is always outstanding, or the session has ended."""
+    ended = status(now.after)
+    match directive(now.after):
+        case Finish(status=said):
+            assert said is ended
+            assert ended in ENDED
+        case Check(members=members) | Run(members=members):
+            assert members
+            assert ended not in ENDED
+        case Ask(reason=reason, place=place, choices=choices):
+            assert choices == CHOICES[reason, place]
+            assert ended is SessionStatus.IN_PROGRESS
+
+
+def replayable(now: Moment) -> None:
+    """2: `replay(journal)` is the state, after every single write."""
+    assert replay(now.after.playbook, now.written) == now.after
+
+
+def a_query(now: Moment) -> None:
+    """3: asked twice, `directive` answers the same, also after a replay."""
+    assert directive(now.before) == now.asked
+    assert directive(now.rebuilt) == now.asked
+
+
+def refuses(state: State, journal: Journal, at: int, *, first: int = 0, stride: int = 1) -> int:
+    """4: what answers nothing is refused with what is outstanding, and changes nothing.
+
+    A report of what has been journaled is taken in and changes nothing, too. With a `stride` only
+    every so many are offered, from the `first` on. Returns how many were refused.
+    """
+    refused = 0
+    asked = directive(state)
+    words = describe(asked)
+    entries, past = state.entries, state.past
+    for observation in islice(illegal(state, journal, at), first, None, stride):
+        refusal = refusal_of(state, observation)
+        if refusal is None:
+            pytest.fail(f"{observation} was taken in while {words} is outstanding")
+        assert refusal.code == "PB-STATE-REFUSED"
+        assert words in refusal.message
+        refused += 1
+    for observation in repeated(journal, at):
+        assert decide(state, observation) == (), observation
+    assert (state.entries, state.past) == (entries, past)
+    assert directive(state) == asked
+    return refused
+
+
+def refusal_of(state: State, observation: Observation) -> StateError | None:
+    try:
+        decide(state, observation)
+    except StateError as refusal:
+        return refusal
+    return None
+
+
+def in_order(now: Moment) -> None:
+    """5: nothing starts before all earlier phases are settled; nothing is skipped by itself."""
+    last = {entry.step_id: entry for entry in now.journal}
+    phase_of = now.before.playbook.phase_of
+    for former, event in changes(now):
+        name = event.entry.step_id
+        step = now.before.playbook.step(name)
+        if event.change is Change.LAUNCHED:
+            for other, phase in phase_of.items():
+                if phase < phase_of[name]:
+                    assert last[other].status in SETTLED
+                    assert last[other].resolution is not Resolution.ABORT
+        if event.entry.status is EntryStatus.SKIPPED:
+            match now.observation:
+                case Checked():
+                    assert step.autonomy is Autonomy.SKIP
+                case Begun(start=start):
+                    assert event.entry.human_response == f"--from {start}"
+                case Answered(resolution=said):
+                    assert said in (Resolution.SKIP, Resolution.ABORT)
+                    assert event.entry.resolution is said
+                case Cancelled(how=how):
+                    assert how is Cancellation.ABORT
+                    assert event.entry.resolution is Resolution.ABORT
+                case _:
+                    pytest.fail(f"{now.observation} skipped {event.entry.id}")
+        assert former is None or not former.settled or event.change is Change.TAKEN_UP
+
+
+def passed_by_a_human(now: Moment) -> None:
+    """6: a gate is passed only by an `Answered` that names it (or the abort of its session)."""
+    asked = now.asked
+    for former, event in changes(now):
+        old = former.gates if former else ()
+        for was, gate in zip(old, event.entry.gates, strict=False):
+            if was == gate:
+                continue
+            assert was.open
+            assert isinstance(asked, Ask)
+            assert asked.id == gate.id
+            if isinstance(now.observation, Answered):
+                assert now.observation.id == gate.id
+                assert now.observation.text == gate.text == event.entry.human_response
+            else:
+                assert isinstance(now.observation, Cancelled)
+                assert gate.resolution is Resolution.ABORT
+        if former and former.gate and event.entry.gate is None:
+            assert isinstance(now.observation, Answered | Cancelled)
+        step = now.before.playbook.step(event.entry.step_id)
+        if event.change is Change.LAUNCHED:
+            assert not event.entry.gates or not event.entry.gates[-1].open
+            if step.autonomy is Autonomy.GATE_ALWAYS:
+                assert any(
+                    gate.reason == "gate_always" and gate.resolution is Resolution.CONTINUE
+                    for entry in now.written
+                    if entry.step_id == step.id
+                    for gate in entry.gates
+                )
+
+
+def escalated(now: Moment) -> None:
+    """7: a trigger that fires raises a gate; `escalated` and a named trigger are one thing."""
+    for entry in now.written:
+        assert (entry.decision is Decision.ESCALATED) == (entry.trigger is not None)
+        named = [gate.reason.value for gate in entry.gates if gate.reason.value in TRIGGERS]
+        assert (entry.trigger.value if entry.trigger else None) == (named[-1] if named else None)
+    if not isinstance(now.observation, Checked):
+        return
+    for former, event in changes(now):
+        if former is None or former.returned_at is None:
+            continue
+        step = now.before.playbook.step(former.step_id)
+        fired = fires(step, former, now.observation)
+        if fired:
+            assert event.change is Change.GATE_OPENED
+            assert event.entry.gates[-1].reason.value == fired[0].value
+
+
+def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
+    """Which declared triggers a check after the work must raise."""
+    report = checked.reports[step.id]
+    mended = any(
+        gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
+    )
+    declared = set(step.escalation_triggers)
+    if step.autonomy is Autonomy.GATE_ON_BREAKING:
+        declared.add(Trigger.AGREEMENT_BREAKING)
+    found = {finding.trigger: finding.standing for finding in report.findings}
+    fire = set()
+    if entry.error_code.startswith(("PB-AGENT-", "PB-STEP-")) and not mended:
+        fire.add(Trigger.SUBAGENT_ERROR)
+    if found.get(Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED) is not Standing.ACCEPTED:
+        fire.add(Trigger.AGREEMENT_BREAKING)
+    if Trigger.VERDICT_FAIL in found:
+        fire.add(Trigger.VERDICT_FAIL)
+    if not all(probed.held for probed in report.conditions):
+        fire.add(Trigger.POSTCONDITION_FAIL)
+    return [trigger for trigger in Trigger if trigger in fire & declared]
+
+
+def retried_once(now: Moment) -> None:
+    """8: at most 1 + 1 automatic attempts under `retry_once`, and no second one elsewhere."""
+    for step in now.before.playbook.steps:
+        attempts = [entry for entry in now.written if entry.step_id == step.id]
+        by_itself = [
+            former
+            for former in attempts[:-1]
+            if former.resolution is not Resolution.RETRY and former.error_code != INTERRUPTED
+        ]
+        assert len(by_itself) <= (step.error_policy is ErrorPolicy.RETRY_ONCE)
+        assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
+
+
+def in_time(now: Moment) -> None:
+    """9: entries stand in the order in which they began, and no time steps back."""
+    started = [entry.started_at for entry in now.written]
+    assert started == sorted(started)
+    assert [entry.id for entry in now.written][: len(now.journal)] == [e.id for e in now.journal]
+    for former, event in changes(now):
+        entry = event.entry
+        assert entry.settled == (entry.completed_at is not None)
+        assert entry.completed_at is None or entry.completed_at >= entry.started_at
+        if former:
+            assert (former.started_at, former.id) == (entry.started_at, entry.id)
+        elif event.change in (Change.FAILED, Change.SKIPPED):
+            assert entry.started_at == entry.completed_at
+        if event.change is not Change.TAKEN_UP:
+            assert entry.latest == max(now.observation.at, now.before.latest)
+
+
+def nothing_else_counts(now: Moment) -> None:
+    """10: the same playbook, journal and observation have the same consequences."""
+    assert decide(now.rebuilt, now.observation) == now.events
+
+
+# ── what the journal must look like besides ─────────────────────────────────────────────────
+
+
+def well_formed(now: Moment) -> None:
+    """Keys that depend on each other agree, in every entry of the journal."""
+    for entry in now.written:
+        gate = entry.gate
+        assert [one.id for one in entry.gates] == [
+            f"{entry.id}?{number}" for number in range(1, len(entry.gates) + 1)
+        ]
+        assert all(one.resolution is not None for one in entry.gates[:-1])
+        assert (gate is not None) or not entry.failing
+        if entry.status is EntryStatus.DONE and entry.decision is Decision.AUTO:
+            assert not entry.gates
+            assert entry.resolution is None
+        if entry.status is EntryStatus.FAILED:
+            assert entry.error
+            assert entry.error_code
+        if gate:
+            assert (entry.launched_at is None) == (gate.place is Place.BEFORE)
+        if entry.gates and entry.resolution in (Resolution.SKIP, Resolution.ACCEPT):
+            answered = [one for one in entry.gates if one.resolution]
+            assert entry.resolution is answered[-1].resolution
+            assert entry.human_response == answered[-1].text
+
+
+Row = tuple[Position, Move, Position]
+
+
+def rows(now: Moment) -> set[Row]:
+    """(position, move, next position) for every step that the observation concerns.
+
+    Each of them is a row of the table.
+    """
+    met = _rows(now)
+    for row in met:
+        assert row[2] in TABLE.get(row[:2], ()), row
+    return met
+
+
+def _rows(now: Moment) -> set[Row]:
+    before = positions(now.before)
+    # a phase that is through has gone by: its steps stand where their entries say
+    last = {entry.step_id: entry for entry in now.written}
+    after = {
+        name: here if (here := positions(now.after).get(name)) else Position(last[name].status)
+        for name in before
+    }
+    what = move(now.observation)
+    match now.observation:
+        case Checked():
+            assert isinstance(now.asked, Check)
+            concerned = [member.step.id for member in now.asked.members]
+        case Returned(id=id_) | Lost(id=id_):
+            concerned = [id_.rpartition("#")[0]]
+        case Answered(id=id_, resolution=said) if said is not Resolution.ABORT:
+            concerned = [id_.rpartition("#")[0]]
+        case Answered() | Cancelled(how=Cancellation.ABORT):
+            ended = (Position.DONE, Position.FAILED, Position.SKIPPED)
+            concerned = [name for name, where in before.items() if where not in ended]
+        case Cancelled():
+            concerned = [name for name, where in before.items() if where is Position.RUNNING]
+        case TakenUp():
+            concerned = [name for name, where in before.items() if where is Position.FAILED]
+        case Begun():
+            return {
+                (Position.DUE, what, Position(event.entry.status.value)) for event in now.events
+            }
+    return {(before[name], what, after[name]) for name in concerned}
+
+
+Law = Callable[[Moment], None]
+
+LAWS: tuple[Law, ...] = (
+    never_stuck,
+    replayable,
+    in_order,
+    passed_by_a_human,
+    escalated,
+    retried_once,
+    in_time,
+    well_formed,
+)
+"""All but the third and the fourth, which concern a state and not what follows it, and the tenth,
+which follows from the second for whoever keeps no state of its own, and is sampled."""
+
+
+def obeys(now: Moment) -> None:
+    """Every law at once."""
+    for law in LAWS:
+        law(now)

@@ -1,0 +1,611 @@
+"""Gates: when one opens, what it offers, what each answer leaves in the journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel.world import (
+    AGENT_FAILED,
+    Scene,
+    book,
+    breaking,
+    held,
+    missing,
+    step,
+    verdict,
+)
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel import steps_done
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Cancellation,
+    Failure,
+    Finding,
+    Probed,
+    Report,
+    Standing,
+)
+from playbook_supervisor.kernel.gates import CHOICES, question
+from playbook_supervisor.kernel.state import Change, Gate
+from playbook_supervisor.vocabulary import (
+    Autonomy,
+    Decision,
+    EntryStatus,
+    ErrorPolicy,
+    GateReason,
+    Place,
+    Resolution,
+    SessionStatus,
+    Trigger,
+)
+
+NO_CONDITIONS: tuple[Probed, ...] = ()
+
+
+def found(*findings: Finding, name: str = "plan_exists") -> Report:
+    """All conditions hold; these findings."""
+    return Report(held(name).conditions, findings)
+
+
+# ── gate_always ─────────────────────────────────────────────────────────────────────────────
+
+
+def always() -> Scene:
+    scene = Scene(book(step("pr", autonomy=Autonomy.GATE_ALWAYS)))
+    scene.checked()
+    return scene
+
+
+def test_gate_always_halts_before_the_step_and_names_its_choices() -> None:
+    """kai FR24."""
+    scene = always()
+    assert scene.gate.id == "pr#1?1"
+    assert (scene.gate.reason, scene.gate.place) == (GateReason.GATE_ALWAYS, Place.BEFORE)
+    assert scene.gate.choices == (Resolution.CONTINUE, Resolution.SKIP, Resolution.ABORT)
+    assert scene.last.decision is Decision.GATE
+    assert scene.last.trigger is None
+    assert scene.last.launched_at is None
+    assert scene.status is SessionStatus.IN_PROGRESS
+
+
+def test_continue_before_a_step_asks_the_check_again_and_then_runs_it() -> None:
+    """kai FR26, FR38: the words, and who said them, are kept; the run goes on."""
+    scene = always()
+    scene.says("continue", "looks fine, continue", by="Ann <ann@example.org>")
+    assert scene.check.id == "before:pr#1.1"
+    scene.checked()
+    scene.returned()
+    scene.checked()
+    entry = scene.last
+    assert entry.gates == (
+        Gate(
+            "pr#1?1",
+            GateReason.GATE_ALWAYS,
+            Place.BEFORE,
+            opened_at=1000,
+            answered_at=2000,
+            by="Ann <ann@example.org>",
+            text="looks fine, continue",
+            resolution=Resolution.CONTINUE,
+        ),
+    )
+    assert (entry.decision, entry.status) == (Decision.GATE, EntryStatus.DONE)
+    assert (entry.human_response, entry.resolution) == (
+        "looks fine, continue",
+        Resolution.CONTINUE,
+    )
+    assert (entry.started_at, entry.launched_at, entry.completed_at) == (1000, 3000, 5000)
+
+
+def test_skip_before_a_step_leaves_it_skipped_with_the_decision_of_its_gate() -> None:
+    scene = always()
+    scene.says("skip", "not today, skip")
+    assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.GATE)
+    assert scene.last.resolution is Resolution.SKIP
+    assert scene.ended is SessionStatus.COMPLETED
+    assert steps_done(scene.state) == 1
+
+
+def test_abort_before_a_step_leaves_it_skipped_and_the_session_aborted() -> None:
+    scene = always()
+    scene.says("abort")
+    assert (scene.last.status, scene.last.resolution) == (EntryStatus.SKIPPED, Resolution.ABORT)
+    assert scene.ended is SessionStatus.ABORTED
+    assert steps_done(scene.state) == 0
+
+
+def test_gate_always_once_answered_holds_for_every_later_attempt() -> None:
+    """kai FR24: neither a retry nor a resume asks again in this session."""
+    scene = always()
+    scene.says("continue")
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    assert scene.ended is SessionStatus.FAILED
+    scene.taken_up()
+    scene.checked()
+    assert scene.running == ("pr#2",)
+
+
+def test_gate_always_stands_behind_the_preconditions() -> None:
+    scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
+    scene.checked(a=missing("spec_exists"))
+    assert scene.gate.reason is GateReason.PRECONDITION_FAIL
+    scene.says("continue")
+    scene.checked()
+    assert (scene.gate.id, scene.gate.reason) == ("a#1?2", GateReason.GATE_ALWAYS)
+    assert scene.last.decision is Decision.GATE
+
+
+# ── a precondition that fails under the policy `gate` ───────────────────────────────────────
+
+
+def blocked() -> Scene:
+    scene = Scene(book(step("tasks", policy=ErrorPolicy.GATE, triggers=tuple(Trigger))))
+    scene.checked(tasks=missing("spec_exists"))
+    return scene
+
+
+def test_a_failing_precondition_asks_where_the_policy_is_gate() -> None:
+    """kai FR31: a gate, not an escalation; no trigger fires before the work."""
+    scene = blocked()
+    assert (scene.gate.reason, scene.gate.place) == (GateReason.PRECONDITION_FAIL, Place.BEFORE)
+    assert scene.gate.choices == (
+        Resolution.CONTINUE,
+        Resolution.ACCEPT,
+        Resolution.SKIP,
+        Resolution.ABORT,
+    )
+    assert (scene.last.decision, scene.last.trigger) == (Decision.GATE, None)
+    assert scene.last.failing == ("spec_exists",)
+    assert scene.last.error == "spec_exists: spec_exists.md is missing"
+
+
+def test_continue_checks_the_precondition_again_and_asks_again() -> None:
+    scene = blocked()
+    scene.says("continue")
+    assert (scene.last.failing, scene.last.error_code) == ((), "")
+    scene.checked(tasks=missing("spec_exists"))
+    assert scene.gate.id == "tasks#1?2"
+    scene.says("continue")
+    scene.checked()
+    assert scene.running == ("tasks#1",)
+    assert scene.last.waived == ()
+
+
+def test_accept_runs_the_step_all_the_same_and_journals_what_was_waived() -> None:
+    scene = blocked()
+    scene.says("accept", "go on without the specification, accept")
+    scene.checked(tasks=missing("spec_exists"))
+    assert scene.running == ("tasks#1",)
+    assert scene.last.waived == ("spec_exists",)
+    assert scene.last.resolution is Resolution.ACCEPT
+
+
+def test_accepted_evidence_that_changes_is_asked_about_again() -> None:
+    scene = blocked()
+    scene.says("accept")
+    scene.checked(tasks=missing("spec_exists", as_waived=False))
+    assert (scene.gate.id, scene.gate.reason) == ("tasks#1?2", GateReason.PRECONDITION_FAIL)
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"), [("skip", SessionStatus.COMPLETED), ("abort", SessionStatus.ABORTED)]
+)
+def test_a_blocked_step_can_be_skipped_or_end_the_session(word: str, ended: SessionStatus) -> None:
+    scene = blocked()
+    scene.says(word)
+    assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.GATE)
+    assert scene.last.resolution == word
+    assert scene.ended is ended
+
+
+# ── after a failure ─────────────────────────────────────────────────────────────────────────
+
+
+def failed(
+    *triggers: Trigger,
+    policy: ErrorPolicy = ErrorPolicy.STOP,
+    error: Failure | None = None,
+    report: Report | None = None,
+    autonomy: Autonomy = Autonomy.AUTO,
+) -> Scene:
+    """A step that was run and judged; its postcondition is missing unless `report` says so."""
+    scene = Scene(book(step(policy=policy, triggers=triggers, autonomy=autonomy), step("b")))
+    scene.worked(error)
+    scene.checked(a=missing("plan_exists") if report is None else report)
+    return scene
+
+
+ALL_FAIL = Report(missing("plan_exists").conditions, (verdict(), breaking()))
+
+
+@pytest.mark.parametrize("policy", ErrorPolicy)
+@pytest.mark.parametrize("autonomy", [Autonomy.AUTO, Autonomy.GATE_ON_BREAKING])
+@pytest.mark.parametrize(
+    ("trigger", "error", "report"),
+    [
+        (Trigger.SUBAGENT_ERROR, AGENT_FAILED, found()),
+        (Trigger.AGREEMENT_BREAKING, None, found(breaking())),
+        (Trigger.VERDICT_FAIL, None, found(verdict())),
+        (Trigger.POSTCONDITION_FAIL, None, missing("plan_exists")),
+    ],
+)
+def test_a_declared_trigger_escalates_whatever_autonomy_and_policy_say(
+    trigger: Trigger,
+    error: Failure | None,
+    report: Report,
+    policy: ErrorPolicy,
+    autonomy: Autonomy,
+) -> None:
+    """kai FR27, FR28, FR39: a trigger comes before the error policy, always."""
+    scene = failed(trigger, policy=policy, error=error, report=report, autonomy=autonomy)
+    assert scene.gate.reason == trigger.value
+    assert scene.gate.place is Place.AFTER
+    assert (scene.last.decision, scene.last.trigger) == (Decision.ESCALATED, trigger)
+    assert scene.last.error
+    assert scene.last.failing
+    assert scene.last.returned_at == 2000
+
+
+def test_the_first_trigger_in_the_order_of_the_vocabulary_is_journaled() -> None:
+    named = []
+    for first in range(len(Trigger)):
+        declared = tuple(Trigger)[first:]
+        scene = failed(*reversed(declared), error=AGENT_FAILED, report=ALL_FAIL)
+        named.append(scene.last.trigger)
+    assert named == list(Trigger)
+
+
+def test_everything_that_fails_is_named_at_once() -> None:
+    scene = failed(*Trigger, error=AGENT_FAILED, report=ALL_FAIL)
+    assert scene.last.failing == (
+        "plan_exists",
+        "verdict_fail",
+        "agreement_breaking",
+        "PB-AGENT-FAILED",
+    )
+    assert scene.last.error == (
+        "the agent gave up; plan_exists: plan_exists.md is missing; "
+        "verdict_fail: report.md:1: verdict: FAIL; agreement_breaking: check.md:3: Breaking: yes"
+    )
+
+
+def test_an_undeclared_failure_asks_where_the_policy_is_gate() -> None:
+    """kai FR31: the trigger is the one that describes the failure."""
+    by_condition = failed(policy=ErrorPolicy.GATE)
+    assert by_condition.last.trigger is Trigger.POSTCONDITION_FAIL
+    by_agent = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
+    assert by_agent.last.trigger is Trigger.SUBAGENT_ERROR
+    assert by_agent.last.failing == ("plan_exists", "PB-AGENT-FAILED")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [GateReason.SUBAGENT_ERROR, GateReason.VERDICT_FAIL, GateReason.POSTCONDITION_FAIL],
+)
+def test_after_a_failure_there_are_four_choices(reason: GateReason) -> None:
+    assert CHOICES[reason, Place.AFTER] == (
+        Resolution.CONTINUE,
+        Resolution.RETRY,
+        Resolution.ACCEPT,
+        Resolution.ABORT,
+    )
+
+
+def test_continue_after_a_failure_checks_again_and_forgets_the_old_error() -> None:
+    """kai FR26: conditions and reports only. What happened stays readable in the entry."""
+    scene = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
+    scene.says("continue", "fixed it, continue")
+    assert scene.check.id == "after:a#1.1"
+    scene.checked()
+    entry = scene.entry("a#1")
+    assert (entry.status, entry.decision) == (EntryStatus.DONE, Decision.ESCALATED)
+    assert entry.trigger is Trigger.SUBAGENT_ERROR
+    assert entry.human_response == "fixed it, continue"
+    assert "the agent gave up" in entry.error
+    assert entry.waived == ()
+    assert scene.check.id == "before:b#1.0"
+
+
+@pytest.mark.parametrize("policy", ErrorPolicy)
+def test_what_still_fails_after_a_continue_asks_again_whatever_the_policy(
+    policy: ErrorPolicy,
+) -> None:
+    """Its trigger is the one that describes what still fails."""
+    scene = failed(Trigger.SUBAGENT_ERROR, policy=policy, error=AGENT_FAILED)
+    assert scene.gate.reason is GateReason.SUBAGENT_ERROR
+    scene.says("continue")
+    scene.checked(a=missing("plan_exists"))
+    assert (scene.gate.id, scene.gate.reason) == ("a#1?2", GateReason.POSTCONDITION_FAIL)
+    assert scene.last.trigger is Trigger.POSTCONDITION_FAIL
+    assert scene.last.failing == ("plan_exists",)
+    assert scene.last.error == "plan_exists: plan_exists.md is missing"
+    assert scene.last.error_code == "PB-COND-POSTCONDITION"
+
+
+def test_retry_leaves_the_attempt_failed_and_begins_the_next() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    scene.says("retry", "again")
+    assert (scene.last.status, scene.last.resolution) == (EntryStatus.FAILED, Resolution.RETRY)
+    assert scene.check.id == "before:a#2.1"
+    scene.worked()
+    scene.checked()
+    second = scene.entry("a#2")
+    assert (second.status, second.decision, second.gates) == (
+        EntryStatus.DONE,
+        Decision.AUTO,
+        (),
+    )
+
+
+def test_a_human_may_retry_as_often_as_they_like() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    for number in range(2, 6):
+        scene.says("retry")
+        scene.worked()
+        scene.checked(a=missing("plan_exists"))
+        assert scene.gate.id == f"a#{number}?1"
+
+
+def test_accept_goes_on_although_it_fails_and_waives_all_that_failed() -> None:
+    scene = failed(*Trigger, error=AGENT_FAILED, report=ALL_FAIL)
+    failing = scene.last.failing
+    scene.says("accept")
+    entry = scene.entry("a#1")
+    assert (entry.status, entry.waived, entry.failing) == (EntryStatus.DONE, failing, ())
+    assert entry.error_code == "PB-AGENT-FAILED"
+    assert scene.check.id == "before:b#1.0"
+
+
+def test_abort_after_a_failure_leaves_the_entry_failed() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    scene.says("abort")
+    assert (scene.last.status, scene.last.resolution) == (EntryStatus.FAILED, Resolution.ABORT)
+    assert scene.last.decision is Decision.ESCALATED
+    assert scene.ended is SessionStatus.ABORTED
+
+
+# ── breaking changes ────────────────────────────────────────────────────────────────────────
+
+
+def on_breaking(finding: Finding | None = None) -> Scene:
+    scene = Scene(book(step("check", autonomy=Autonomy.GATE_ON_BREAKING)))
+    scene.checked(check=found(*([finding] if finding else []), name="spec_exists"))
+    return scene
+
+
+def test_gate_on_breaking_runs_by_itself_where_nothing_breaks() -> None:
+    """kai FR25."""
+    assert on_breaking().running == ("check#1",)
+
+
+def test_gate_on_breaking_halts_before_the_step_on_a_new_finding() -> None:
+    """kai FR25, FR28."""
+    scene = on_breaking(breaking())
+    assert (scene.gate.reason, scene.gate.place) == (GateReason.AGREEMENT_BREAKING, Place.BEFORE)
+    assert scene.gate.choices == (
+        Resolution.ACCEPT,
+        Resolution.CONTINUE,
+        Resolution.SKIP,
+        Resolution.ABORT,
+    )
+    assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
+    assert scene.last.decision is Decision.ESCALATED
+    assert scene.last.failing == ("agreement_breaking",)
+    assert scene.last.error == "agreement_breaking: check.md:3: Breaking: yes"
+
+
+@pytest.mark.parametrize("standing", [Standing.ANSWERED, Standing.ACCEPTED])
+def test_a_finding_that_a_human_has_answered_does_not_halt_the_next_attempt(
+    standing: Standing,
+) -> None:
+    """The report that a retry is about to replace was answered by that retry."""
+    assert on_breaking(breaking(standing)).running == ("check#1",)
+
+
+def test_other_autonomies_do_not_look_for_breaking_changes_before_the_step() -> None:
+    scene = Scene(book(step(triggers=(Trigger.AGREEMENT_BREAKING,))))
+    scene.checked(a=found(breaking(), name="spec_exists"))
+    assert scene.running == ("a#1",)
+
+
+def test_accepting_a_breaking_change_lets_the_step_run() -> None:
+    scene = on_breaking(breaking())
+    scene.says("accept")
+    assert scene.last.waived == ("agreement_breaking",)
+    scene.checked(check=found(breaking(Standing.ACCEPTED), name="spec_exists"))
+    assert scene.running == ("check#1",)
+    assert scene.last.decision is Decision.ESCALATED
+
+
+@pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
+def test_continue_on_an_unchanged_breaking_change_asks_again_and_names_accept(
+    standing: Standing,
+) -> None:
+    scene = on_breaking(breaking())
+    scene.says("continue")
+    scene.checked(check=found(breaking(standing), name="spec_exists"))
+    assert scene.gate.id == "check#1?2"
+    again = question(scene.gate, scene.last, done=0, total=1)
+    assert again.startswith("Still so (to go on as it is, say accept): ")
+
+
+def test_continue_on_a_mended_breaking_change_runs_the_step() -> None:
+    scene = on_breaking(breaking())
+    scene.says("continue")
+    scene.checked()
+    assert scene.running == ("check#1",)
+    assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
+
+
+def test_a_step_with_a_breaking_change_before_it_can_be_skipped() -> None:
+    scene = on_breaking(breaking())
+    scene.says("skip")
+    assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.ESCALATED)
+    assert scene.ended is SessionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
+def test_gate_on_breaking_counts_as_a_declaration_of_the_trigger(standing: Standing) -> None:
+    """kai FR25, FR27: it is looked at after the work, too; only acceptance silences it."""
+    scene = on_breaking()
+    scene.returned()
+    scene.checked(check=found(breaking(standing)))
+    assert (scene.gate.reason, scene.gate.place) == (GateReason.AGREEMENT_BREAKING, Place.AFTER)
+    assert scene.gate.choices == (
+        Resolution.ACCEPT,
+        Resolution.CONTINUE,
+        Resolution.RETRY,
+        Resolution.ABORT,
+    )
+    assert scene.last.error_code == "PB-COND-TRIGGER"
+
+
+def test_an_accepted_breaking_change_does_not_fire_again() -> None:
+    scene = on_breaking()
+    scene.returned()
+    scene.checked(check=found(breaking(Standing.ACCEPTED)))
+    assert scene.ended is SessionStatus.COMPLETED
+    assert scene.last.decision is Decision.AUTO
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_a_failed_verdict_fires_whatever_was_said_of_it(standing: Standing) -> None:
+    """kai FR27: acceptance is for breaking changes; every other trigger escalates, always."""
+    scene = failed(Trigger.VERDICT_FAIL, report=found(verdict(standing)))
+    assert scene.gate.reason is GateReason.VERDICT_FAIL
+
+
+def test_a_retry_after_a_breaking_change_runs_without_a_gate_before_it() -> None:
+    scene = on_breaking()
+    scene.returned()
+    scene.checked(check=found(breaking()))
+    scene.says("retry")
+    scene.checked(check=found(breaking(Standing.ANSWERED), name="spec_exists"))
+    assert scene.running == ("check#2",)
+
+
+def test_a_later_gate_overwrites_the_trigger_and_the_decision_stays_escalated() -> None:
+    """kai FR28: all gates stay in the journal, a line each."""
+    scene = on_breaking(breaking())
+    scene.says("accept")
+    scene.checked()
+    scene.returned()
+    scene.checked(check=Report(missing("plan_exists").conditions, (breaking(),)))
+    scene.says("continue")
+    scene.checked(check=missing("plan_exists"))
+    entry = scene.last
+    assert entry.decision is Decision.ESCALATED
+    assert entry.trigger is Trigger.POSTCONDITION_FAIL
+    assert [(gate.id, gate.reason, gate.place) for gate in entry.gates] == [
+        ("check#1?1", GateReason.AGREEMENT_BREAKING, Place.BEFORE),
+        ("check#1?2", GateReason.AGREEMENT_BREAKING, Place.AFTER),
+        ("check#1?3", GateReason.POSTCONDITION_FAIL, Place.AFTER),
+    ]
+    assert entry.waived == ("agreement_breaking",)
+
+
+def test_a_precondition_gate_after_an_escalation_stays_escalated() -> None:
+    step_ = step("check", autonomy=Autonomy.GATE_ON_BREAKING, policy=ErrorPolicy.GATE)
+    scene = Scene(book(step_))
+    scene.checked(check=found(breaking(), name="spec_exists"))
+    scene.says("continue")
+    scene.checked(check=missing("spec_exists"))
+    assert scene.gate.reason is GateReason.PRECONDITION_FAIL
+    assert scene.last.decision is Decision.ESCALATED
+    assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_repeated_continue_cannot_pass_the_gate_that_follows() -> None:
+    """The words were meant for `pr#1?1`, which stands before the step."""
+    scene = Scene(book(step("pr", autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
+    scene.checked()
+    meant = Answered(9000, scene.gate.id, Resolution.CONTINUE, "continue")
+    scene.sees(meant)
+    scene.worked()
+    scene.checked(pr=missing("plan_exists"))
+    assert scene.gate.id == "pr#1?2"
+    with pytest.raises(StateError, match=r"pr#1\?1 answers nothing; .* the gate pr#1\?2"):
+        scene.sees(meant)
+
+
+def test_a_choice_that_the_gate_does_not_offer_is_refused() -> None:
+    scene = always()
+    before = scene.state
+    for resolution in (Resolution.ACCEPT, Resolution.RETRY):
+        with pytest.raises(StateError) as refusal:
+            scene.says(resolution)
+        assert refusal.value.code == "PB-STATE-REFUSED"
+    assert scene.state is before
+
+
+def test_aborting_a_session_at_an_open_gate_is_the_answer_of_that_gate() -> None:
+    scene = failed(Trigger.POSTCONDITION_FAIL)
+    (event,) = scene.cancelled(Cancellation.ABORT, "no longer needed")
+    assert event.change is Change.FAILED
+    gate = scene.last.gates[-1]
+    assert (gate.resolution, gate.text, gate.by) == (Resolution.ABORT, "no longer needed", "Ann")
+    assert scene.ended is SessionStatus.ABORTED
+
+
+# ── questions ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("scene", "said"),
+    [
+        (always(), "Run /do.pr (step pr) now, skip it, or abort? 3/8 steps done."),
+        (
+            blocked(),
+            "tasks cannot begin: spec_exists: spec_exists.md is missing. Mend it and continue, "
+            "accept it as it is, skip or abort? 3/8 steps done.",
+        ),
+        (
+            on_breaking(breaking()),
+            "A breaking change stands before check: agreement_breaking: check.md:3: Breaking: "
+            "yes. Accept it and go on, continue to check again, skip or abort? 3/8 steps done.",
+        ),
+        (
+            failed(Trigger.AGREEMENT_BREAKING, report=found(breaking())),
+            "a found a breaking change: agreement_breaking: check.md:3: Breaking: yes. Accept it "
+            "and go on, continue to check again, retry or abort? 3/8 steps done.",
+        ),
+        (
+            failed(Trigger.SUBAGENT_ERROR, error=AGENT_FAILED, report=found()),
+            "The agent failed at a: the agent gave up. Mend it and continue, retry the step, "
+            "accept it as it is, or abort? 3/8 steps done.",
+        ),
+        (
+            failed(Trigger.VERDICT_FAIL, report=found(verdict())),
+            "a ended with a verdict that is not PASS: verdict_fail: report.md:1: verdict: FAIL. "
+            "Mend it and continue, retry the step, accept it as it is, or abort? 3/8 steps done.",
+        ),
+        (
+            failed(Trigger.POSTCONDITION_FAIL),
+            "a ended, but plan_exists: plan_exists.md is missing. Mend it and continue, retry the "
+            "step, accept it as it is, or abort? 3/8 steps done.",
+        ),
+    ],
+)
+def test_a_question_says_what_happened_what_is_asked_and_how_far_the_session_is(
+    scene: Scene, said: str
+) -> None:
+    """kai FR24: one or two sentences, made of the entry alone."""
+    assert question(scene.gate, scene.last, done=3, total=8) == said
+
+
+def test_a_question_survives_an_error_of_braces_and_of_nothing() -> None:
+    scene = failed(Trigger.SUBAGENT_ERROR, error=Failure("PB-AGENT-FAILED", "{0} {x}"))
+    assert "{0} {x}" in question(scene.gate, scene.last, done=0, total=2)
+    silent = failed(
+        Trigger.SUBAGENT_ERROR, error=Failure("PB-AGENT-FAILED", ""), report=Report(NO_CONDITIONS)
+    )
+    assert "something is missing" in question(silent.gate, silent.last, done=0, total=2)
+
+
+def test_every_gate_that_can_open_has_its_choices_and_each_can_end_the_session() -> None:
+    assert all(Resolution.ABORT in choices for choices in CHOICES.values())
+    assert {reason for reason, _ in CHOICES} == set(GateReason)

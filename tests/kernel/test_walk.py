@@ -1,0 +1,286 @@
+"""Every small playbook against everything that the world can say, until nothing new is met.
+
+One step: everything. Two and three steps, and groups of two and three: one representative per
+kind of ending. The states are canonical (times, numbers and prose normalised), so the walk closes
+although a human may say `retry` for ever. At each state every law holds for every observation, and
+what answers nothing is refused. Beyond that: random sessions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain, combinations, combinations_with_replacement, product
+
+import pytest
+
+from kernel.laws import Known, Row, moment, nothing_else_counts, obeys, refuses, rows
+from kernel.world import (
+    EVERYTHING,
+    FEW,
+    FEWEST,
+    POST,
+    PRE,
+    WITHOUT_SYNONYMS,
+    Journal,
+    Offer,
+    any_legal,
+    book,
+    legal,
+    step,
+)
+from playbook_supervisor.kernel import directive, gates, status
+from playbook_supervisor.kernel.directives import Report
+from playbook_supervisor.kernel.phases import position
+from playbook_supervisor.kernel.state import Entry, State
+from playbook_supervisor.kernel.table import TABLE
+from playbook_supervisor.model import Playbook, Step
+from playbook_supervisor.records import replace
+from playbook_supervisor.vocabulary import (
+    Autonomy,
+    ErrorPolicy,
+    GateReason,
+    Place,
+    Resolution,
+    Trigger,
+)
+
+CONDITIONS = frozenset((*PRE, *POST))
+JUDGED = ("PB-AGENT-FAILED", "PB-STEP-FAILED", "PB-COND-POSTCONDITION", "PB-COND-TRIGGER")
+
+
+@dataclass
+class Figures:
+    """What a walk has met."""
+
+    states: int = 0
+    transitions: int = 0
+    refused: int = 0
+    rows: set[Row] = field(default_factory=set)
+
+    def __iadd__(self, other: Figures) -> Figures:
+        self.states += other.states
+        self.transitions += other.transitions
+        self.refused += other.refused
+        self.rows |= other.rows
+        return self
+
+
+def canonical(state: State) -> Hashable:
+    """What of a state can matter to what follows: no times, numbers, prose or evidence."""
+    return (
+        state.past.phases,
+        state.pristine,
+        state.waived & CONDITIONS,
+        tuple(_canonical(step, state.attempts(step.id)) for step in state.phase or ()),
+    )
+
+
+def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
+    if not attempts:
+        return ()
+    entry = attempts[-1]
+    gate = entry.gate
+    return (
+        position(step, attempts),
+        entry.trigger is None,
+        entry.resolution is Resolution.ABORT,
+        entry.erred,
+        gate and (gate.reason, CONDITIONS.intersection(entry.failing)),
+        not entry.settled and gates.rechecked(entry),
+        not entry.settled and gates.continued((entry,), GateReason.AGREEMENT_BREAKING),
+        gates.continued(attempts, GateReason.GATE_ALWAYS),
+        step.error_policy is ErrorPolicy.RETRY_ONCE
+        and any(
+            one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
+        ),
+        entry.came_back,
+    )
+
+
+def walk(playbook: Playbook, offer: Offer, *, ticking: bool = True, stride: int = 1) -> Figures:
+    """Breadth first over canonical states, until closed.
+
+    Each state is offered one in `stride` of the illegal observations, another one each time.
+    """
+    figures = Figures()
+    known: dict[tuple[Step, Place], tuple[Report, ...]] = {}
+    seen: set[Hashable] = {canonical(State(playbook))}
+    level: list[tuple[State, Journal]] = [(State(playbook), ())]
+    at = 0
+    while level:
+        at += ticking
+        following = []
+        for state, journal in level:
+            here = Known.of(state, journal)
+            assert directive(here.rebuilt) == directive(state) == here.asked
+            figures.refused += refuses(state, journal, at, first=len(seen) % stride, stride=stride)
+            for number, observation in enumerate(legal(state, at, offer, known)):
+                now = moment(here, observation)
+                obeys(now)
+                if number % 5 == len(seen) % 5:
+                    nothing_else_counts(now)
+                figures.transitions += 1
+                figures.rows |= rows(now)
+                key = canonical(now.after)
+                if key not in seen:
+                    seen.add(key)
+                    following.append((now.after, now.written))
+        level = following
+    figures.states = len(seen)
+    return figures
+
+
+def subsets(triggers: Iterable[Trigger]) -> Iterable[tuple[Trigger, ...]]:
+    triggers = tuple(triggers)
+    return chain.from_iterable(combinations(triggers, n) for n in range(len(triggers) + 1))
+
+
+ENDINGS = {
+    "done": step(pre=(), post=()),
+    "failed": step(post=()),
+    "gate": step(pre=(), policy=ErrorPolicy.GATE),
+    "asked": step(pre=(), post=(), autonomy=Autonomy.GATE_ALWAYS),
+    "retry": step(pre=(), policy=ErrorPolicy.RETRY_ONCE),
+    "skip": step(pre=(), post=(), autonomy=Autonomy.SKIP),
+}
+"""One representative per kind of ending."""
+FIVE = ("done", "failed", "gate", "retry", "skip")
+
+
+def composed(kinds: Iterable[str], groups: str) -> Playbook:
+    """Steps of these kinds; those with one letter in `groups` run at once (`.`: alone)."""
+    return book(
+        *(
+            replace(ENDINGS[kind], id=name, parallel_group=group.strip("."))
+            for kind, name, group in zip(kinds, "abc", groups, strict=False)
+        )
+    )
+
+
+def printed(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> None:
+    with capsys.disabled():
+        print(
+            f"\nkernel walk, {what}: {figures.states} states, "
+            f"{figures.transitions} transitions, {figures.refused} refused"
+        )
+
+
+@pytest.mark.parametrize("autonomy", Autonomy)
+def test_one_step_behaves_whatever_its_playbook_says_and_whatever_happens(
+    autonomy: Autonomy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every policy, condition and set of triggers; every observation, until nothing is new.
+
+    kai FR2, FR5, FR6, FR18, FR19, FR27, FR29, FR30, FR31; chapter properties 1 to 10.
+    """
+    figures = Figures()
+    every = product(ErrorPolicy, ((), PRE), ((), POST), subsets(Trigger))
+    for policy, pre, post, triggers in every:
+        only = step(autonomy=autonomy, policy=policy, pre=pre, post=post, triggers=triggers)
+        if len(triggers) in (0, len(Trigger)):
+            figures += walk(book(only), EVERYTHING)
+        else:
+            figures += walk(book(only), WITHOUT_SYNONYMS, stride=9)
+    printed(capsys, f"one step, {autonomy}", figures)
+    assert figures.states > 0
+
+
+def test_one_step_behaves_where_all_happens_within_a_millisecond() -> None:
+    """Times that coincide are dropped from a settled entry; nothing may hang on them."""
+    for autonomy, policy in product(Autonomy, ErrorPolicy):
+        only = step(autonomy=autonomy, policy=policy, triggers=(Trigger.SUBAGENT_ERROR,))
+        stopped = walk(book(only), WITHOUT_SYNONYMS, ticking=False)
+        ticking = walk(book(only), WITHOUT_SYNONYMS)
+        assert (stopped.states, stopped.rows) == (ticking.states, ticking.rows)
+
+
+@pytest.mark.parametrize("groups", ["..", "gg"])
+def test_two_steps_behave_one_after_the_other_and_at_once(
+    groups: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One representative per kind of ending, every pair of them (kai FR7, FR22)."""
+    figures = Figures()
+    for kinds in product(ENDINGS, ENDINGS):
+        figures += walk(composed(kinds, groups), FEW, stride=3)
+    printed(capsys, f"two steps {groups}", figures)
+    assert figures.states > 0
+
+
+@pytest.mark.parametrize("groups", ["...", "gg."])
+def test_three_steps_behave_one_after_the_other_and_after_a_group(
+    groups: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = Figures()
+    for kinds in product(FIVE, FIVE, FIVE if groups == "..." else ("done", "gate")):
+        figures += walk(composed(kinds, groups), FEWEST, stride=5)
+    printed(capsys, f"three steps {groups}", figures)
+    assert figures.states > 0
+
+
+def test_a_group_of_three_behaves(capsys: pytest.CaptureFixture[str]) -> None:
+    """kai FR22: all at once, and the phase waits for every one. Whoever can fail can be done."""
+    figures = Figures()
+    for kinds in combinations_with_replacement(FIVE[1:], 3):
+        figures += walk(composed(kinds, "ggg"), FEWEST, stride=11)
+    printed(capsys, "a group of three", figures)
+    assert figures.states > 0
+
+
+def test_the_table_is_complete_and_no_row_of_it_idle() -> None:
+    met: set[Row] = set()
+    for policy in ErrorPolicy:
+        able = step(policy=policy, triggers=(Trigger.AGREEMENT_BREAKING,))
+        met |= walk(book(able), FEW).rows
+        asked = replace(able, autonomy=Autonomy.GATE_ALWAYS)
+        met |= walk(book(asked), FEW).rows
+    for kinds in product(("failed", "asked", "skip"), repeat=2):
+        met |= walk(composed(kinds, "gg"), FEW, stride=9).rows
+    blocked = step("a", policy=ErrorPolicy.GATE, group="g")
+    met |= walk(book(blocked, replace(blocked, id="b")), FEWEST, stride=9).rows
+    assert met == {(where, move, then) for (where, move), all_ in TABLE.items() for then in all_}
+
+
+def random_book(dice: random.Random) -> Playbook:
+    """Up to six steps; neighbours often share a group of up to four."""
+    steps: list[Step] = []
+    while len(steps) < dice.randint(1, 6):
+        group = f"g{len(steps)}" if dice.random() < 0.4 else ""
+        for _ in range(dice.randint(1, 4) if group else 1):
+            steps.append(
+                step(
+                    f"s{len(steps)}",
+                    autonomy=dice.choice(list(Autonomy)),
+                    policy=dice.choice(list(ErrorPolicy)),
+                    pre=dice.choice(((), PRE, (*PRE, *POST))),
+                    post=dice.choice(((), POST)),
+                    triggers=tuple(one for one in Trigger if dice.random() < 0.3),
+                    group=group,
+                )
+            )
+    return book(*steps)
+
+
+def test_random_sessions_of_larger_playbooks_behave(capsys: pytest.CaptureFixture[str]) -> None:
+    """What no walk can close: long histories, groups of four, clocks that step back."""
+    dice = random.Random(20260219)  # noqa: S311 - the same sessions for everyone
+    sessions, figures, ends = 2000, Figures(), Counter[str]()
+    for number in range(sessions):
+        state, at = State(random_book(dice)), 0
+        journal: Journal = ()
+        for turn in range(dice.randint(5, 25)):
+            at += dice.randint(-2, 9)
+            now = moment(Known.of(state, journal), any_legal(state, at, dice.randrange))
+            obeys(now)
+            figures.rows |= rows(now)
+            state, journal = now.after, now.written
+            figures.transitions += 1
+            if turn % 7 == number % 7:
+                nothing_else_counts(now)
+                figures.refused += refuses(state, journal, at, first=number % 9, stride=9)
+        ends[status(state).value] += 1
+    figures.states = sessions
+    printed(capsys, f"{sessions} random sessions {dict(ends)}", figures)
+    assert set(ends) >= {"completed", "failed", "aborted", "in_progress"}

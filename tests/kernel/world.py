@@ -1,0 +1,416 @@
+"""Playbooks in miniature, and everything that the world could say to a session of theirs.
+
+`legal` offers every answer to what is outstanding, and what may be said at any time; `illegal`
+offers what answers nothing; `repeated` the reports that have been taken in already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product
+from typing import Final
+
+from playbook_supervisor.kernel import decide, directive, evolve, status
+from playbook_supervisor.kernel.directives import (
+    Answer,
+    Answered,
+    Ask,
+    Attempt,
+    Begun,
+    Cancellation,
+    Cancelled,
+    Check,
+    Checked,
+    Directive,
+    Failure,
+    Finding,
+    Finish,
+    Lost,
+    Observation,
+    Outcome,
+    Probed,
+    Report,
+    Returned,
+    Run,
+    Standing,
+    TakenUp,
+)
+from playbook_supervisor.kernel.state import Entry, Event, Gate, State
+from playbook_supervisor.model import Playbook, Step
+from playbook_supervisor.vocabulary import (
+    Autonomy,
+    Condition,
+    ErrorPolicy,
+    Place,
+    Resolution,
+    SessionStatus,
+    Trigger,
+)
+
+Journal = tuple[Entry, ...]
+
+AGENT_FAILED: Final = Failure("PB-AGENT-FAILED", "the agent gave up")
+STEP_FAILED: Final = Failure("PB-STEP-FAILED", "exit status 1")
+PRE: Final = (Condition.SPEC_EXISTS,)
+POST: Final = (Condition.PLAN_EXISTS,)
+
+
+def step(
+    name: str = "a",
+    *,
+    autonomy: Autonomy = Autonomy.AUTO,
+    policy: ErrorPolicy = ErrorPolicy.STOP,
+    pre: tuple[Condition, ...] = PRE,
+    post: tuple[Condition, ...] = POST,
+    triggers: tuple[Trigger, ...] = (),
+    group: str = "",
+) -> Step:
+    """A step that differs from the plainest one in what is named."""
+    return Step(
+        id=name,
+        command=f"/do.{name}",
+        autonomy=autonomy,
+        error_policy=policy,
+        preconditions=pre,
+        postconditions=post,
+        escalation_triggers=triggers,
+        parallel_group=group,
+    )
+
+
+def book(*steps: Step) -> Playbook:
+    return Playbook("small", "A small playbook.", "1.0", (), steps or (step(),))
+
+
+def held(*names: str) -> Report:
+    return Report(tuple(Probed(name, Answer.HELD, f"{name}.md, 3 lines") for name in names))
+
+
+def missing(*names: str, as_waived: bool = True) -> Report:
+    return Report(
+        tuple(Probed(name, Answer.NOT_HELD, f"{name}.md is missing", as_waived) for name in names)
+    )
+
+
+def breaking(standing: Standing = Standing.NEW) -> Finding:
+    return Finding(Trigger.AGREEMENT_BREAKING, "check.md:3: Breaking: yes", standing)
+
+
+def verdict(standing: Standing = Standing.NEW) -> Finding:
+    return Finding(Trigger.VERDICT_FAIL, "report.md:1: verdict: FAIL", standing)
+
+
+# ── a session, told step by step ────────────────────────────────────────────────────────────
+
+
+def taken_in(journal: Journal, events: Iterable[Event]) -> Journal:
+    """The journal after one write: known attempts in place, new ones at the end."""
+    entries = {entry.id: entry for entry in journal}
+    entries.update((event.entry.id, event.entry) for event in events)
+    return tuple(entries.values())
+
+
+@dataclass
+class Scene:
+    """One session of one playbook; its clock ticks by a second per observation."""
+
+    playbook: Playbook
+    now: int = 0
+    journal: Journal = ()
+    state: State = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = State(self.playbook)
+
+    # what is so
+
+    @property
+    def asked(self) -> Directive:
+        return directive(self.state)
+
+    @property
+    def check(self) -> Check:
+        assert isinstance(self.asked, Check), self.asked
+        return self.asked
+
+    @property
+    def gate(self) -> Ask:
+        assert isinstance(self.asked, Ask), self.asked
+        return self.asked
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        assert isinstance(self.asked, Run), self.asked
+        return tuple(member.id for member in self.asked.members)
+
+    @property
+    def status(self) -> SessionStatus:
+        return status(self.state)
+
+    @property
+    def ended(self) -> SessionStatus:
+        assert isinstance(self.asked, Finish), self.asked
+        return self.asked.status
+
+    @property
+    def last(self) -> Entry:
+        return self.journal[-1]
+
+    def entry(self, attempt: str) -> Entry:
+        return next(entry for entry in self.journal if entry.id == attempt)
+
+    # what happens
+
+    def sees(self, observation: Observation) -> tuple[Event, ...]:
+        events = decide(self.state, observation)
+        for event in events:
+            self.state = evolve(self.state, event)
+        self.journal = taken_in(self.journal, events)
+        return events
+
+    def tick(self) -> int:
+        self.now += 1000
+        return self.now
+
+    def checked(self, **reports: Report) -> tuple[Event, ...]:
+        """Answers the check; members that are not named have all that was asked of them."""
+        check = self.check
+        return self.sees(
+            Checked(
+                self.tick(),
+                check.id,
+                {
+                    member.step.id: reports.get(member.step.id, all_held(member, check.place))
+                    for member in check.members
+                },
+            )
+        )
+
+    def returned(self, *attempts: str, error: Failure | None = None) -> None:
+        """These attempts come back; all that run if none is named."""
+        for attempt in attempts or self.running:
+            self.sees(Returned(self.tick(), attempt, Outcome(error)))
+
+    def worked(self, error: Failure | None = None) -> None:
+        """Checked before, run and returned."""
+        self.checked()
+        self.returned(error=error)
+
+    def lost(self, attempt: str, *, finished: bool = False) -> None:
+        self.sees(Lost(self.tick(), attempt, finished))
+
+    def says(self, resolution: Resolution | str, text: str = "", by: str = "Ann") -> None:
+        """A human answers the gate that is being asked."""
+        word = Resolution(resolution)
+        self.sees(Answered(self.tick(), self.gate.id, word, text or word.value, by))
+
+    def cancelled(self, how: Cancellation, text: str = "") -> tuple[Event, ...]:
+        return self.sees(Cancelled(self.tick(), how, text, "Ann"))
+
+    def taken_up(self) -> None:
+        self.sees(TakenUp(self.tick()))
+
+
+def all_held(member: Attempt, place: Place) -> Report:
+    before = place is Place.BEFORE
+    return held(*(member.step.preconditions if before else member.step.postconditions))
+
+
+# ── everything that may be observed ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Offer:
+    """How much of the world is offered: which answers, standings and failures."""
+
+    answers: tuple[Answer, ...]
+    standings: tuple[Standing | None, ...]
+    failures: tuple[Failure | None, ...]
+    waivers: tuple[bool, ...]
+    """Whether what fails before the work may differ from what was waived."""
+    verdict_standings: bool = True
+
+
+EVERYTHING: Final = Offer(
+    tuple(Answer), (None, *Standing), (None, AGENT_FAILED, STEP_FAILED), (True, False)
+)
+WITHOUT_SYNONYMS: Final = Offer(
+    (Answer.HELD, Answer.NOT_HELD), (None, *Standing), (None, AGENT_FAILED), (True, False), False
+)
+"""What could not be checked counts as failed, one worker's error as another's, and what humans
+have said of a verdict changes nothing."""
+FEW: Final = Offer(
+    (Answer.HELD, Answer.NOT_HELD), (None, Standing.NEW), (None, AGENT_FAILED), (True,)
+)
+FEWEST: Final = replace(FEW, standings=(None,), failures=(None,))
+
+
+def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
+    """Every report that a check of this member could bring."""
+    before = place is Place.BEFORE
+    conditions = step.preconditions if before else step.postconditions
+    probes = product(
+        *(
+            [
+                Probed(name, answer, f"{name}: {answer}", as_waived)
+                for answer in offer.answers
+                for as_waived in (offer.waivers if before and answer != "held" else (True,))
+            ]
+            for name in conditions
+        )
+    )
+    verdicts = offer.standings if offer.verdict_standings else offer.standings[:2]
+    verdicts = verdicts[:1] if before else verdicts
+    findings = [
+        (*([breaking(first)] if first else []), *([verdict(second)] if second else []))
+        for first in offer.standings
+        for second in verdicts
+    ]
+    return tuple(Report(conditions, found) for conditions, found in product(probes, findings))
+
+
+def legal(
+    state: State,
+    at: int,
+    offer: Offer = EVERYTHING,
+    known: dict[tuple[Step, Place], tuple[Report, ...]] | None = None,
+) -> Iterator[Observation]:
+    """Every observation that the kernel must take in here."""
+    known = {} if known is None else known
+    asked = directive(state)
+    match asked:
+        case Check(id=id_, place=place, members=members):
+            choices = []
+            for member in members:
+                key = member.step, place
+                if key not in known:
+                    known[key] = reports(*key, offer)
+                choices.append(known[key])
+            names = [member.step.id for member in members]
+            for chosen in product(*choices):
+                yield Checked(at, id_, dict(zip(names, chosen, strict=True)))
+        case Run(members=members):
+            for member in members:
+                for failure in offer.failures:
+                    yield Returned(at, member.id, Outcome(failure))
+                yield Lost(at, member.id, finished=True)
+                yield Lost(at, member.id, finished=False)
+        case Ask(id=id_, choices=resolutions):
+            for resolution in resolutions:
+                yield Answered(at, id_, resolution, resolution.value, "Ann")
+        case Finish(status=ended):
+            if ended is SessionStatus.FAILED:
+                yield TakenUp(at)
+    if not isinstance(asked, Finish):
+        yield Cancelled(at, Cancellation.ABORT, by="Ann")
+    yield Cancelled(at, Cancellation.INTERRUPT)
+    if state.pristine:
+        yield Begun(at)
+        for name in state.playbook.steps:
+            yield Begun(at, name.id)
+
+
+Pick = Callable[[int], int]
+"""A choice among so many: an index."""
+
+
+def any_legal(state: State, at: int, pick: Pick) -> Observation:
+    """One observation that the kernel must take in here; mostly an answer to what it asks."""
+    asked = directive(state)
+    if state.pristine and pick(4) == 0:
+        return Begun(at, ("", *(name.id for name in state.playbook.steps))[pick(3) - 1])
+    if not isinstance(asked, Finish) and pick(40) == 0:
+        return Cancelled(at, Cancellation.ABORT, by="Ann")
+    if pick(20) == 0:
+        return Cancelled(at, Cancellation.INTERRUPT)
+    if isinstance(asked, Check):
+        found = {}
+        for member in asked.members:
+            able = known_reports(member.step, asked.place)
+            found[member.step.id] = able[pick(len(able))]
+        return Checked(at, asked.id, found)
+    if isinstance(asked, Ask) and pick(8):
+        # a session that nobody aborts lives long enough to be interesting
+        choices = [choice for choice in asked.choices if choice is not Resolution.ABORT]
+        resolution = choices[pick(len(choices))]
+        return Answered(at, asked.id, resolution, resolution.value, "Ann")
+    answers = list(legal(state, at))
+    return answers[pick(len(answers))]
+
+
+@cache
+def known_reports(step: Step, place: Place) -> tuple[Report, ...]:
+    return reports(step, place, EVERYTHING)
+
+
+def illegal(state: State, journal: Journal, at: int) -> Iterator[Observation]:
+    """What answers nothing here: stale, foreign, forged, or too late."""
+    asked = directive(state)
+    names = [name.id for name in state.playbook.steps]
+    gates = [gate for entry in journal for gate in entry.gates]
+    yield from _stale_checks(asked, names, at)
+    yield from _foreign_returns(state, asked, journal, names, at)
+    yield from _foreign_answers(asked, gates, names, at)
+    if not state.pristine:
+        yield Begun(at)
+        yield Begun(at, names[-1])
+    else:
+        yield Begun(at, "nowhere")
+    if not (isinstance(asked, Finish) and asked.status is SessionStatus.FAILED):
+        yield TakenUp(at)
+    if isinstance(asked, Finish):
+        yield Cancelled(at, Cancellation.ABORT)
+
+
+def _stale_checks(asked: Directive, names: list[str], at: int) -> Iterator[Observation]:
+    full = dict.fromkeys(names, Report())
+    outstanding = asked.id if isinstance(asked, Check) else ""
+    for name, place in product(names, Place):
+        for stale in (f"{place}:{name}#1.0", f"{place}:{name}#2.1"):
+            if stale != outstanding:
+                yield Checked(at, stale, full)
+    yield Checked(at, "", full)
+    if outstanding:
+        yield Checked(at, outstanding, {})
+        yield Checked(at, outstanding + "0", full)
+        other = "after" if outstanding.startswith("before") else "before"
+        yield Checked(at, f"{other}:{outstanding.partition(':')[2]}", full)
+
+
+def _foreign_returns(
+    state: State, asked: Directive, journal: Journal, names: list[str], at: int
+) -> Iterator[Observation]:
+    running = {member.id for member in asked.members} if isinstance(asked, Run) else set()
+    past = {s.id for phase in state.playbook.phases[: state.past.phases] for s in phase}
+    tried = [entry.id for entry in journal] + [f"{name}#1" for name in names]
+    for id_ in dict.fromkeys((*tried, *(f"{name}#99" for name in names), "zz#1", "a", "#", "")):
+        if id_ in running:
+            continue
+        yield Lost(at, id_, finished=id_ in tried)
+        entry = next((entry for entry in journal if entry.id == id_), None)
+        if id_.partition("#")[0] not in past and not (entry and entry.came_back):
+            yield Returned(at, id_, Outcome())
+
+
+def _foreign_answers(
+    asked: Directive, gates: list[Gate], names: list[str], at: int
+) -> Iterator[Observation]:
+    open_gate = asked.id if isinstance(asked, Ask) else ""
+    known = [gate.id for gate in gates]
+    for id_ in dict.fromkeys((*known, *(f"{name}#1?1" for name in names), "a#1?99", "")):
+        if id_ != open_gate:
+            yield Answered(at, id_, Resolution.CONTINUE, "continue")
+    if isinstance(asked, Ask):
+        for resolution in Resolution:
+            if resolution not in asked.choices:
+                yield Answered(at, asked.id, resolution, resolution.value)
+
+
+def repeated(journal: Journal, at: int) -> Iterator[Observation]:
+    """Reports of attempts whose return has been journaled."""
+    for entry in journal:
+        if entry.came_back:
+            yield Returned(at, entry.id, Outcome())
+            yield Returned(at, entry.id, Outcome(AGENT_FAILED))
