@@ -59,10 +59,6 @@ class OpenSession(Record, frozen=False):
         self._watched = tuple(str(self.folder / name) for name in FILES)
 
     @property
-    def id(self) -> str:
-        return self.manifest.session_id
-
-    @property
     def current(self) -> bool:
         """Whether the files are still those that this object last saw."""
         return self._seen == self._look()

@@ -132,6 +132,17 @@ def test_comments_in_the_pinned_playbook_are_taken_silently(
     assert work(scene.again(half_way).outlook()).id == "c#1"
 
 
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", b"{}"])
+def test_the_compiled_playbook_is_made_again_when_it_is_gone(
+    scene: Scene, half_way: Supervisor, content: bytes | None
+) -> None:
+    compiled = half_way.private / "compiled.json"
+    before = compiled.read_bytes()
+    compiled.unlink() if content is None else compiled.write_bytes(content)
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert compiled.read_bytes() == before
+
+
 # ── what others falsify ─────────────────────────────────────────────────────────────────────
 
 
