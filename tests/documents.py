@@ -192,24 +192,40 @@ class Stage:
 
 
 def rewritten(text: str, stage: Stage) -> str:
-    """The document with what its commands really print, where that is not what it shows."""
-    result, end = "", 0
-    for block in blocks(text):
-        if block.file:
-            stage.project.write(block.file, block.text)
-        if block.language != "console":
-            continue
-        told = ""
-        for command, shown in prompts(block.text):
-            printed = stage.type(command)
-            if "PB-BUG" in printed or "Traceback" in printed:
-                raise SystemExit(f"$ {command}\n{printed}")
-            kept = shown if alike(shown, printed) else printed
-            told += f"$ {command}\n{kept.strip(chr(10))}".rstrip("\n") + "\n\n"
-        start, stop = block.span
-        result += text[end:start] + told.rstrip("\n") + "\n"
-        end = stop
-    return result + text[end:]
+    """The document with what its commands really print, if anywhere it shows something else.
+
+    Then all of it is new, so that its times tell one story; only what is cut short by `…` stays.
+    """
+    found = list(blocks(text))
+    played = [_played(block, stage) for block in found]
+    if all(alike(shown, printed) for block in played for _, shown, printed in block):
+        return text
+    for block, commands in reversed(list(zip(found, played, strict=True))):
+        if commands:
+            told = "\n\n".join(
+                f"$ {command}\n{_kept(*both)}".strip() for command, *both in commands
+            )
+            text = f"{text[: block.span[0]]}{told}\n{text[block.span[1] :]}"
+    return text
+
+
+def _played(block: Block, stage: Stage) -> list[tuple[str, str, str]]:
+    """(command, what is shown, what was printed) of a console block; a file is written."""
+    if block.file:
+        stage.project.write(block.file, block.text)
+    if block.language == "python":
+        stage.run(block.text)
+    if block.language != "console":
+        return []
+    played = [(command, shown, stage.type(command)) for command, shown in prompts(block.text)]
+    for command, _, printed in played:
+        if "PB-BUG" in printed or "Traceback" in printed:
+            raise SystemExit(f"$ {command}\n{printed}")
+    return played
+
+
+def _kept(shown: str, printed: str) -> str:
+    return (shown if ANY_LINES in shown and alike(shown, printed) else printed).strip("\n")
 
 
 def is_bare(document: Path) -> bool:
@@ -223,13 +239,13 @@ def main(names: list[str]) -> None:
 
     for name in names:
         document = (Path.cwd() / name).resolve()
-        scratch = Path(tempfile.mkdtemp(prefix="documents-")).resolve()
-        os.environ.update(guard.clean_environment(scratch))
-        root = Project.found(scratch / "project", TEMPLATES)
-        stage = Stage(Project(root, scratch), bare=is_bare(document))
-        text = document.read_text("utf-8")
-        document.write_text(rewritten(text, stage), "utf-8")
-        print(f"{name}: done, in {scratch}")
+        with tempfile.TemporaryDirectory(prefix="documents-") as folder:
+            scratch = Path(folder).resolve()
+            os.environ.update(guard.clean_environment(scratch))
+            root = Project.found(scratch / "project", TEMPLATES)
+            stage = Stage(Project(root, scratch), bare=is_bare(document))
+            text = document.read_text("utf-8")
+            document.write_text(rewritten(text, stage), "utf-8")
 
 
 if __name__ == "__main__":
