@@ -1,0 +1,122 @@
+"""Error codes by family, and the warnings of `check`, each as it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tables import table
+
+from playbook_supervisor import errors
+from playbook_supervisor.errors import CODES, PlaybookError
+from playbook_supervisor.lint import lint
+from playbook_supervisor.schema import Problem, examine
+
+if TYPE_CHECKING:
+    from playbook_supervisor.lint import Command
+
+FAMILIES: Final[Mapping[str, tuple[str, type[PlaybookError]]]] = {
+    "CHECK": ("What a person wrote", errors.CheckError),
+    "ARG": ("What was asked for", errors.ArgumentError),
+    "STATE": ("The state of a session", errors.StateError),
+    "COND": ("Conditions", errors.ConditionError),
+    "AGENT": ("Agents", errors.AgentError),
+    "STEP": ("Steps of our own", errors.StepError),
+    "IO": ("Files and programs", errors.StorageError),
+    "GIT": ("Git", errors.GitError),
+    "POLICY": ("The project's rules", errors.PolicyError),
+    "BUG": ("A fault of this program", PlaybookError),
+}
+
+
+def family(name: str) -> str:
+    return name.split("-")[1]
+
+
+def codes() -> str:
+    """Every code by family, with its cure."""
+    unknown = {family(name) for name in CODES} - set(FAMILIES)
+    if unknown:
+        raise SystemExit(f"FAMILIES lacks {', '.join(sorted(unknown))}")
+    parts = []
+    for key, (title, kind) in FAMILIES.items():
+        rows = [(f"`{name}`", cure) for name, cure in CODES.items() if family(name) == key]
+        exits = f"Exit code {kind.exit_code}."
+        parts.append(f"### {title}\n\n{exits}\n\n{table(('code', 'how to mend it'), rows)}")
+    return "\n".join(parts)
+
+
+# ── warnings ────────────────────────────────────────────────────────────────────────────────
+
+_TOP: Final = "name: sample\ndescription: A sample\nversion: '1.0'\nargs: {args}\nsteps:\n{steps}"
+_ARG: Final = "[{name: feature, description: The feature, required: true}]"
+_STEP: Final = (
+    "  - {{id: {id}, command: {command}, autonomy: {autonomy}, error_policy: {policy}, {more}}}\n"
+)
+_PLAN: Final = "postconditions: [plan_exists]"
+
+
+def step(
+    id: str = "plan",  # noqa: A002 - as the format calls it
+    more: str = _PLAN,
+    *,
+    command: str = "/speckit.plan",
+    autonomy: str = "auto",
+    policy: str = "stop",
+) -> str:
+    return _STEP.format(id=id, command=command, autonomy=autonomy, policy=policy, more=more)
+
+
+class _Installed:
+    """A command as the warnings see it."""
+
+    def __init__(self, name: str, *, closed: bool = False, builtin: bool = False) -> None:
+        self.name, self.closed, self.builtin = name, closed, builtin
+
+
+def _command(name: str) -> Command | None:
+    known = {
+        "/deploy": _Installed("/deploy", closed=True),
+        "/review": _Installed("/review", builtin=True),
+        "/speckit.plann": None,
+    }
+    return known.get(name, _Installed(name))
+
+
+SAMPLES: Final = (
+    step("implement", "postconditions: []", command="/speckit.implement"),
+    step(more="escalation_triggers: [postcondition_fail]"),
+    step(
+        policy="retry_once",
+        more=f"{_PLAN}, escalation_triggers: [subagent_error, postcondition_fail]",
+    ),
+    step("tasks", "preconditions: [plan_exists], postconditions: [tasks_exists]") + step(),
+    step("pr", "postconditions: [pr_created]", command="/feature.pr")
+    + step(autonomy="gate_always"),
+    step(command="/speckit.clarify"),
+    step(command="/speckit.plann"),
+    step(command="/deploy"),
+    step(command="/review"),
+)
+"""Steps that earn at least one warning each."""
+
+
+def warnings() -> str:
+    """Every warning, as `check` gives it for a small sample."""
+    found: dict[str, Problem] = {}
+    for steps in SAMPLES:
+        _collect(found, steps, args=_ARG)
+    _collect(found, step(), args="[]")
+    _collect(found, step(), args=_ARG, stem="other")
+    rows = ((f"`{each.code}`", f"{each.message}. {each.guidance}") for each in found.values())
+    return table(("code", "for example"), sorted(rows))
+
+
+def _collect(found: dict[str, Problem], steps: str, *, args: str, stem: str = "sample") -> None:
+    text = _TOP.format(args=args, steps=steps)
+    playbook, problems, document = examine(text.encode(), "sample")
+    if playbook is None or document is None:
+        raise SystemExit(f"a sample is no playbook: {problems}")
+    for problem in lint(playbook, document, command=_command, stem=stem):
+        kind = problem.message.split("`")[-1] if problem.code.endswith("-COMMAND") else ""
+        found.setdefault(problem.code + kind, problem)
