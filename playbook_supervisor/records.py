@@ -94,19 +94,26 @@ class _Kind(type):
         names = tuple(body.get("__annotations__", ()))
         if bases != (Record,) or not names:
             raise TypeError(f"{name} needs fields, and no base but Record")
-        fields = {key: _described(name, key, body.pop(key, _NOTHING)) for key in names}
-        settable = dict.fromkeys(key for key in names if fields[key].settable)
-        defaults = {k: f.default for k, f in fields.items() if f.default is not _NOTHING}
-        factories = {k: f.factory for k, f in fields.items() if f.factory}
+        said = {key: body.pop(key) for key in names if key in body}
+        special = {key: each for key, each in said.items() if isinstance(each, _Field)}
+        said |= {key: each.default for key, each in special.items()}
+        defaults = {key: each for key, each in said.items() if each is not _NOTHING}
+        factories = {key: each.factory for key, each in special.items() if each.factory}
+        settable = [key for key in names if key not in special or special[key].settable]
+        compared = [key for key in names if key not in special or special[key].compared]
+        shown = [key for key in names if key not in special or special[key].shown]
+        for key, default in defaults.items():
+            if type(default).__hash__ is None:
+                raise TypeError(f"{name}.{key}: records would share that default; make a factory")
         body |= {
             "__fields__": names,
-            "__settable__": settable,
+            "__settable__": dict.fromkeys(settable),
             "__match_args__": () if kw_only else tuple(settable),
             "__defaults__": defaults,
             "__factories__": factories,
             "__filled__": len({*settable, *defaults, *factories}),
-            "__compared__": attrgetter(*(key for key in names if fields[key].compared)),
-            "__shown__": tuple(key for key in names if fields[key].shown),
+            "__compared__": attrgetter(*compared),
+            "__shown__": tuple(shown),
         }
         if slots:
             body["__slots__"] = names
@@ -182,13 +189,6 @@ def as_mapping(record: Record) -> dict[str, Any]:
 
 def _taken(record: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
-
-
-def _described(owner: str, name: str, default: Any) -> _Field:
-    described = default if isinstance(default, _Field) else _Field(default)
-    if type(described.default).__hash__ is None:
-        raise TypeError(f"{owner}.{name}: records would share that default; give default_factory")
-    return described
 
 
 def _complaint(kind: _Kind, given: tuple[Any, ...], named: dict[str, Any]) -> str:

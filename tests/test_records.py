@@ -232,7 +232,7 @@ class TestAClassIsRefused:
 
     def test_whose_records_would_share_a_default_that_changes(self) -> None:
         body = {"__annotations__": {"marks": "list[int]"}, "marks": []}
-        with pytest.raises(TypeError, match=r"Shared\.marks: .* give default_factory"):
+        with pytest.raises(TypeError, match=r"Shared\.marks: .* make a factory"):
             define("Shared", Record, body)
 
 
