@@ -124,9 +124,8 @@ class Entry(Record):
     @property
     def ran(self) -> bool:
         """Whether this attempt was ever launched."""
-        if self.status is EntryStatus.FAILED:
-            return self.launched_at is not None or self.error_code not in NEVER_RAN
-        return self.launched_at is not None or self.status is EntryStatus.DONE
+        over = self.status in (EntryStatus.DONE, EntryStatus.FAILED)
+        return self.launched_at is not None or (over and self.error_code not in NEVER_RAN)
 
 
 class Position(StrEnum):

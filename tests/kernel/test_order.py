@@ -34,6 +34,7 @@ from playbook_supervisor.kernel.directives import (
     Run,
     Standing,
 )
+from playbook_supervisor.kernel.phases import current_step
 from playbook_supervisor.kernel.state import Change, Entry, State
 from playbook_supervisor.vocabulary import (
     Autonomy,
@@ -115,10 +116,12 @@ def test_steps_run_in_the_order_of_the_playbook() -> None:
     scene = begun(step("a"), step("b"), step("c"))
     for name in "abc":
         assert scene.check.id == f"before:{name}#1.0"
+        assert current_step(scene.state) == name
         scene.worked()
         scene.checked()
     assert [entry.step_id for entry in scene.journal] == ["a", "b", "c"]
     assert scene.ended is SessionStatus.COMPLETED
+    assert current_step(scene.state) == ""
     assert steps_done(scene.state) == 3
 
 
