@@ -1,0 +1,214 @@
+"""What stands of ours in `.claude/settings.json`: hook entries and permission rules.
+
+They are merged in without touching a foreign byte. A hook is a few lines of shell, inline, because
+a script in the repository could be emptied without anyone noticing. Where no session is bound
+they end at once; where one is bound, and the program does not answer, nothing goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor.json_edits import JsonText
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+FILE: Final = ".claude/settings.json"
+LOCAL_FILE: Final = ".claude/settings.local.json"
+
+MARK: Final = ": playbook-supervisor;"
+"""How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
+
+MARKER: Final = "playbook/bound"
+"""In the git directory, while a session is bound to a client there: the absolute path of the
+executable, the session, the Claude session, a line each."""
+
+ALLOW: Final = tuple(
+    f"Bash(playbook {command} *)"
+    for command in ("begin", "next", "report", "status", "show", "list", "probe")
+)
+"""What a model may run of ours without being asked: nothing that decides."""
+
+DENY: Final = ("Edit(/.playbooks/sessions/**)",)
+"""The journal is ours. `Edit` rules hold for Write, and for the shell's own redirections, too."""
+
+_RULES: Final = {"allow": ALLOW, "deny": DENY}
+
+_LOST: Final = (
+    "playbook does not answer, and a session of it is bound here, so nothing goes on. "
+    "Run `playbook doctor` in a terminal; "
+    "/playbook.pause or /playbook.abort let go of the session."
+)
+_MISSING: Final = (
+    "playbook is not installed here, or not on PATH. "
+    "Install it (uv tool install playbook-supervisor), then type the command again."
+)
+
+# No process is started to find the marker: a client calls this many times a minute.
+_FIND: Final = (
+    """\
+d=${CLAUDE_PROJECT_DIR:-.}; g=$d/.git; l=; p=
+if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${l#gitdir: }
+case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
+b=$g/"""
+    + MARKER
+)
+
+_WHERE_BOUND: Final = """
+[ -f "$b" ] || exit 0
+IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook"""
+
+_ALWAYS: Final = f"""
+[ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
+command -v "$p" >/dev/null || {{ echo '{_MISSING}' >&2; exit 2; }}"""
+
+
+def _command(reach: str, failed: int) -> str:
+    """The shell lines of an entry; `failed` is their exit status where the program fails."""
+    return f"""{MARK} {_FIND}{reach}
+"$p" hook && exit
+echo '{_LOST}' >&2; exit {failed}"""
+
+
+_TIMEOUT: Final = 30  # seconds
+_AGENTS: Final = "Agent|Task|Skill|AskUserQuestion"
+_BEGINNING: Final = "UserPromptExpansion"
+
+
+def _guard(reach: str = _WHERE_BOUND) -> dict[str, object]:
+    """A hook that can hold the client, and does where it fails: 2 says so to every event."""
+    command = _command(reach, failed=2)
+    return {"type": "command", "command": command, "timeout": _TIMEOUT, "onFailure": "block"}
+
+
+def _witness() -> dict[str, object]:
+    """A hook that only sees. At these events a 2 would keep a worker from ending, or hinder the
+    client where nothing is decided; what is missed, the guards refuse to go on without."""
+    return {"type": "command", "command": _command(_WHERE_BOUND, failed=1), "timeout": _TIMEOUT}
+
+
+HOOKS: Final[dict[str, tuple[str, dict[str, object]]]] = {
+    _BEGINNING: (r"^playbook\.", _guard(_ALWAYS)),
+    "UserPromptSubmit": ("", _guard()),
+    "PreToolUse": ("*", _guard()),
+    "PostToolUse": (_AGENTS, _guard()),
+    "PostToolUseFailure": (_AGENTS, _guard()),
+    "PermissionRequest": ("*", _guard()),
+    "Stop": ("", _guard()),
+    "SubagentStart": ("", _witness()),
+    "SubagentStop": ("", _witness()),
+    "SessionStart": ("", _witness()),
+    "SessionEnd": ("", _witness()),
+    "PreCompact": ("", _witness()),
+    "ConfigChange": ("", _guard()),
+}
+"""Event → the matcher (empty where there is none) and the entry."""
+
+
+def merged(data: bytes) -> bytes:
+    """The settings with ours in them; no data is no file. What stands there already stays.
+
+    An entry of ours that another version wrote is replaced where it stands; a rule or an entry
+    that is missing is added behind the others. CheckError with the place where `data` is not JSON
+    or something else stands where a list or an object has to.
+    """
+    settings = JsonText(data or b"{}\n", FILE)
+    for kind, rules in _RULES.items():
+        for rule in rules:
+            standing = settings.get("permissions", kind)
+            if not isinstance(standing, list) or rule not in standing:
+                settings = settings.append(("permissions", kind), rule)
+    for event in [*HOOKS, *_events(settings)]:
+        settings = _settled(settings, event)
+    return settings.encode()
+
+
+def _settled(settings: JsonText, event: str) -> JsonText:
+    """With exactly one entry of ours at that event, as it is to be; with none at another's."""
+    matcher, wanted = HOOKS.get(event, (None, {}))
+    ours = list(_ours(settings, event))
+    right = [each for each in ours if _matcher(settings, event, each[0]) == matcher][:1]
+    for group, entry in reversed(ours):
+        if (group, entry) not in right:
+            settings = _without(settings, event, group, entry)
+    if right:
+        ((group, entry),) = _ours(settings, event)
+        path = ("hooks", event, group, "hooks", entry)
+        return settings if settings.get(*path) == wanted else settings.replace(path, wanted)
+    if matcher is None:
+        return settings
+    named = {"matcher": matcher} if matcher else {}
+    return settings.append(("hooks", event), {**named, "hooks": [wanted]})
+
+
+def _without(settings: JsonText, event: str, group: int, entry: int) -> JsonText:
+    alone = len(_items(settings.get("hooks", event, group, "hooks"))) == 1
+    within = () if alone else ("hooks", entry)
+    return settings.remove(("hooks", event, group, *within))
+
+
+def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
+    """What of ours is missing or altered in these settings, a few words each; empty if nothing.
+
+    CheckError, with the place, where they are not JSON.
+    """
+    settings = JsonText(data or b"{}\n", source)
+    entries = [event for event in HOOKS if not _stands(settings, event)]
+    rules = [
+        f"permissions.{kind} {rule}"
+        for kind, wanted in _RULES.items()
+        for rule in wanted
+        if rule not in _items(settings.get("permissions", kind))
+    ]
+    return (*(f"hooks.{event}" for event in entries), *rules)
+
+
+def disables_hooks(data: bytes, source: str) -> bool:
+    """Whether these settings, of the project or of anyone, switch every hook off."""
+    return JsonText(data or b"{}\n", source).get("disableAllHooks") is True
+
+
+def command_of(data: bytes, event: str) -> str:
+    """The shell lines of our entry at that event as they stand; empty where there is none."""
+    settings = JsonText(data or b"{}\n", FILE)
+    for group, entry in _ours(settings, event):
+        return str(settings.get("hooks", event, group, "hooks", entry, "command"))
+    return ""
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _stands(settings: JsonText, event: str) -> bool:
+    matcher, wanted = HOOKS[event]
+    return any(
+        _matcher(settings, event, group) == matcher
+        and settings.get("hooks", event, group, "hooks", entry) == wanted
+        for group, entry in _ours(settings, event)
+    )
+
+
+def _ours(settings: JsonText, event: str) -> Iterator[tuple[int, int]]:
+    """Where entries of ours stand at that event: the group's number, the entry's in it."""
+    for group, holder in enumerate(_items(settings.get("hooks", event))):
+        entries = holder.get("hooks") if isinstance(holder, dict) else None
+        for number, entry in enumerate(_items(entries)):
+            command = entry.get("command") if isinstance(entry, dict) else None
+            if isinstance(command, str) and command.startswith(MARK):
+                yield group, number
+
+
+def _matcher(settings: JsonText, event: str, group: int) -> object:
+    return settings.get("hooks", event, group, "matcher") or ""
+
+
+def _events(settings: JsonText) -> list[str]:
+    """The events at which any hook stands, beside those at which ours do."""
+    hooks = settings.get("hooks")
+    return [event for event in hooks if event not in HOOKS] if isinstance(hooks, dict) else []
+
+
+def _items(data: object) -> list[object]:
+    return data if isinstance(data, list) else []
