@@ -154,10 +154,14 @@ def _probe(
 
 
 def _evidence_digest(probed: Probed, world: World) -> str:
-    """A digest that changes when anything that the condition rests on changes."""
+    """A digest that changes when anything that the condition rests on changes.
+
+    That is what its files say, and not when they were written, which matters to one step alone;
+    what rests on no file is what was answered.
+    """
     stamps = conditions.record([probed.name], world)
     contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
-    return digest("\n".join([probed.evidence, *contents]).encode())
+    return digest("\n".join(contents or [probed.evidence]).encode())
 
 
 def _finding(

@@ -34,7 +34,7 @@ from playbook_supervisor.records import Record, replace
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import Mode, Place, Resolution, SessionStatus
+from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Supervisor:
         """
         with self.store.open(self.id) as opened:
             accepted = () if observation is None else self._accept(opened, observation)
-            events += accepted + self._answer_checks(opened, unwritten=bool(accepted))
+            events += accepted + self._answer_checks(opened, brought=bool(accepted))
             outlook = _outlook(opened, events)
             asked = outlook.directive
             if not isinstance(asked, Check):
@@ -264,10 +264,10 @@ class Supervisor:
                 opened.write()
         return self._pump(events=events)
 
-    def _answer_checks(self, opened: OpenSession, *, unwritten: bool) -> tuple[Event, ...]:
+    def _answer_checks(self, opened: OpenSession, *, brought: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.
 
-        What a worker brought is dear: it is on the disk before anything is looked at.
+        What was brought from outside is dear: it is on the disk before anything is looked at.
         """
         events: tuple[Event, ...] = ()
         while isinstance(asked := kernel.directive(opened.state), Check):
@@ -276,13 +276,13 @@ class Supervisor:
             if evidence.asks_nothing(asked):
                 checked = evidence.nothing(asked, self.store.clock())
             else:
-                if unwritten and asked.place is Place.AFTER:
+                if brought:
                     opened.write()
+                    brought = False
                 checked, failing = evidence.answer(asked, self._inquiry(opened), self.store.clock())
                 opened.runtime.failing.update(failing)
             events += self._accept(opened, checked)
-            unwritten = True
-        if unwritten:
+        if brought or events:
             opened.write()
         return events
 

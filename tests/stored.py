@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from playbook_supervisor import checkout
@@ -33,7 +36,7 @@ def playbook(*steps: dict[str, object] | str) -> bytes:
         "args": [],
         "steps": [step(one) if isinstance(one, str) else one for one in steps],
     }
-    return yaml.safe_dump(top, sort_keys=False).encode()
+    return yaml.safe_dump(json.loads(json.dumps(top)), sort_keys=False).encode()  # no anchors
 
 
 @dataclass
@@ -105,6 +108,13 @@ class Scene:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         return file
+
+
+def unsynced(monkeypatch: pytest.MonkeyPatch, root: Path) -> Scene:
+    """A scene on a disk that says at once that it has kept what it was given."""
+    for sync in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, sync, lambda descriptor: None)
+    return Scene(root)
 
 
 def work(outlook: Outlook) -> Attempt:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stored import Scene, ask, failed, finish, ids, step, work
+from stored import Scene, ask, failed, finish, ids, step, unsynced, work
 
 from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
@@ -17,8 +17,8 @@ OK = Outcome(output="ok")
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
 
 
 @pytest.fixture

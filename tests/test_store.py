@@ -15,7 +15,7 @@ import pytest
 import yaml
 from project import Project
 from pytest_mock import MockerFixture
-from stored import BEGAN, FEATURE, Scene, ask, finish, ids, playbook, step, work
+from stored import BEGAN, FEATURE, Scene, ask, finish, ids, playbook, step, unsynced, work
 
 from playbook_supervisor import checkout
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
@@ -30,8 +30,8 @@ OK = Outcome(output="ok")
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
 
 
 def make(store: Store, text: bytes = b"") -> str:
