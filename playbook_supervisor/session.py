@@ -54,8 +54,11 @@ class OpenSession(Record, frozen=False):
     _manifest_text: bytes = b""
     _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
+    _entered: tuple[Entry, ...] = field(init=False, default=())
+    """The entries of the due phase as the text has them."""
 
     def __post_init__(self) -> None:
+        self._entered = self.state.entries
         self._watched = tuple(str(self.folder / name) for name in FILES)
 
     @property
@@ -90,6 +93,7 @@ class OpenSession(Record, frozen=False):
         two leaves the former journal, known as ours. session.yaml only repeats what the journal
         says: where it cannot be written now, the next opening will write it.
         """
+        self._put_down(self.state.entries)
         data = self.text.data
         journaled = digest(data)
         grown = not self.runtime.latest("journal.yaml", journaled)
@@ -128,22 +132,28 @@ class OpenSession(Record, frozen=False):
         raise KeyError(attempt_id)
 
     def _take_in(self, event: Event) -> None:
-        entries = self.state.entries
-        index = next((i for i, known in enumerate(entries) if known.id == event.entry.id), None)
-        if index is None:
-            self.text = self.text.with_new(event.entry)
-        else:
-            self.text = self.text.with_entry(index, entries[index], event.entry)
         evolved = kernel.evolve(self.state, event)
         if evolved.past.phases > self.state.past.phases:
             self._leave_behind(self.state.with_entry(event.entry).entries)
         self.state = evolved
 
     def _leave_behind(self, entries: tuple[Entry, ...]) -> None:
+        self._put_down(entries)
         self.runtime.chain = integrity.chain(self.runtime.chain, entries)
         self.runtime.launches.clear()
         self.runtime.failing.clear()
-        self.text = self.text.settled()
+        self.text, self._entered = self.text.settled(), ()
+
+    def _put_down(self, entries: tuple[Entry, ...]) -> None:
+        """Make the text say what these entries of the due phase say; one that changed, once."""
+        for index, entry in enumerate(entries):
+            if index == len(self._entered):
+                self.text = self.text.with_new(entry)
+            elif entry is not (before := self._entered[index]):
+                self.text = self.text.with_entry(index, before, entry)
+            else:
+                continue
+            self._entered = (*self._entered[:index], entry, *self._entered[index + 1 :])
 
     def _project(self) -> bool:
         projected = project(self.manifest, self.state)
