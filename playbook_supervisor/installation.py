@@ -29,10 +29,11 @@ _HEADER: Final = "# What `playbook init` wrote, and the digests of it then. Keep
 
 class Installation(Record):
     """`version` of the program that wrote last; `files` by path from the repository's top, each
-    with the `fingerprint` of what was written."""
+    with the `fingerprint` of what was written; `no_hooks` if files of others are left alone."""
 
     version: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    no_hooks: bool = False
 
 
 def fingerprint(data: bytes) -> str:
@@ -50,6 +51,7 @@ def emit_installation(made: Installation) -> bytes:
     mapping = {
         "schema": SCHEMA,
         "version": made.version,
+        **({"no_hooks": True} if made.no_hooks else {}),
         "files": Block(sorted(made.files.items())),
     }
     return (_HEADER + "".join(pair(key, value, 0) for key, value in mapping.items())).encode()
@@ -82,4 +84,4 @@ def _read(document: Document) -> Installation:
     fields = Fields(document.data)
     if fields.integer("schema", least=1) > SCHEMA:
         raise UnfitError("schema", "was written by a newer version of playbook: upgrade this one")
-    return Installation(fields.text("version"), fields.strings("files"))
+    return Installation(fields.text("version"), fields.strings("files"), fields.flag("no_hooks"))

@@ -1,13 +1,14 @@
 """`playbook init`: refuse first, then plan, then apply (kai FR42, NFR11).
 
 What is not ours is never overwritten, what a user deleted is not brought back, and install.yaml
-comes last: an installation that was interrupted is simply repeated.
+comes last: an installation that was interrupted is simply repeated. Files that others keep, too,
+are handed to whoever knows how to merge into them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,15 +33,22 @@ from playbook_supervisor.installation import (
 from playbook_supervisor.records import Record
 from playbook_supervisor.schema import read_playbook, schema_text
 from playbook_supervisor.slash_commands import Shelf
+from playbook_supervisor.strict_yaml import MAX_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Literal
 
     Verb = Literal["write", "keep", "merge", "conflict"]
+    Merge = Callable[[bytes], bytes]
+    """What a file holds (nothing where there is none) → the same with ours in it."""
 
 PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
 """Those that ship, the one that does most first."""
+COMMANDS: Final = tuple(
+    f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
+)
+"""The slash commands that ship."""
 
 
 class Action(Record):
@@ -52,11 +60,16 @@ class Action(Record):
 
 
 class Plan(Record):
-    """What an installation would do, file by file, and what to type after it."""
+    """What an installation would do, file by file, and what to type after it.
+
+    `merges` are the files that others keep, too; with `no_hooks` they are left alone.
+    """
 
     root: Path
     actions: tuple[Action, ...]
     next_command: str
+    merges: Mapping[str, Merge]
+    no_hooks: bool
 
     def paths(self, verb: Verb) -> tuple[str, ...]:
         """The files to which this happens."""
@@ -66,11 +79,16 @@ class Plan(Record):
 # ── planning ────────────────────────────────────────────────────────────────────────────────
 
 
-def plan(root: Path) -> Plan:
+def plan(
+    root: Path, merges: Mapping[str, Merge] | None = None, *, no_hooks: bool | None = None
+) -> Plan:
     """What is to be done in the repository that the folder `root` lies in. Writes nothing.
 
+    `merges` says for each file that others keep, too, how ours comes into it. `no_hooks` leaves
+    those files alone, and is remembered: None is what was said last.
     StateError PB-STATE-NO-REPOSITORY outside of one; StorageError where `.playbooks` is no folder
-    or a symbolic link leads out; CheckError where install.yaml or config.yaml cannot be read.
+    or a symbolic link leads out; CheckError where install.yaml, config.yaml or a file to merge
+    into cannot be read.
     """
     here = checkout.find(root)
     if os.path.lexists(here.root / library.TOP) and not (here.root / library.TOP).is_dir():
@@ -81,10 +99,14 @@ def plan(root: Path) -> Plan:
             guidance=f"Move {library.TOP} away, then repeat.",
         )
     shipped, past = _shipped(), read_installation(here.root)
+    without = past.no_hooks if no_hooks is None else no_hooks
     actions = [_action(here.root, path, shipped[path], past) for path in shipped]
+    for path, merge in (merges or {}).items():
+        left = Action(path, "keep", "left alone (--no-hooks)")
+        actions.append(left if without else _merging(here.root, path, merge))
     actions.append(_index(here.root, actions))
-    actions.append(_record(here.root, actions, shipped, past))
-    return Plan(here.root, tuple(actions), _next_command(here))
+    actions.append(_record(here.root, actions, shipped, past, without))
+    return Plan(here.root, tuple(actions), _next_command(here), merges or {}, without)
 
 
 def _shipped() -> dict[str, bytes]:
@@ -96,6 +118,9 @@ def _shipped() -> dict[str, bytes]:
     }
     files[f"{library.TOP}/templates/playbook.tpl.yaml"] = read_bytes(folder / "playbook.tpl.yaml")
     files[f"{library.TOP}/playbook.schema.json"] = schema_text("playbook").encode()
+    for name in COMMANDS:
+        command = read_bytes(folder / "commands" / f"{name}.md")
+        files[f".claude/commands/{name}.md"] = command
     return files
 
 
@@ -112,6 +137,24 @@ def _action(root: Path, path: str, content: bytes, past: Installation) -> Action
     if standing == past.files.get(path):
         return Action(path, "keep", "as an earlier version wrote it")
     return Action(path, "keep", "yours, kept")
+
+
+def _merging(root: Path, path: str, merge: Merge) -> Action:
+    if obstacle := _obstacle(root, path):
+        return Action(path, "conflict", obstacle)
+    standing = _content(root, path)
+    if merge(standing) == standing:
+        return Action(path, "keep", "up to date")
+    if not (root / path).exists():
+        return Action(path, "write", "new")
+    return Action(path, "merge", "ours comes in, whatever stands there stays")
+
+
+def _content(root: Path, path: str) -> bytes:
+    try:
+        return read_bytes(contained(root, path), limit=MAX_BYTES)
+    except FileNotFoundError:
+        return b""
 
 
 def _obstacle(root: Path, path: str) -> str:
@@ -147,28 +190,34 @@ def _is_playbook(path: str) -> bool:
 
 
 def _record(
-    root: Path, actions: list[Action], shipped: Mapping[str, bytes], past: Installation
+    root: Path,
+    actions: list[Action],
+    shipped: Mapping[str, bytes],
+    past: Installation,
+    no_hooks: bool,
 ) -> Action:
     if obstacle := _obstacle(root, FILE):
         return Action(FILE, "conflict", obstacle)
     if not (root / FILE).exists():
         return Action(FILE, "write", "new")
     coming = {action.path for action in actions if action.verb == "write"}
-    if coming & shipped.keys() or _present(root, shipped, past) != past:
+    if coming & shipped.keys() or _present(root, shipped, past, no_hooks) != past:
         return Action(FILE, "write", "brought up to date")
     return Action(FILE, "keep", "up to date")
 
 
-def _present(root: Path, shipped: Mapping[str, bytes], past: Installation) -> Installation:
+def _present(
+    root: Path, shipped: Mapping[str, bytes], past: Installation, no_hooks: bool
+) -> Installation:
     """The record of what stands there as shipped, and of what once did."""
     files = {
         path: fingerprint(content)
         for path, content in shipped.items()
         if _standing(root, path) == fingerprint(content)
     }
-    if past.version and files.items() <= past.files.items():
+    if past.version and files.items() <= past.files.items() and no_hooks == past.no_hooks:
         return past
-    return Installation(__version__, {**past.files, **files})
+    return Installation(__version__, {**past.files, **files}, no_hooks)
 
 
 # ── applying ────────────────────────────────────────────────────────────────────────────────
@@ -181,7 +230,7 @@ def apply(plan: Plan, now_ms: int) -> None:
     written if the plan holds a conflict, else where a file could not be written.
     """
     _refuse_conflicts(plan)
-    writes = plan.paths("write")
+    writes = (*plan.paths("write"), *plan.paths("merge"))
     shipped = _shipped()
     if not writes:
         return
@@ -189,10 +238,12 @@ def apply(plan: Plan, now_ms: int) -> None:
         for path in writes:
             if path in shipped:
                 _write_new(plan.root, path, shipped[path])
+            elif path in plan.merges:
+                _merge_into(plan.root, path, plan.merges[path])
     library.write_index(plan.root, now_ms)
     with library.changing(plan.root):
         past = read_installation(plan.root)
-        present = _present(plan.root, shipped, past)
+        present = _present(plan.root, shipped, past, plan.no_hooks)
         if present != past:
             write_atomically(plan.root / FILE, emit_installation(present))
 
@@ -216,6 +267,16 @@ def _write_new(root: Path, path: str, content: bytes) -> None:
     sweep(file.parent)
     if not os.path.lexists(root / path):
         write_atomically(file, content)
+
+
+def _merge_into(root: Path, path: str, merge: Merge) -> None:
+    """Into what stands there by now; a symbolic link is followed, not replaced."""
+    file = contained(root, path)
+    ensure_folder(file.parent)
+    sweep(file.parent)
+    standing = _content(root, path)
+    if (now := merge(standing)) != standing:
+        write_atomically(file, now)
 
 
 # ── what to type next ───────────────────────────────────────────────────────────────────────

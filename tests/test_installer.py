@@ -14,6 +14,7 @@ from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__, installer, library, templates
+from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.files import digest, remove
 from playbook_supervisor.installation import read_installation
@@ -22,15 +23,23 @@ from playbook_supervisor.schema import read_playbook, schema_text
 
 NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
-FILES = [
-    ".playbooks/_index.yaml",
-    ".playbooks/install.yaml",
+MADE = [".playbooks/_index.yaml", ".playbooks/install.yaml"]
+SHIPPED = [
+    ".claude/commands/playbook.abort.md",
+    ".claude/commands/playbook.create.md",
+    ".claude/commands/playbook.list.md",
+    ".claude/commands/playbook.pause.md",
+    ".claude/commands/playbook.resume.md",
+    ".claude/commands/playbook.run.md",
+    ".claude/commands/playbook.status.md",
     ".playbooks/playbook.schema.json",
     ".playbooks/playbooks/auto-feature.yaml",
     ".playbooks/playbooks/auto-speckit.yaml",
     ".playbooks/playbooks/auto-validate.yaml",
     ".playbooks/templates/playbook.tpl.yaml",
 ]
+FILES = sorted([*MADE, *SHIPPED])
+SETTINGS = ".claude/settings.json"
 
 
 @pytest.fixture
@@ -67,7 +76,16 @@ def state(project: Project) -> dict[str, tuple[int, int, str]]:
 
 
 def written(project: Project) -> list[str]:
-    return sorted(path for path in state(project) if path.startswith(".playbooks/"))
+    return sorted(
+        path
+        for path in state(project)
+        if path.startswith((".playbooks/", ".claude/commands/playbook."))
+    )
+
+
+def undo(project: Project) -> None:
+    for path in (".playbooks", *SHIPPED):
+        remove(project.root / path)
 
 
 class TestAFirstInstallation:
@@ -117,7 +135,7 @@ class TestAFirstInstallation:
         record = yaml.safe_load(fresh.read(".playbooks/install.yaml"))
         assert record["schema"] == 1
         assert record["version"] == __version__
-        assert list(record["files"]) == FILES[2:]
+        assert list(record["files"]) == SHIPPED
         for path, recorded in record["files"].items():
             assert recorded == f"sha256:{digest((fresh.root / path).read_bytes())}"
 
@@ -220,7 +238,7 @@ class TestWhatIsThereAlready:
         assert written(fresh) == FILES
 
     def test_a_project_where_all_is_foreign_is_done_after_once(self, fresh: Project) -> None:
-        for path in FILES[2:]:
+        for path in SHIPPED:
             fresh.write(path, "theirs\n")
         init(fresh)
         assert read_installation(fresh.root).files == {}
@@ -337,12 +355,86 @@ class TestARefusal:
         assert caught.value.code == "PB-IO-READ"
 
 
+class TestAFileThatOthersKeepToo:
+    """Here any file and any way to merge; `test_settings.py` has the one that there is."""
+
+    def merge(self, data: bytes) -> bytes:
+        return data if b"ours" in data else data + b"ours\n"
+
+    def init(self, project: Project, *, no_hooks: bool | None = None) -> Plan:
+        plan = installer.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
+        installer.apply(plan, NOON)
+        return plan
+
+    def test_is_made_where_it_is_missing(self, fresh: Project) -> None:
+        assert action(self.init(fresh), "shared/file") == ("write", "new")
+        assert fresh.read("shared/file") == "ours\n"
+
+    def test_is_merged_into_once(self, fresh: Project) -> None:
+        fresh.write("shared/file", "theirs\n").chmod(0o640)
+        assert action(self.init(fresh), "shared/file")[0] == "merge"
+        assert fresh.read("shared/file") == "theirs\nours\n"
+        assert (fresh.root / "shared/file").stat().st_mode & 0o777 == 0o640
+        before = state(fresh)
+        assert action(self.init(fresh), "shared/file") == ("keep", "up to date")
+        assert state(fresh) == before
+
+    def test_is_no_file_of_ours(self, fresh: Project) -> None:
+        self.init(fresh)
+        assert "shared/file" not in read_installation(fresh.root).files
+
+    def test_is_merged_into_as_it_is_by_then(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root, {"shared/file": self.merge})
+        fresh.write("shared/file", "theirs\n")
+        installer.apply(plan, NOON)
+        assert fresh.read("shared/file") == "theirs\nours\n"
+        fresh.write("shared/file", "ours, too\n")
+        installer.apply(plan, NOON)
+        assert fresh.read("shared/file") == "ours, too\n"
+
+    def test_is_followed_where_it_is_a_link_within_the_repository(self, fresh: Project) -> None:
+        fresh.write("elsewhere/file", "theirs\n")
+        (fresh.root / "shared").mkdir()
+        (fresh.root / "shared/file").symlink_to("../elsewhere/file")
+        self.init(fresh)
+        assert fresh.read("elsewhere/file") == "theirs\nours\n"
+        assert (fresh.root / "shared/file").is_symlink()
+
+    def test_is_refused_where_it_is_a_link_that_leads_out(
+        self, fresh: Project, tmp_path: Path
+    ) -> None:
+        outside = tmp_path / "outside"
+        outside.write_text("theirs\n")
+        (fresh.root / "shared").mkdir()
+        (fresh.root / "shared/file").symlink_to(outside)
+        with pytest.raises(StorageError) as caught:
+            self.init(fresh)
+        assert caught.value.code == "PB-IO-ESCAPE"
+        assert outside.read_text() == "theirs\n"
+        assert written(fresh) == []
+
+    def test_is_a_conflict_where_a_folder_stands(self, fresh: Project) -> None:
+        (fresh.root / "shared/file").mkdir(parents=True)
+        with pytest.raises(StorageError, match="shared/file cannot be written"):
+            self.init(fresh)
+
+    def test_is_left_alone_if_so_said_and_that_is_remembered(self, fresh: Project) -> None:
+        plan = self.init(fresh, no_hooks=True)
+        assert action(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
+        assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
+        assert self.init(fresh).paths("write") == ()
+        assert not (fresh.root / "shared/file").exists()
+        again = self.init(fresh, no_hooks=False)
+        assert again.paths("write") == ("shared/file", ".playbooks/install.yaml")
+        assert "no_hooks" not in fresh.read(".playbooks/install.yaml")
+
+
 class TestAnInterruption:
     def test_a_killed_installation_is_simply_repeated(self, fresh: Project, tmp_path: Path) -> None:
         """SIGKILL at every fsync there is, each followed by a second run."""
         init(fresh)
         whole = {path: fresh.read(path) for path in FILES}
-        remove(fresh.root / ".playbooks")
+        undo(fresh)
         runner = tmp_path / "runner.py"
         runner.write_text(RUNNER)
         survived = 0
@@ -354,7 +446,7 @@ class TestAnInterruption:
             }
             init(fresh)
             assert {path: fresh.read(path) for path in written(fresh)} == whole
-            remove(fresh.root / ".playbooks")
+            undo(fresh)
         assert survived >= 2 * len(FILES)
         assert {path: fresh.read(path) for path in written(fresh)} == whole
 
@@ -482,10 +574,11 @@ class TestTheCommand:
     def test_shows_what_it_does_to_each_file_and_what_to_type_next(self, fresh: Project) -> None:
         done = fresh.playbook("init", "--yes")
         assert done.code == 0, done.err
-        assert [line.split()[:2] for line in done.out.splitlines()] == [
-            ["write", path] for path in sorted(FILES, key=ORDER.index)
-        ]
-        assert "playbook run auto-feature 013" in done.err
+        shown = [line.split()[:2] for line in done.out.splitlines()]
+        assert sorted(shown) == sorted(["write", path] for path in [*FILES, SETTINGS])
+        assert [path for _, path in shown[-3:]] == [SETTINGS, *MADE]
+        assert "next: playbook run auto-feature 013" in done.err
+        assert "inside Claude Code: /playbook.run auto-feature 013" in done.err
         assert written(fresh) == FILES
 
     def test_twice_changes_nothing(self, fresh: Project) -> None:
@@ -496,6 +589,43 @@ class TestTheCommand:
         assert {line.split()[0] for line in again.out.splitlines()} == {"keep"}
         assert state(fresh) == before
 
+    def test_what_is_in_the_clients_settings_already_stays(self, fresh: Project) -> None:
+        before = '{\n\t"model": "opus"\n}\n'
+        fresh.write(SETTINGS, before)
+        done = fresh.playbook("init", "--yes")
+        assert f"merge  {SETTINGS}" in done.out
+        assert fresh.read(SETTINGS).startswith(before.removesuffix("\n}\n") + ",\n\t")
+        assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
+
+    def test_settings_that_are_not_json_are_told_and_nothing_is_written(
+        self, fresh: Project
+    ) -> None:
+        fresh.write(SETTINGS, '{\n  "model": "opus", // mine\n}\n')
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 1
+        assert "settings.json:2:20" in done.err
+        assert written(fresh) == []
+
+    def test_without_hooks_the_settings_are_left_alone_from_now_on(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--yes", "--no-hooks")
+        assert f"keep   {SETTINGS}" in done.out
+        assert fresh.playbook("init", "--yes").code == 0
+        assert not (fresh.root / SETTINGS).exists()
+        assert written(fresh) == FILES
+
+    def test_until_hooks_are_asked_for(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes", "--no-hooks")
+        fresh.playbook("init", "--yes", "--hooks")
+        assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
+        assert not read_installation(fresh.root).no_hooks
+
+    def test_asked_to_leave_them_later_it_removes_nothing(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        before = fresh.read(SETTINGS)
+        fresh.playbook("init", "--yes", "--no-hooks")
+        assert fresh.read(SETTINGS) == before
+        assert read_installation(fresh.root).no_hooks
+
     def test_needs_to_be_told_yes_where_it_cannot_ask(self, fresh: Project) -> None:
         done = fresh.playbook("init")
         assert done.code == 1
@@ -505,7 +635,7 @@ class TestTheCommand:
     def test_only_shows_its_plan_if_it_shall(self, fresh: Project) -> None:
         done = fresh.playbook("init", "--dry-run")
         assert done.code == 0
-        assert done.out.count("write") == len(FILES)
+        assert done.out.count("write") == len([*FILES, SETTINGS])
         assert written(fresh) == []
 
     def test_says_what_is_in_its_way(self, fresh: Project) -> None:
@@ -535,6 +665,3 @@ class TestTheCommand:
         checked = fresh.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
         assert "/speckit.plan" in checked.out
         assert "/qa.run" in checked.out
-
-
-ORDER = [*FILES[3:], FILES[2], *FILES[:2]]

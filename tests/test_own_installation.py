@@ -1,4 +1,4 @@
-"""This repository's own `.playbooks/` is what `playbook init` makes, and has not drifted."""
+"""This repository's own installation is what `playbook init` makes, and has not drifted."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from pathlib import Path
 
 from project import Project
 
-from playbook_supervisor import installer, library
+from playbook_supervisor import library
+from playbook_supervisor.api import maintenance
 
-OURS = Path(__file__).parent.parent / ".playbooks"
+REPOSITORY = Path(__file__).parent.parent
+OURS = REPOSITORY / ".playbooks"
 
 
 def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, home: Path) -> None:
-    """If this fails, delete `.playbooks/` and run `playbook init`."""
+    """If this fails, delete `.playbooks/` and `.claude/`, and run `playbook init`."""
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
+    shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
     project.git("init", "-q")
-    actions = installer.plan(project.root).actions
+    actions = maintenance.plan(cwd=project.root).actions
     drifted = [each for each in actions if each.why not in ("as it is shipped", "up to date")]
     assert drifted == []
-    assert len(actions) == 7
+    assert len(actions) == 15
 
 
 def test_every_playbook_here_can_run(tmp_path: Path) -> None:

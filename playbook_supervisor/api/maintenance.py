@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from playbook_supervisor.repair import Difference
 
 
-def plan(*, cwd: Path | None = None) -> Plan:
-    """What `init` would do here, file by file. Writes nothing; refuses what cannot be."""
-    from playbook_supervisor import installer
+def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
+    """What `init` would do here, file by file. Writes nothing; refuses what cannot be.
 
-    return installer.plan(cwd or Path.cwd())
+    `no_hooks` leaves the client's settings alone; None is what was said here last.
+    """
+    from playbook_supervisor import installer
+    from playbook_supervisor.drivers.claude_code import settings
+
+    return installer.plan(cwd or Path.cwd(), {settings.FILE: settings.merged}, no_hooks=no_hooks)
 
 
 def install(plan: Plan) -> None:

@@ -13,23 +13,30 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option(
+    "--no-hooks/--hooks",
+    default=None,
+    help="Leave .claude/settings.json alone; said once, it is remembered.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
 @options.everywhere
-def init(*, yes: bool, dry_run: bool) -> int:
+def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
     """Put playbooks into this project.
 
-    Shows for each file whether it is written, kept or in conflict, and asks. Files that are not
-    ours are never overwritten, and a second time writes nothing.
+    Shows for each file whether it is written, kept, merged or in conflict, and asks. Files that
+    are not ours are never overwritten, in the client's settings nothing foreign is touched, and a
+    second time writes nothing.
 
     \b
     Examples:
       playbook init
       playbook init --dry-run
       playbook init --yes
+      playbook init --no-hooks
     """
     from playbook_supervisor.cli.init import init
 
-    return init(yes=yes, dry_run=dry_run)
+    return init(yes=yes, no_hooks=no_hooks, dry_run=dry_run)
 
 
 @click.command()

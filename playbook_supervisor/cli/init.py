@@ -10,9 +10,9 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.render import text
 
 
-def init(*, yes: bool = False, dry_run: bool = False) -> int:
+def init(*, yes: bool = False, no_hooks: bool | None = None, dry_run: bool = False) -> int:
     """Show the plan, and carry it out if the person agrees (kai FR42)."""
-    plan = maintenance.plan()
+    plan = maintenance.plan(no_hooks=no_hooks)
     rows = [(action.verb, action.path, action.why) for action in plan.actions]
     for line in text.table(rows):
         streams.put(line)
@@ -25,7 +25,13 @@ def init(*, yes: bool = False, dry_run: bool = False) -> int:
     maintenance.install(plan)
     streams.tell(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
     streams.tell(f"next: {plan.next_command}")
+    if plan.next_command.startswith("playbook run "):
+        streams.tell(f"or, inside Claude Code: {_typed_there(plan.next_command)}")
     return 0
+
+
+def _typed_there(command: str) -> str:
+    return command.replace("playbook run", "/playbook.run", 1)
 
 
 def _agreed() -> bool:
