@@ -104,10 +104,14 @@ class Outlook(Record):
 
 
 class Supervisor:
-    """Drives one session of one worktree. Nothing here talks to a person or an agent."""
+    """Drives one session of one worktree. Nothing here talks to a person or an agent.
 
-    def __init__(self, store: Store, session_id: str) -> None:
+    `exports` says whether the driver gives `environment` to its workers.
+    """
+
+    def __init__(self, store: Store, session_id: str, *, exports: bool = True) -> None:
         self.store = store
+        self.exports = exports
         self.id = session_id
         self.root = store.checkout.root
         self._config = config.load(self.root)
@@ -194,7 +198,7 @@ class Supervisor:
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
         feature = self._world(outlook.manifest, checkout.find(self.root)).feature
-        return dict(features.point_speckit(self.root, feature, self._config))
+        return self._point_speckit(feature)
 
     @property
     def private(self) -> Path:
@@ -205,10 +209,11 @@ class Supervisor:
         """Whether another process has written the session since this one last looked."""
         return self.store.changed(self.id)
 
-    def context(self, outlook: Outlook) -> tuple[str, ...]:
+    def context(self, outlook: Outlook, last_words: str = "") -> tuple[str, ...]:
         """What helps to answer the gate that is asked, made when it is shown (kai FR24).
 
-        The evidence, the agent's last line, and `git diff --stat` since the launch.
+        The evidence, the agent's last line as far as it is known (`last_words`, else what the
+        journal keeps of its output), and `git diff --stat` since the launch.
         """
         from playbook_supervisor.repository import diff_stat
 
@@ -217,8 +222,8 @@ class Supervisor:
             return ()
         entry = outlook.entry(asked.member)
         lines = list(entry.evidence)
-        if entry.output:
-            lines.append(f"the agent said: {entry.output}")
+        if said := last_words or entry.output:
+            lines.append(f"the agent said: {said}")
         head = self._launch_head(entry.id)
         return (*lines, *(diff_stat(self.root, head) if head else ()))
 
@@ -292,16 +297,22 @@ class Supervisor:
             if isinstance(asked, Ask) and asked.id == observation.id:
                 entry = opened.entry(asked.member.id)
                 evidence.answered(opened.runtime, entry, observation.resolution)
-        events = opened.accept(observation)
-        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
+        due = kernel.decide(opened.state, observation)
+        launched = [event.entry for event in due if event.change is Change.LAUNCHED]
         if launched:
             here = checkout.find(self.root)
             world = self._world(opened.manifest, here)
-            for entry in launched:
-                step = opened.playbook.step(entry.step_id)
+            steps = [opened.playbook.step(entry.step_id) for entry in launched]
+            if any(step.command.startswith(_SPECKIT) for step in steps):
+                self._point_speckit(world.feature)  # or refuse, before anything is launched
+            for entry, step in zip(launched, steps, strict=True):
                 at = entry.launched_at or entry.started_at
                 opened.runtime.launches[entry.id] = evidence.launch(step, world, here.head, at)
-        return events
+        return opened.accept(observation)
+
+    def _point_speckit(self, feature: str) -> dict[str, str]:
+        exported = self.exports
+        return dict(features.point_speckit(self.root, feature, self._config, exported=exported))
 
     def _inquiry(self, opened: OpenSession) -> evidence.Inquiry:
         launched = {

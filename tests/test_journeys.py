@@ -505,3 +505,25 @@ def test_the_state_of_the_pull_request_decides_and_trouble_is_an_error(project: 
         last = sorted(project.sessions, key=lambda path: path.stat().st_mtime_ns)[-1]
         assert ended.code == code, ended.err
         assert said in (last / "journal.yaml").read_text()
+
+
+def test_spec_kit_is_pointed_at_the_feature_before_anything_is_launched(project: Project) -> None:
+    """An old spec-kit goes by the branch: on another one, nothing begins and nothing is lost."""
+    project.write(".specify/scripts/bash/common.sh", "git rev-parse --abbrev-ref HEAD\n")
+    name = playbook(project, STEPS[0])
+    project.git("switch", "-q", "main")
+    refused = project.playbook("begin", name, FEATURE)
+    assert refused.code == 3
+    assert FEATURE in refused.err
+    assert project.journal() == []
+    project.git("switch", "-q", FEATURE)
+    assert project.playbook("next").code == 0
+    assert open_entry(project, "plan")
+
+
+def test_a_new_spec_kit_finds_the_feature_by_its_pointer(project: Project) -> None:
+    """The pointer is machine-local: a session sets it before each of spec-kit's steps."""
+    project.write(".specify/feature.json", '{"feature_directory": "specs/001-other"}\n')
+    name = playbook(project, STEPS[0])
+    assert project.playbook("run", name, "013", "--agent", project.script(WORK)).code == 0
+    assert f"specs/{FEATURE}" in project.read(".specify/feature.json")

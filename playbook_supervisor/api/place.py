@@ -25,18 +25,18 @@ def store(cwd: Path | None = None) -> Store:
     return Store(checkout.find(cwd or Path.cwd()))
 
 
-def supervisor(store: Store, session_id: str) -> Supervisor:
-    """What drives a session of that store."""
+def supervisor(store: Store, session_id: str, *, exports: bool = True) -> Supervisor:
+    """What drives a session of that store; `exports`: workers are given its environment."""
     from playbook_supervisor.supervisor import Supervisor
 
-    return Supervisor(store, session_id)
+    return Supervisor(store, session_id, exports=exports)
 
 
 def undriven(store: Store, session_id: str) -> Supervisor:
-    """What drives a session; StateError `PB-STATE-DRIVEN` while a runner does."""
+    """What a client drives a session with; StateError `PB-STATE-DRIVEN` while a runner does."""
     from playbook_supervisor.drivers import presence
 
-    driving = supervisor(store, session_id)
+    driving = supervisor(store, session_id, exports=False)
     if presence.living(driving.private) is not None:
         raise presence.driven(driving.private)
     return driving

@@ -26,18 +26,19 @@ def begin(
 
     store = place.store(cwd)
     wanted = beginning.intend(store, reference, args, start=start)
-    supervisor = place.supervisor(store, beginning.begin(store, wanted))
+    supervisor = place.supervisor(store, beginning.begin(store, wanted), exports=False)
     return place.kept(store, supervisor.begin(start))
 
 
 def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
-    """What is outstanding; with `wait`, as soon as it is something other than work under way."""
+    """What is outstanding; with `wait`, as soon as it is more than what is under way now."""
     from time import sleep
 
     store = place.store(cwd)
     supervisor = place.undriven(store, place.chosen(store, session))
     outlook = supervisor.outlook()
-    while wait and outlook.repeated:
+    known = _under_way(outlook)
+    while wait and outlook.repeated and _under_way(outlook) <= known:
         while not supervisor.changed():
             sleep(_LOOK)
         outlook = supervisor.outlook()
@@ -94,8 +95,14 @@ def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
     return place.store(cwd).journal(outlook.manifest.session_id).entries
 
 
+def _under_way(outlook: Outlook) -> set[str]:
+    from playbook_supervisor.supervisor import running
+
+    return {attempt.id for attempt in running(outlook)}
+
+
 def _of(outlook: Outlook, cwd: Path | None) -> Supervisor:
-    return place.supervisor(place.store(cwd), outlook.manifest.session_id)
+    return place.supervisor(place.store(cwd), outlook.manifest.session_id, exports=False)
 
 
 def _prompt(work: Work) -> str:

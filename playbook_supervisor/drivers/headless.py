@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from playbook_supervisor.agents import Agent, Call, Running, carry_out
+from playbook_supervisor.agents import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.answers import read_answer
 from playbook_supervisor.drivers.people import Person, Watcher
-from playbook_supervisor.drivers.presence import CALL, requested
+from playbook_supervisor.drivers.presence import call, requested
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.plain_text import printable
 from playbook_supervisor.process_groups import kill_worker, worker_alive
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.supervisor import Outlook, Supervisor, Work
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, CALL)
+_CALL: Final = call()
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, _CALL)
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
 _LAST_WORDS: Final = 10.0  # seconds that a stopped worker's thread may take to say so
@@ -98,12 +100,16 @@ class Runner(Record, frozen=False):
     _news: SimpleQueue[_News] = field(default_factory=SimpleQueue)
     _workers: dict[str, _Worker] = field(default_factory=dict)
     _ours: set[str] = field(default_factory=set)
+    _last_words: dict[str, str] = field(default_factory=dict)
     _pausing: bool = False
 
-    def drive(self, outlook: Outlook) -> Ending:
-        """From this outlook to the end, a gate that nobody answers here, or an interruption."""
+    def drive(self, first: Callable[[], Outlook]) -> Ending:
+        """From the first outlook to the end, a gate that nobody answers here, or an interruption.
+
+        `first` is asked for when signals are listened to already: it may launch a step.
+        """
         with self._listening():
-            ending = None
+            outlook, ending = first(), None
             while ending is None:
                 for event in outlook.events:
                     if event.change is Change.LAUNCHED:
@@ -159,13 +165,18 @@ class Runner(Record, frozen=False):
         )
 
     def _work(self, worker: _Worker, call: Call) -> None:
+        """A step's own thread. Whatever happens in it, the main thread gets its news."""
         attempt = worker.attempt
-        outcome = carry_out(
-            self.agent,
-            call,
-            lambda line: self._news.put(_News(attempt, line=line)),
-            under_way=worker.under_way,
-        )
+        try:
+            outcome = carry_out(
+                self.agent,
+                call,
+                lambda line: self._news.put(_News(attempt, line=line)),
+                under_way=worker.under_way,
+            )
+        except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
+            said = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
+            outcome = failed("PB-AGENT-CRASHED", printable(said), name=self.agent.name)
         self._news.put(_News(attempt, outcome=outcome))
 
     def _await(self, outlook: Outlook) -> tuple[Outlook, Ending | None]:
@@ -175,6 +186,7 @@ class Runner(Record, frozen=False):
         if news.attempt is not None and news.outcome is not None:
             return self._returned(news.attempt, news.outcome)
         if news.attempt is not None:
+            self._last_words[news.attempt.id] = news.line
             self.watcher.said(news.attempt, news.line)
         return outlook.without_events(), None
 
@@ -203,13 +215,14 @@ class Runner(Record, frozen=False):
         asked = outlook.directive
         assert isinstance(asked, Ask)  # noqa: S101 - the caller's match says so
         if self.mode is Mode.AUTONOMOUS and asked.reason is GateReason.GATE_ALWAYS:
-            self.supervisor.answer(asked.id, Resolution.CONTINUE, "continue", "autonomous")
-            return self.supervisor.outlook(), None
+            word = Resolution.CONTINUE
+            before = self.supervisor.answer(asked.id, word, word.value, Mode.AUTONOMOUS.value)
+            return self.supervisor.outlook().after(before), None
         self._keep_copies()
         self.watcher.waits(outlook)
         if self.person is None:
             return outlook, Ending(outlook, "waiting")
-        context = self.supervisor.context(outlook)
+        context = self.supervisor.context(outlook, self._last_words.get(asked.member.id, ""))
         return self._listen(outlook, asked, self.person, context)
 
     def _listen(
@@ -240,7 +253,7 @@ class Runner(Record, frozen=False):
 
     def _called(self, outlook: Outlook, number: int) -> tuple[Outlook, Ending | None]:
         """A signal: an interruption, or somebody else's request."""
-        if number != CALL:
+        if number != _CALL:
             self._stop_workers()
             return outlook, Ending(self.supervisor.interrupt(), "interrupted", number)
         request = requested(self.supervisor.private)
@@ -284,7 +297,7 @@ class Runner(Record, frozen=False):
                 number = self._news.get(timeout=_ORPHAN).signal
             except Empty:
                 continue
-            if number and number != CALL:
+            if number and number != _CALL:
                 outlook = self.supervisor.outlook()
                 return outlook, Ending(outlook, "interrupted", number)
         return self.supervisor.lose(attempt), None
