@@ -6,16 +6,17 @@ a fast way, if it is written plainly; any other spelling, and every mistake, is 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-
-from playbook_supervisor.cli.funnel import guarded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+_SELDOM: Final = 100_000
+"""Objects more than at the last look: before that, looking for cycles costs more than they hold."""
 
 # Command → its options (and whether they take a value), and how many operands: at least, at most.
 _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
@@ -31,6 +32,9 @@ _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
 
 def main() -> int:
     """The program. The exit code is what it returns."""
+    gc.set_threshold(_SELDOM)
+    from playbook_supervisor.cli.funnel import guarded
+
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     argv = sys.argv[1:]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _SMALL: Final = 1 << 16
 _PACKED: Final = 1 << 26
 _LEVELS: Final = 5  # git follows as many symbolic references
-_COMMIT: Final = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
-_REFERENCE: Final = re.compile(rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*")
-_COMMENT: Final = re.compile(r"[#;]")
+_COMMIT: Final = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*"
+_REFERENCE: Final = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
+_COMMENT: Final = r"[#;]"
 _REFTABLE: Final = b"refs/heads/.invalid"
 
 
@@ -129,7 +129,7 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
     content = _small(git_dir / "HEAD")
     name = b""
     for _ in range(_LEVELS):
-        symbolic = _REFERENCE.fullmatch(content or b"")
+        symbolic = re.fullmatch(_REFERENCE, content or b"")
         if symbolic is None or b".." in symbolic[1]:
             break
         name = symbolic[1]
@@ -138,7 +138,7 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
         content = _small(common_dir / os.fsdecode(name))
     if content is None:
         content = _packed(common_dir, name)
-    commit = content.strip().decode() if _COMMIT.fullmatch(content) else ""
+    commit = content.strip().decode() if re.fullmatch(_COMMIT, content) else ""
     in_heads = name.startswith(b"refs/heads/")
     branch = name.removeprefix(b"refs/heads/").decode("utf-8", "replace") if in_heads else ""
     return branch, commit
@@ -162,7 +162,7 @@ def _core(git_dir: Path) -> dict[str, str]:
         setting = line.strip()
         if setting.startswith("["):
             section, _, setting = setting[1:].partition("]")
-        name, given, value = _COMMENT.split(setting, maxsplit=1)[0].partition("=")
+        name, given, value = re.split(_COMMENT, setting, maxsplit=1)[0].partition("=")
         if section.strip().lower() == "core" and name.strip():
             settings[name.strip().lower()] = value.strip().strip('"') if given else "true"
     return settings

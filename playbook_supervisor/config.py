@@ -28,9 +28,9 @@ FILE: Final = ".playbooks/config.yaml"
 PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 """What a headless client may be told; bypassing permissions is not among them, ever."""
 
-_AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
-_SECRET_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+_AGENT_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_HANDLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
+_PLACEHOLDER: Final = r"\{([^{}]*)\}"
 
 
 class Claude(Record):
@@ -136,7 +136,7 @@ def _read(top: _Section) -> Config:
         ),
         secrets={
             name: secrets.argv(name, needed=True)
-            for name in secrets.names(_SECRET_NAME, "a handle: letters, digits and _")
+            for name in secrets.names(_HANDLE, "a handle: letters, digits and _")
         },
         commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
         push_sessions=top.switch("push_sessions", default=default.push_sessions),
@@ -156,7 +156,7 @@ def _bounds(section: _Section) -> Bounds:
 
 def _pattern(top: _Section, default: str) -> str:
     pattern = top.line("worktrees", default)
-    unknown = set(_PLACEHOLDER.findall(pattern)) - {"repo", "session"}
+    unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
     if unknown or "{session}" not in pattern:
         top.fault("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
     return pattern
@@ -207,12 +207,12 @@ class _Section:
     def fault(self, key: str, text: str, *, key_itself: bool = False) -> None:
         self._faults.add((*self._place, key), text, key=key_itself)
 
-    def names(self, form: re.Pattern[str], what: str) -> list[str]:
+    def names(self, form: str, what: str) -> list[str]:
         """The keys of a mapping whose keys are the author's own, those of the right form."""
         for name in self._data:
-            if not form.match(name):
+            if not re.match(form, name):
                 self.fault(name, f"is not {what}", key_itself=True)
-        return [name for name in self._data if form.match(name)]
+        return [name for name in self._data if re.match(form, name)]
 
     def section(self, key: str, keys: Sequence[str] = ()) -> _Section:
         return _Section(self._faults, self._data.get(key, {}), (*self._place, key), keys)

@@ -29,7 +29,7 @@ _BOOLEAN: Final = {
 _INTEGER: Final = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
 _BASED: Final = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
 _FLOAT: Final = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE: Final = "[\0\ud800-\udfff]"
 
 
 class Plain(str):
@@ -173,7 +173,7 @@ class Builder:
 
     def scalar(self, text: str, line: int, col: int) -> None:
         """A scalar: a `Plain`, or the text of a quoted or block one."""
-        if _UNSTORABLE.search(text):
+        if re.search(_UNSTORABLE, text):
             refuse(
                 self._source,
                 line,

@@ -20,16 +20,16 @@ class Block(dict[str, object]):
     """A mapping that is written over several lines, a key each; other mappings take one line."""
 
 
-_WORD: Final = re.compile(r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z")
+_WORD: Final = r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z"
 _RESERVED: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 """Words that some YAML 1.1 reader takes for a boolean or for nothing, in any case."""
 
-_ESCAPED: Final = re.compile(
+_ESCAPED: Final = (
     "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
 """Not printable in YAML, a line break in YAML 1.1, or a reordering of what a reviewer sees."""
 
-_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE: Final = "[\0\ud800-\udfff]"
 
 
 def scalar(value: object) -> str:
@@ -44,10 +44,10 @@ def scalar(value: object) -> str:
     if isinstance(value, float):
         return _number(value)
     text = str(value)
-    if _WORD.match(text) and text.lower() not in _RESERVED:
+    if re.match(_WORD, text) and text.lower() not in _RESERVED:
         return text
-    quoted = json.dumps(_UNSTORABLE.sub("\ufffd", text), ensure_ascii=False)
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    quoted = json.dumps(re.sub(_UNSTORABLE, "\ufffd", text), ensure_ascii=False)
+    return re.sub(_ESCAPED, lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _number(value: float) -> str:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.config import Config
 
 _LONGEST: Final = 200
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_NUMBER: Final = re.compile(r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z")
-_LEADING: Final = re.compile(r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)")
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_NUMBER: Final = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
+_LEADING: Final = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
 _POINTER: Final = ".specify/feature.json"
 _POINTER_KEY: Final = "feature_directory"
 _SCRIPT_BYTES: Final = 262_144
@@ -89,7 +89,7 @@ def of_branch(branch: str) -> str:
 
 def is_name(text: str) -> bool:
     """Whether a feature may be called so; nothing that passes can leave a folder."""
-    return len(text) <= _LONGEST and _NAME.match(text) is not None and ".." not in text
+    return len(text) <= _LONGEST and re.match(_NAME, text) is not None and ".." not in text
 
 
 def _folders(root: Path, folder: str) -> set[str]:
@@ -115,7 +115,7 @@ def _listed(root: Path, folder: str) -> list[tuple[str, bool]]:
 
 
 def _beginning(text: str, known: Iterable[str]) -> list[str]:
-    if not _NUMBER.match(text):
+    if not re.match(_NUMBER, text):
         return []
     return sorted(name for name in known if name.startswith(f"{text}-"))
 
@@ -129,7 +129,7 @@ def _unknown(text: str, known: set[str]) -> str:
 def _same_number(text: str, known: set[str]) -> str:
     """`13` is near `013-slug`, though its spelling is not."""
     for name in sorted(known):
-        leading = _LEADING.match(name)
+        leading = re.match(_LEADING, name)
         if leading and leading[0].lstrip("0") == text.partition("-")[0].lstrip("0"):
             return name
     return ""
@@ -205,7 +205,7 @@ def _same_folder(root: Path, one: str, other: str) -> bool:
 
 def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
     branch = find(root).branch
-    leading = _LEADING.match(feature)
+    leading = re.match(_LEADING, feature)
     if branch == feature or (by_number and leading and branch.startswith(f"{leading[0]}-")):
         return
     here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"

@@ -19,11 +19,12 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import hashlib
     from typing import Final
-
 
 _TEMPORARY: Final = ".playbook-tmp-"
 _CHUNK: Final = 1 << 20
+_LITTLE: Final = 1 << 15
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -204,9 +205,23 @@ def _open_regular(path: Path) -> int | None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
+    summed = _sha256(len(data))
+    summed.update(data)
+    return summed.hexdigest()
+
+
+def _sha256(size: int) -> hashlib._Hash:
+    """A sum to be fed `size` bytes: hashlib loads OpenSSL, which only much data is worth.
+
+    The interpreter's own is what the standard library takes in `random`, for the same reason.
+    """
+    for own in ("_sha2", "_sha256") if size <= _LITTLE else ():  # since Python 3.12, and before
+        with suppress(ImportError):
+            made: hashlib._Hash = __import__(own).sha256()
+            return made
     import hashlib
 
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256()
 
 
 class Stamp(Record):
@@ -235,15 +250,13 @@ class Stamp(Record):
 
 def stamp(path: Path) -> Stamp | None:
     """The stamp of a regular file as it is now; None if there is none (absent, a folder, …)."""
-    import hashlib
-
     try:
         descriptor = _open_regular(path)
         if descriptor is None:
             return None
-        summed = hashlib.sha256()
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
+            summed = _sha256(status.st_size)
             while chunk := file.read(_CHUNK):
                 summed.update(chunk)
     except (FileNotFoundError, NotADirectoryError):

@@ -192,15 +192,14 @@ class Parsed(Record):
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Journals grow: some 40,000 entries, where a file that a person writes may have 1 MiB."""
 
-_BREAK: Final = re.compile(rb"\r\n?|\n")
-_ENTRIES: Final = re.compile(
-    rb"""^(?:\xef\xbb\xbf)?(["']?)entries\1[ \t]*:(?P<value>[ \t]*(?:\[[ \t]*\]|~|null)?)"""
-    rb"""(?=[ \t]*(?:[ \t]#.*)?\r?$)""",
-    re.MULTILINE,
+_BREAK: Final = rb"\r\n?|\n"
+_ENTRIES: Final = (
+    rb"""(?m)^(?:\xef\xbb\xbf)?(["']?)entries\1[ \t]*:(?P<value>[ \t]*(?:\[[ \t]*\]|~|null)?)"""
+    rb"""(?=[ \t]*(?:[ \t]#.*)?\r?$)"""
 )
-_DASH: Final = re.compile(rb"^( *)-(?=[ \t\r\n])", re.MULTILINE)
-_NO_TEXT: Final = re.compile(rb"[ \t]*(?:#|\r?\n|\Z)")
-_DOCUMENT_END: Final = re.compile(rb"^\.\.\.(?=\s|\Z)", re.MULTILINE)
+_DASH: Final = rb"(?m)^( *)-(?=[ \t\r\n])"
+_NO_TEXT: Final = rb"[ \t]*(?:#|\r?\n|\Z)"
+_DOCUMENT_END: Final = rb"(?m)^\.\.\.(?=\s|\Z)"
 
 
 def parse_journal(data: bytes, source: str) -> Parsed:
@@ -210,7 +209,7 @@ def parse_journal(data: bytes, source: str) -> Parsed:
     entries of one step are its attempts, counted, and that a failed one was retried is plain from
     the next one.
     """
-    lines = [0, *(match.end() for match in _BREAK.finditer(data)), len(data)]
+    lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
     document = _load(data, source)
     top, items = _entries(document)
     legacy = "schema" not in top
@@ -223,7 +222,7 @@ def parse_journal(data: bytes, source: str) -> Parsed:
     begin = document.key_place(("entries",))[0]
     behind = (document.key_place((key,))[0] for key in top)
     end = min((lines[line - 1] for line in behind if line > begin), default=len(data))
-    if closing := _DOCUMENT_END.search(data, dashes[-1][0] if dashes else 0):
+    if closing := re.compile(_DOCUMENT_END).search(data, dashes[-1][0] if dashes else 0):
         end = min(end, closing.start())
     if not entries:
         return _empty(data, document, lines[begin - 1], end, legacy=legacy)
@@ -312,16 +311,16 @@ def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> 
     first = line = document.place(path)[0]
     while line > 1:
         start = lines[line - 1]
-        if dash := _DASH.match(data, start):
+        if dash := re.compile(_DASH).match(data, start):
             return start, len(dash[1])
-        if line < first and not _NO_TEXT.match(data, start):
+        if line < first and not re.compile(_NO_TEXT).match(data, start):
             break
         line -= 1
     raise _corrupt(document, path, "each entry begins a line of its own, with a dash")
 
 
 def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> Parsed:
-    if not (top := _ENTRIES.match(data, line)):
+    if not (top := re.compile(_ENTRIES).match(data, line)):
         raise _corrupt(document, ("entries",), "an empty journal says `entries: []` on a line")
     line_end = data.find(b"\n", top.end()) + 1 or end
     return Parsed((), (), legacy, line_end, hollow=top.span("value"))

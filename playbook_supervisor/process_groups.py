@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 
 from playbook_supervisor.errors import StateError, StorageError
 
@@ -26,7 +25,7 @@ GRACE: Final = 2.0
 PATIENCE: Final = 5.0
 """Seconds for the system to carry out a SIGKILL."""
 _PROC = Path("/proc")
-_NAMED: Final = re.compile(rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n')
+_NAMED: Final = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
 
 # ── groups ──────────────────────────────────────────────────────────────────────────────────
 
@@ -86,6 +85,8 @@ def kill_worker(worker_file: Path) -> None:
 
     Nothing if nobody lives. StateError PB-STATE-BUSY if somebody outlives even that.
     """
+    from signal import SIGKILL, SIGTERM
+
     for number, patience in ((SIGTERM, GRACE), (SIGKILL, PATIENCE)):
         groups = _groups(worker_file)
         for group in groups:
@@ -134,7 +135,7 @@ def _has_open(process: Path, name: Path) -> bool:
 
 def _recorded(worker_file: Path) -> set[int]:
     with suppress(OSError), worker_file.open("rb") as file:
-        if found := _NAMED.fullmatch(file.read(100)):
+        if found := re.fullmatch(_NAMED, file.read(100)):
             return {int(found["group"])}
     return set()
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-_REFERENCE: Final = re.compile(r"\{\{([^{}]*)\}\}")
+_REFERENCE: Final = r"\{\{([^{}]*)\}\}"
 
 
 def names(text: str) -> tuple[str, ...]:
     """The names between double braces, in order, each once; `{{ feature }}` is `feature`."""
-    return tuple(dict.fromkeys(match.strip() for match in _REFERENCE.findall(text)))
+    return tuple(dict.fromkeys(match.strip() for match in re.findall(_REFERENCE, text)))
 
 
 def interpolate(text: str, values: Mapping[str, str]) -> str:
@@ -34,4 +34,4 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
             f"unknown arg {', '.join('{{' + name[:60] + '}}' for name in unknown)}",
             guidance=f"Declare it under `args`, or use one of those declared: {declared}.",
         )
-    return _REFERENCE.sub(lambda match: values[match[1].strip()], text)
+    return re.sub(_REFERENCE, lambda match: values[match[1].strip()], text)

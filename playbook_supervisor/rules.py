@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Thing = Mapping[str, Any]
 
-_CONTROL: Final = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
 def violations(data: Any) -> Iterator[Violation]:
@@ -104,7 +104,7 @@ def _scattered_groups(data: Thing) -> Iterator[Violation]:
 def _unprintable(data: Thing) -> Iterator[Violation]:
     """Text goes to terminals and agents: it holds no control characters but line ends and tabs."""
     for path, text in _free_texts(data):
-        found = _CONTROL.search(text)
+        found = re.search(_CONTROL, text)
         if found:
             yield Violation(
                 path,

@@ -31,11 +31,9 @@ todos upgrade usage verify vim
 BUILTINS: Final = frozenset(_BUILTIN_NAMES.split())
 """The client's own commands. They win over files of the same name."""
 
-_COMMAND: Final = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z")
-_CLOSED: Final = re.compile(
-    r"^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b", re.IGNORECASE | re.MULTILINE
-)
-_VERSION: Final = re.compile(r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z")
+_COMMAND: Final = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
+_CLOSED: Final = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
+_VERSION: Final = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
 _FRONT_MATTER_BYTES: Final = 16_384
 _PLUGIN_FOLDERS: Final = 2_000
 _PLUGIN_DEPTH: Final = 6
@@ -78,7 +76,7 @@ class Shelf:
 
     def resolve(self, command: str) -> Found | None:
         """As the function `resolve`; `.` and `-` stand for each other where nothing is exact."""
-        match = _COMMAND.match(command)
+        match = re.match(_COMMAND, command)
         if not match:
             return None
         wanted = match[1]
@@ -150,7 +148,7 @@ def _plugin_name(folder: Path) -> str:
     name = _read_object(folder / ".claude-plugin" / "plugin.json").get("name")
     if isinstance(name, str) and name:
         return name
-    return folder.parent.name if _VERSION.match(folder.name) else folder.name
+    return folder.parent.name if re.match(_VERSION, folder.name) else folder.name
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -191,6 +189,6 @@ def _is_closed(file: Path) -> bool:
     if first.rstrip() != "---":
         return False
     return (
-        _CLOSED.search(re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0])
+        re.search(_CLOSED, re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0])
         is not None
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -540,3 +541,17 @@ def test_a_file_system_without_locks_is_a_storage_error(
     mocker.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
     with pytest.raises(StorageError, match="No locks"), files.locked(tmp_path / "lock"):
         pytest.fail("locked without a lock")
+
+
+@pytest.mark.parametrize("size", [0, 1 << 15, (1 << 15) + 1])
+@pytest.mark.parametrize("absent", [(), ("_sha2", "_sha256")], ids=["its own sum", "none"])
+def test_a_digest_is_the_same_however_it_is_summed(
+    size: int, absent: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in absent:
+        monkeypatch.setitem(sys.modules, name, None)
+    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    (tmp_path / "file").write_bytes(data)
+    stamped = files.stamp(tmp_path / "file")
+    assert stamped is not None
+    assert stamped.digest == files.digest(data) == hashlib.sha256(data).hexdigest()
