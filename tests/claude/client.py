@@ -59,9 +59,11 @@ class Done:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The last event, which sums up; a run that was killed has none."""
-        (only,) = self._of("result")
-        return only
+        """The last event, which sums up; a run that was killed has none.
+
+        There is one for every turn, and a background agent's end begins another turn.
+        """
+        return self._of("result")[-1]
 
     @property
     def text(self) -> str:
@@ -141,6 +143,7 @@ class Client:
             (self.scratch / folder).mkdir()
         (self.scratch / "bin/playbook").symlink_to(Path(sys.executable).with_name("playbook"))
         self.trust(self.root)
+        self.ask_first()
 
     @property
     def root(self) -> Path:
@@ -155,12 +158,19 @@ class Client:
         """Seed the home, so that neither onboarding nor a trust dialog stands in the way."""
         file = self.home / ".claude.json"
         seeds = json.loads(file.read_text()) if file.exists() else {}
-        seeds["hasCompletedOnboarding"] = True
+        seeds["hasCompletedOnboarding"] = seeds["hasSeenAutoDefaultNudge"] = True
         seeds["customApiKeyResponses"] = {"approved": [KEY], "rejected": []}
         projects = seeds.setdefault("projects", {})
         for folder in folders:
             projects.setdefault(str(folder.resolve()), {})["hasTrustDialogAccepted"] = True
         file.write_text(json.dumps(seeds))
+
+    def ask_first(self) -> None:
+        """Seed the mode that asks a person: the client's own, auto, asks the model instead."""
+        file = self.home / ".claude/settings.json"
+        file.parent.mkdir(exist_ok=True)
+        if not file.exists():
+            file.write_text(json.dumps({"permissions": {"defaultMode": "default"}}))
 
     def distrust(self) -> None:
         """Forget all trust, so that the interface asks for it."""

@@ -6,41 +6,57 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import pytest
 from project import Project
 
 from claude.client import Client, program
-from claude.model import Model, Reply, Request
+from claude.model import Model, Script
 from claude.recorder import Recorder
+from claude.terminal import Terminal, tmux
 
-REQUIRED = "PLAYBOOK_REQUIRE_CLAUDE"
-required = os.environ.get(REQUIRED) == "1"
+REQUIRED: Final = "PLAYBOOK_REQUIRE_CLAUDE"
+
+Start = Callable[[Script], Client]
+Open = Callable[..., Terminal]
 
 
-def left_out(reason: str) -> None:
-    if required:
-        pytest.fail(f"{reason}, and {REQUIRED}=1 requires it")
+def leave_out(reason: str) -> None:
+    """Skip the test, or fail where nothing may be left out."""
+    if os.environ.get(REQUIRED) == "1":
+        pytest.fail(f"{reason}, and {REQUIRED} is set")
     pytest.skip(reason)
 
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
+    """Watches every client of this test, and answers its hooks by a table."""
     return Recorder(tmp_path / "recorder")
 
 
-StartClient = Callable[[Callable[[Request], Reply]], Client]
-
-
 @pytest.fixture
-def start(project: Project, recorder: Recorder) -> Iterator[StartClient]:
-    """Make a client for a script; the recorder watches it, and nothing outlives the test."""
+def start(project: Project, recorder: Recorder) -> Iterator[Start]:
+    """Make a client for a script. Nothing that it starts outlives the test."""
     if program() is None:
-        left_out("the pinned claude-agent-sdk wheel brings no client for this platform")
+        leave_out("the pinned claude-agent-sdk wheel brings no client for this platform")
     with ExitStack() as stack:
 
-        def client(reply: Callable[[Request], Reply]) -> Client:
-            model = stack.enter_context(Model(reply))
+        def client(script: Script) -> Client:
+            model = stack.enter_context(Model(script))
             return stack.enter_context(Client(project, model, settings=recorder.settings))
 
         yield client
+
+
+@pytest.fixture
+def open_terminal(start: Start) -> Iterator[Open]:
+    """Start a client's terminal interface: `open_terminal(client, *args)`."""
+    if tmux() is None:
+        leave_out("tmux is not on PATH")
+    with ExitStack() as stack:
+
+        def terminal(client: Client, *args: str) -> Terminal:
+            return stack.enter_context(Terminal(client, *args))
+
+        yield terminal

@@ -12,9 +12,10 @@ Its hooks come by `--settings`, beside whatever the project installs.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -115,11 +116,16 @@ class Recorder:
         )
         self._write_rules()
 
+    def forget(self) -> None:
+        """Answer nothing any more."""
+        self._rules.clear()
+        self._write_rules()
+
     @property
     def events(self) -> list[dict[str, Any]]:
         """The input of every hook so far, in order."""
-        lines = self._log.read_text().splitlines()
-        return [json.loads(line)["payload"] for line in lines]
+        lines = self._log.read_text().splitlines(keepends=True)
+        return [json.loads(line)["payload"] for line in lines if line.endswith("\n")]
 
     @property
     def names(self) -> list[str]:
@@ -133,15 +139,22 @@ class Recorder:
         ]
 
     def wait_for(
-        self, wanted: Callable[[dict[str, Any]], bool], timeout: float = 20
+        self, event: str, *, saying: str = "", count: int = 1, timeout: float = 20
     ) -> dict[str, Any]:
-        """The first event, already there or to come, that is `wanted`."""
+        """The first such event (or the `count`th), already there or to come.
+
+        `saying` is a pattern to be found in its payload.
+        """
         deadline = time.monotonic() + timeout
         while True:
-            for event in self.events:
-                if wanted(event):
-                    return event
-            assert time.monotonic() < deadline, f"no such event; seen: {self.names}"
+            found = [
+                seen
+                for seen in self.of(event)
+                if re.search(saying, json.dumps(seen, ensure_ascii=False))
+            ]
+            if len(found) >= count:
+                return found[count - 1]
+            assert time.monotonic() < deadline, f"no such {event} in {timeout} s: {self.names}"
             time.sleep(0.05)
 
     @property
