@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 _LOCK: Final = "driver"
 _WHO: Final = "driver.json"
 _REQUEST: Final = "request.json"
-CALL: Final = signal.SIGUSR1
-"""The signal that makes a runner look for a request."""
 
 
 class Driver(Record):
@@ -84,13 +81,20 @@ def driven(private: Path) -> StateError:
     )
 
 
+def call() -> int:
+    """The signal that makes a runner look for a request."""
+    from signal import SIGUSR1
+
+    return SIGUSR1
+
+
 def ask(private: Path, request: Request, *, patience: float) -> bool:
     """Ask the living driver, and wait (seconds) until it has let go; whether it has."""
     write_atomically(private / _REQUEST, json.dumps(as_mapping(request)).encode())
     who = living(private)
     if who is not None and who.pid > 1:
         with suppress(ProcessLookupError):
-            os.kill(who.pid, CALL)
+            os.kill(who.pid, call())
     return until(lambda: living(private) is None, patience)
 
 
