@@ -55,11 +55,13 @@ def report(
 ) -> Outlook:
     """A worker came back; a repeated report changes nothing and answers with what is due now."""
     from playbook_supervisor.kernel.directives import Failure, Outcome
+    from playbook_supervisor.plain_text import printable
     from playbook_supervisor.wire import outcome_from_json
 
     brought = Outcome() if outcome is None else outcome_from_json(outcome)
     if error:
-        brought = Outcome(Failure("PB-AGENT-FAILED", error), brought.output, brought.agent)
+        said = printable(error).strip()
+        brought = Outcome(Failure("PB-AGENT-FAILED", said), brought.output, brought.agent)
     store = place.store(cwd)
     supervisor = place.undriven(store, place.chosen(store, session))
     return place.kept(store, supervisor.report(attempt, brought))
