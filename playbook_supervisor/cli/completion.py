@@ -44,8 +44,10 @@ def _sessions(ctx: click.Context) -> Iterable[str]:
 def _steps(ctx: click.Context) -> Iterable[str]:
     from playbook_supervisor.api import reading
 
-    named: Any = ctx.params.get("playbook")
-    return [step.id for step in reading.load_playbook(named).steps] if named else []
+    # An option that still wants its value keeps click from sorting out the arguments before it.
+    named: list[Any] = [ctx.params.get("playbook"), *ctx.args]
+    reference = next((str(word) for word in named if word), "")
+    return [step.id for step in reading.load_playbook(reference).steps] if reference else []
 
 
 def _conditions(ctx: click.Context) -> Iterable[str]:

@@ -1,0 +1,98 @@
+"""A person's terminal: the real program behind a pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from types import TracebackType
+from typing import Final
+
+from project import Project
+
+_PATIENCE: Final = 60.0
+_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+class Terminal:
+    """`playbook ARGS` at a terminal of 100 columns; `shown` is everything that it has printed."""
+
+    def __init__(self, project: Project, *args: str, **env: str) -> None:
+        self._ours, theirs = pty.openpty()
+        size = struct.pack("HHHH", 30, 100, 0, 0)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "playbook_supervisor", *args],
+            cwd=project.root,
+            env={**project.environment, "TERM": "xterm-256color", **env},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.raw = ""
+        self._read_to = 0
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+    @property
+    def shown(self) -> str:
+        """What a person reads: without sequences that move the cursor or colour."""
+        return _SEQUENCE.sub("", self.raw).replace("\r", "")
+
+    def until(self, text: str) -> str:
+        """Wait until this is shown, after what was waited for before."""
+        end = time.monotonic() + _PATIENCE
+        while text not in self.shown[self._read_to :]:
+            assert time.monotonic() < end, f"{text!r} is not shown:\n{self.shown}"
+            assert self._more(), f"it ended without {text!r}:\n{self.shown}"
+        self._read_to = self.shown.index(text, self._read_to) + len(text)
+        return self.shown
+
+    def type(self, text: str) -> None:
+        """Type this, as a person does."""
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait for the end and say its exit code."""
+        end = time.monotonic() + _PATIENCE
+        while self._more():
+            assert time.monotonic() < end, f"it does not end:\n{self.shown}"
+        return self.process.wait(_PATIENCE)
+
+    def _more(self) -> bool:
+        """Read what there is within a while; whether there may be more."""
+        ready, _, _ = select.select([self._ours], [], [], 0.2)
+        if not ready:
+            return self.process.poll() is None
+        try:
+            data = os.read(self._ours, 65_536)
+        except OSError:  # nobody holds the other end any more
+            return False
+        self.raw += data.decode("utf-8", "replace")
+        return bool(data)

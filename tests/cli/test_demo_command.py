@@ -1,0 +1,40 @@
+"""`playbook demo`: a newcomer's first minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from cli.terminal import Terminal
+
+
+@pytest.mark.slow
+def test_the_demo_answers_its_own_gate_where_there_is_no_terminal(
+    project: Project, tmp_path: Path
+) -> None:
+    before = project.git("status", "--porcelain")
+    env = {"TMPDIR": str(tmp_path), "PLAYBOOK_SESSION": "20260219-a7k"}
+    done = project.playbook("demo", env=env)
+    assert done.code == 0
+    assert "$ playbook run auto-feature 001" in done.err
+    assert "pr#1 WAITS FOR A HUMAN" in done.err
+    assert "There is no terminal to ask at: the demo itself answers `continue`." in done.err
+    assert "completed, 8/8 steps" in done.err
+    assert "journal.yaml\nschema: 1\nentries:\n  - step_id: plan\n" in done.out
+    assert done.out.splitlines()[-1].endswith(" Specify a greeting")
+    (left,) = tmp_path.glob("playbook-demo-*")
+    assert str(left / "project") in done.err
+    assert project.git("status", "--porcelain") == before
+
+
+@pytest.mark.slow
+def test_at_a_terminal_a_person_answers(project: Project, tmp_path: Path) -> None:
+    with Terminal(project, "demo", TMPDIR=str(tmp_path)) as terminal:
+        terminal.until("✓")
+        terminal.until("pr#1 waits for you")
+        terminal.until("abort > ")
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+        assert "$ git log --oneline" in terminal.shown

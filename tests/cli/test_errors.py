@@ -1,0 +1,165 @@
+"""Every error ends in one place: what, where, how to mend it, and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import Project, Result
+
+from cli.scripts import conforms
+
+BUG = """
+import sys
+from playbook_supervisor import __main__, library
+
+def playbooks(root):
+    raise RuntimeError(f"out of\\x1b[31m luck in {root}")
+
+library.playbooks = playbooks
+sys.exit(__main__.main())
+"""
+
+
+def with_a_bug(project: Project, *args: str, **env: str) -> Result:
+    done = subprocess.run(
+        [sys.executable, "-c", BUG, *args],
+        cwd=project.root,
+        env={**project.environment, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def test_an_error_says_what_where_and_how_to_mend_it(project: Project, tmp_path: Path) -> None:
+    """cat NFR-3.1: three lines at most, never a traceback."""
+    cases = [
+        (["list"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
+        (["next"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
+        (["runn"], project.root, 1, "PB-ARG-USAGE"),
+        (["run"], project.root, 1, "PB-ARG-USAGE"),
+        (["run", "auto-feature", "--mode", "fast"], project.root, 1, "PB-ARG-USAGE"),
+        (["--log-level", "loud", "list"], project.root, 1, "PB-ARG-USAGE"),
+        (["status", "\x1b[31mred"], project.root, 3, "PB-STATE-NO-SESSION"),
+        (["answer", "continue"], project.root, 3, "PB-STATE-NO-SESSION"),
+    ]
+    for args, where, code, name in cases:
+        done = project.playbook(*args, cwd=where)
+        lines = done.err.splitlines()
+        assert (done.code, done.out) == (code, ""), args
+        assert lines[0].startswith("error: ")
+        assert lines[0].endswith(f"[{name}]")
+        assert lines[-1].startswith("  do: ")
+        assert len(lines) <= 3
+        assert "\x1b" not in done.err
+
+
+def test_usage_errors_say_which_help_to_read(project: Project) -> None:
+    assert "Did you mean 'run'?" in project.playbook("runn").err
+    assert "See `playbook run --help`." in project.playbook("run").err
+    assert "no such option" in project.playbook("list", "--al").err
+    assert project.playbook("next", "--wat").code == 1
+
+
+def test_commands_with_json_print_their_errors_as_one_object(project: Project) -> None:
+    for args, code in (
+        (["next", "--json"], "PB-STATE-NO-SESSION"),
+        (["run", "auto-feature", "--json"], "PB-ARG-INVALID"),
+        (["run", "--json"], "PB-ARG-USAGE"),
+        (["list", "--json", "extra"], "PB-ARG-USAGE"),
+    ):
+        done = project.playbook(*args)
+        shape = conforms("error", done.json)
+        assert shape["error"]["code"] == code
+        assert f"[{code}]" in done.err
+    details = project.playbook("run", "auto-feature", "--json").json["error"]["details"]
+    assert details[0].startswith("feature (required)")
+    assert project.playbook("answer", "--", "--json").out == ""
+
+
+def test_debug_shows_where_an_error_came_from(project: Project) -> None:
+    for args in (["--debug", "list", "x"], ["answer", "x", "--debug"]):
+        done = project.playbook(*args)
+        assert "Traceback" in done.err
+        assert done.err.splitlines()[-1].startswith("  do: ")
+
+
+class TestABugOfOurs:
+    def test_is_70_and_leaves_a_file_that_can_be_pasted(
+        self, project: Project, tmp_path: Path
+    ) -> None:
+        done = with_a_bug(project, "list", "--log-level=debug", TMPDIR=str(tmp_path))
+        assert done.code == 70
+        assert "Traceback" not in done.err
+        assert "this should not have happened: RuntimeError: out of luck" in done.err
+        (report,) = tmp_path.glob("playbook-bug-*.txt")
+        assert f"  at: {report}" in done.err
+        text = report.read_text("utf-8")
+        assert re.match(r"playbook \d+\.\d+\.\d+, Python 3", text)
+        assert "\nplaybook list --log-level\n" in text
+        assert "RuntimeError: out of" in text
+        assert str(project.home) not in text
+        assert report.stat().st_mode & 0o077 == 0
+
+    def test_is_an_object_where_a_program_asked(self, project: Project, tmp_path: Path) -> None:
+        done = with_a_bug(project, "list", "--json", TMPDIR=str(tmp_path))
+        assert conforms("error", json.loads(done.out))["error"]["code"] == "PB-BUG"
+
+    def test_is_told_even_where_nothing_can_be_written(self, project: Project) -> None:
+        program = "import tempfile; tempfile.tempdir = '/nonexistent/folder'" + BUG
+        done = subprocess.run(
+            [sys.executable, "-c", program, "list", "--debug"],
+            cwd=project.root,
+            env=project.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 70
+        assert "no report could be written: No such file" in done.stderr
+        assert "Traceback" in done.stderr
+
+
+class TestAReaderThatLeaves:
+    """`playbook … | head -1` ends without a word."""
+
+    @pytest.mark.parametrize("args", [["schema"], ["next", "--json"], ["nonsense", "--json"]])
+    def test_is_no_error(self, project: Project, args: list[str]) -> None:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "playbook_supervisor", *args],
+                cwd=project.root,
+                env=project.environment,
+                stdout=theirs,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        finally:
+            os.close(theirs)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+    def test_does_not_stop_a_run(self, project: Project) -> None:
+        """Whoever reads the log may leave; the work goes on."""
+        agent = project.script("default: {write: {made.py: '1'}}\n")
+        with project.spawn("run", "auto-validate", "013", "--agent", agent) as process:
+            assert process.stderr is not None
+            process.stderr.close()
+            process.stderr = None
+            process.communicate(timeout=60)
+        assert project.manifest()["status"] == "failed"
+
+
+def test_a_terminal_of_few_letters_gets_escapes(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    done = project.playbook("next", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.code == 0
+    assert r"\xb7 auto-validate \xb7" in done.out

@@ -1,0 +1,198 @@
+"""`check`, `probe`, `list`, `index`, `schema`: what only looks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from project import FEATURE, Project
+
+from cli.scripts import GATED, conforms
+
+BROKEN = GATED.replace("steps:", "stpes:").replace('version: "1.0"', 'version: "1.0"\nowner: me')
+
+
+class TestCheck:
+    def test_says_every_fault_of_every_file_with_its_place(self, project: Project) -> None:
+        """kai FR8, cat FR-2.5: many files at once; a line each, and how to mend it."""
+        project.write("good.yaml", GATED)
+        project.write("bad.yaml", BROKEN)
+        done = project.playbook("check", "good.yaml", "bad.yaml", "none.yaml", ".")
+        assert done.code == 1
+        lines = done.out.splitlines()
+        assert any(line.startswith("bad.yaml:") and "`stpes`" in line for line in lines)
+        assert "none.yaml:1:1: error: there is no such file" in done.out
+        assert ".:1:1: error: it is a folder. Name the files. [PB-IO-READ]" in lines
+        assert done.err.startswith("4 files: ")
+
+    def test_says_so_where_everything_is_fine(self, project: Project) -> None:
+        """`--strict` makes a warning count."""
+        text = GATED.replace("    autonomy", "    postconditions: [pr_created]\n    autonomy")
+        project.write("good.yaml", text)
+        fine = project.playbook("check", "good.yaml", "--strict")
+        assert (fine.code, fine.out, fine.err) == (0, "", "1 file: fine\n")
+        project.write("so-so.yaml", GATED)
+        warned = project.playbook("check", "so-so.yaml")
+        assert (warned.code, warned.err) == (0, "1 file: 0 errors, 1 warning\n")
+        assert project.playbook("check", "so-so.yaml", "--strict").code == 1
+
+    def test_prints_one_object_for_programs(self, project: Project) -> None:
+        project.write("bad.yaml", BROKEN)
+        for option in (["--format", "json"], ["--format=json"], ["--json"]):
+            done = project.playbook("check", "bad.yaml", *option)
+            (file,) = conforms("check", done.json)["files"]
+            assert (done.code, done.err) == (1, "")
+            assert (file["file"], file["ok"]) == ("bad.yaml", False)
+            assert {problem["severity"] for problem in file["problems"]} == {"error"}
+
+    def test_annotates_on_github_and_escapes_what_it_quotes(self, project: Project) -> None:
+        name = "a,b:c%.yaml"
+        project.write(name, BROKEN)
+        done = project.playbook("check", name, "--format", "github")
+        assert done.code == 1
+        for line in done.out.splitlines():
+            assert line.startswith("::error file=a%2Cb%3Ac%25.yaml,line=")
+            assert ",col=" in line
+            assert ",title=PB-CHECK-" in line
+
+    def test_shows_nothing_hostile(self, project: Project) -> None:
+        project.write("evil.yaml", GATED + "\x1b]0;title\x07: 1\n")
+        done = project.playbook("check", "evil.yaml")
+        assert done.code == 1
+        assert "\x1b" not in done.out + done.err
+
+    def test_knows_the_commands_of_the_project_that_the_file_lies_in(
+        self, project: Project, tmp_path: Path
+    ) -> None:
+        text = GATED.replace("/feature.pr", "/no.such")
+        project.write(".playbooks/playbooks/other.yaml", text)
+        inside = project.playbook("check", ".playbooks/playbooks/other.yaml")
+        assert "`/no.such` is not found in this project" in inside.out
+        assert "the file is called `other`, the playbook `gated`" in inside.out
+        (tmp_path / "loose.yaml").write_text(text)
+        outside = project.playbook("check", "loose.yaml", cwd=tmp_path)
+        assert (outside.code, "is not found" in outside.out) == (0, False)
+
+    def test_writes_nothing(self, project: Project) -> None:
+        before = project.git("status", "--porcelain", "--ignored")
+        project.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
+        assert project.git("status", "--porcelain", "--ignored") == before
+
+
+class TestProbe:
+    def test_says_what_conditions_and_triggers_say_now(self, project: Project) -> None:
+        """kai FR3, FR4: 0 if all hold, 2 if not, with evidence."""
+        held = project.playbook("probe", "spec_exists")
+        assert held.code == 0
+        assert held.out == f"spec_exists  held  specs/{FEATURE}/spec.md, 3 lines\n"
+        project.write(f".qa/{FEATURE}/verdict.md", "---\nverdict: FAIL\n---\n")
+        mixed = project.playbook("probe", "spec_exists", "plan_exists", "verdict_fail", "--json")
+        assert mixed.code == 2
+        told = conforms("probe", mixed.json)["conditions"]
+        assert [each["held"] for each in told] == [True, False, True]
+        assert told[2]["evidence"].endswith("verdict.md: FAIL")
+        assert "agreement_breaking  not held" in project.playbook("probe", "agreement_breaking").out
+
+    def test_asks_about_the_feature_that_is_meant(self, project: Project) -> None:
+        """Named, else the session's, else the branch's."""
+        project.write("specs/014-other/spec.md", "# Other\n")
+        named = project.playbook("probe", "spec_exists", "--feature", "014")
+        assert "specs/014-other/spec.md" in named.out
+        project.playbook("begin", "auto-feature", "014")
+        of_session = project.playbook("probe", "spec_exists")
+        assert "specs/014-other/spec.md" in of_session.out
+        (session,) = project.sessions
+        project.playbook("abort")
+        assert f"specs/{FEATURE}/" in project.playbook("probe", "spec_exists").out
+        for how in (["--session", session.name], []):
+            env = {} if how else {"PLAYBOOK_SESSION": session.name}
+            again = project.playbook("probe", "spec_exists", *how, env=env)
+            assert "specs/014-other/spec.md" in again.out
+
+    def test_refuses_a_word_that_it_does_not_know(self, project: Project) -> None:
+        for word in ("plan_exist", "subagent_error"):
+            done = project.playbook("probe", word)
+            assert (done.code, "PB-COND-UNKNOWN" in done.err) == (1, True)
+        assert "did you mean plan_exists?" in project.playbook("probe", "plan_exist").err
+
+
+class TestList:
+    def test_shows_the_playbooks_and_what_keeps_one_from_running(self, project: Project) -> None:
+        """kai FR9."""
+        project.write(".playbooks/playbooks/bad.yaml", BROKEN)
+        listed = project.playbook("list", cwd=project.root / "specs")
+        assert listed.code == 0
+        assert "auto-validate  2 steps  Plan the tests of a feature and run them" in listed.out
+        assert "cannot run: line" in listed.out
+        shape = conforms("list", project.playbook("list", "--json").json)
+        assert [each["name"] for each in shape["playbooks"] if "problem" in each] == ["gated"]
+
+    def test_says_where_to_begin(self, project: Project) -> None:
+        for file in (project.root / ".playbooks/playbooks").iterdir():
+            file.unlink()
+        empty = project.playbook("list")
+        assert (empty.code, empty.out) == (0, "")
+        assert "playbook init" in empty.err
+        project.git("rm", "-rq", "--cached", ".")
+        (project.root / ".playbooks/playbooks").rmdir()
+        (project.root / ".playbooks").rmdir()
+        missing = project.playbook("list")
+        assert (missing.code, "PB-STATE-NOT-INITIALISED" in missing.err) == (3, True)
+
+
+def test_the_index_is_brought_up_to_date(project: Project) -> None:
+    assert project.playbook("index", "--check").code == 1
+    assert project.playbook("index").err == "index rewritten\n"
+    assert project.playbook("index", "--check").code == 0
+    assert project.playbook("index").err == "the index is up to date\n"
+
+
+def test_schemas_are_printed(project: Project) -> None:
+    assert json.loads(project.playbook("schema").out)["title"].startswith("Playbook")
+    assert json.loads(project.playbook("schema", "run").out)["required"]
+    unknown = project.playbook("schema", "../errors")
+    assert (unknown.code, "there are check, config" in unknown.err) == (1, True)
+
+
+class TestCompletion:
+    @pytest.mark.parametrize(
+        ("words", "offered"),
+        [
+            ("playbook run auto-v", {"auto-validate"}),
+            ("playbook run auto-validate --from ", {"qa-plan", "qa-run"}),
+            ("playbook probe spec", {"spec_exists"}),
+            ("playbook sta", {"status"}),
+            ("playbook run --from ", set()),
+        ],
+    )
+    def test_offers_what_fits(self, project: Project, words: str, offered: set[str]) -> None:
+        assert self.complete(project, words) == offered
+
+    def test_offers_sessions(self, project: Project) -> None:
+        project.playbook("begin", "auto-validate", "013")
+        assert self.complete(project, "playbook show ") == {project.session.name}
+
+    def test_is_silent_outside_of_a_project(self, project: Project, tmp_path: Path) -> None:
+        assert self.complete(project, "playbook run ", cwd=tmp_path) == set()
+
+    def complete(self, project: Project, words: str, cwd: Path | None = None) -> set[str]:
+        env = {
+            "_PLAYBOOK_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        done = project.playbook(env=env, cwd=cwd)
+        assert done.err == ""
+        return {line.partition(",")[2] for line in done.out.split()}
+
+
+def test_the_hostile_names_of_files_are_not_believed(project: Project) -> None:
+    """A file name is data, too."""
+    name = "x\x1b[31m.yaml"
+    try:
+        project.write(name, BROKEN)
+    except OSError:
+        pytest.skip(f"no such names on {os.name}")
+    assert "\x1b" not in project.playbook("check", name).out

@@ -1,0 +1,192 @@
+"""`begin`, `next` and `report`: how a client drives a session."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import Project, Result
+
+from cli.scripts import GATED, WORKS, conforms
+
+FEATURE = "013-playbook-create"
+
+
+def directive(result: Result) -> dict[str, Any]:
+    """What the last line of a command says to a model; prose stands before it."""
+    assert result.code == 0, result.err
+    *prose, line = result.out.splitlines()
+    assert prose
+    mark = "playbook-directive: "
+    assert line.startswith(mark)
+    assert "prompt" not in line
+    told: dict[str, Any] = json.loads(line.removeprefix(mark))
+    return told
+
+
+def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
+    """kai FR23: the installed command, once, in a fresh subagent; what is due is repeated."""
+    begun = project.playbook("begin", "auto-validate", "013")
+    told = directive(begun)
+    (step,) = told["steps"]
+    assert (step["id"], step["command"], step["args"]) == ("qa-plan#1", "/qa.plan", FEATURE)
+    assert "To run now: qa-plan#1" in begun.out
+    assert "outstanding" not in told
+
+    again = conforms("directive", project.playbook("next", "--json").json)
+    assert again["outstanding"] is True
+    assert again["steps"][0]["prompt"] == (
+        f"Run the Skill `qa.plan` with args `{FEATURE}`, first, then follow it to its end."
+    )
+
+    project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
+    reported = project.playbook("report", "qa-plan#1")
+    assert reported.out.startswith("qa-plan ✓ ")
+    assert directive(reported)["steps"][0]["id"] == "qa-run#1"
+    repeated = directive(project.playbook("report", "qa-plan#1"))
+    assert repeated["outstanding"] is True
+
+    failed = project.playbook("report", "qa-run#1", "--error", "it \x1b[31mbroke\nbadly")
+    gate = directive(failed)
+    assert gate["gate"]["id"] == "qa-run#1?1"
+    assert "context" not in gate["gate"]
+    assert "A human answers: " in failed.out
+    full = conforms("directive", project.playbook("next", "--json").json)
+    assert "it broke badly" in full["gate"]["question"]
+    assert full["outstanding"] is True
+
+    project.playbook("answer", "abort")
+    finish = conforms("directive", project.playbook("next", "--json").json)
+    assert (finish["directive"], finish["status"]) == ("finish", "aborted")
+    assert "The session is aborted." in project.playbook("next").out
+
+
+def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Path) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
+    outcome = tmp_path / "outcome.json"
+    outcome.write_text('{"output": "two scenarios", "agent": {"model": "opus", "cost_usd": 0.5}}')
+    shape = project.playbook("report", "qa-plan#1", "--output", str(outcome), "--json").json
+    assert conforms("directive", shape)["progress"]["done"] == 1
+    entry = project.journal()[0]
+    assert (entry["output"], entry["agent"]) == (
+        "two scenarios",
+        {"model": "opus", "cost_usd": 0.5},
+    )
+
+    for text in ('{"outptu": 1}', "{", "[" * 100_000):
+        outcome.write_text(text)
+        refused = project.playbook("report", "qa-run#1", "--output", str(outcome))
+        assert (refused.code, "PB-ARG-INVALID" in refused.err) == (1, True)
+    missing = project.playbook("report", "qa-run#1", "--output", str(tmp_path / "none"))
+    assert "there is no file" in missing.err
+    assert project.journal()[-1]["status"] == "in_progress"
+
+
+def test_a_report_of_what_is_not_outstanding_is_3_and_says_what_is(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    for attempt in ("qa-plan#2", "qa-run#1", "nonsense"):
+        refused = project.playbook("report", attempt)
+        assert refused.code == 3
+        assert "outstanding is" in refused.err
+
+
+def test_next_waits_until_there_is_something_else_to_do(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
+    with project.spawn("next", "--wait", "--json") as waiting:
+        time.sleep(0.5)
+        assert waiting.poll() is None
+        project.playbook("report", "qa-plan#1")
+        out, _ = waiting.communicate(timeout=20)
+    assert json.loads(out)["steps"][0]["id"] == "qa-run#1"
+
+    with project.spawn("next", "--wait") as waiting:
+        time.sleep(0.5)
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=20)
+    assert (waiting.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_runner_is_not_driven_from_a_second_side(project: Project) -> None:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    agent = project.script("default: {hang: true}\n")
+    with project.spawn("run", "gated", "--mode", "autonomous", "--agent", agent) as runner:
+        assert runner.stderr is not None
+        while b" start " not in runner.stderr.readline():
+            pass
+        for command in (["next"], ["report", "publish#1"], ["repair"]):
+            refused = project.playbook(*command)
+            assert (refused.code, "PB-STATE-DRIVEN" in refused.err) == (3, True)
+        runner.send_signal(signal.SIGINT)
+        runner.communicate(timeout=20)
+
+
+def test_a_session_may_begin_in_the_client_and_end_headless(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    resumed = project.playbook("resume", "--agent", project.script(WORKS))
+    assert resumed.code == 0
+    assert [entry["status"] for entry in project.journal()] == ["failed", "done", "done"]
+
+
+def test_the_line_for_a_model_stays_short(project: Project) -> None:
+    """A client cuts what is longer; args of a kilobyte are asked for with --json."""
+    long = "x" * 3_000
+    step = "  - {id: s%d, command: /qa.plan, args: %s, autonomy: auto, error_policy: stop,\n"
+    group = "     parallel_group: all}\n"
+    head = GATED.partition("steps:")[0].replace("gated", "wide")
+    steps = "".join(step % (number, long) + group for number in range(3))
+    project.write(".playbooks/playbooks/wide.yaml", f"{head}steps:\n{steps}")
+    begun = project.playbook("begin", "wide")
+    assert len(begun.out.encode()) < 8_000
+    assert [step["id"] for step in directive(begun)["steps"]] == ["s0#1", "s1#1", "s2#1"]
+    full = project.playbook("next", "--json").json
+    assert full["steps"][2]["args"] == long
+
+
+class TestTheFastWay:
+    """`next`, `report` and `check`, written plainly, do without click, and do the same."""
+
+    @pytest.mark.parametrize(
+        ("plain", "otherwise"),
+        [
+            (["next"], ["next", "--log-level", "info"]),
+            (["next", "--json"], ["--log-level=info", "next", "--json"]),
+            (["report", "qa-plan#1", "--error", "no"], ["report", "--error=no", "--", "qa-plan#1"]),
+            (["report"], ["report", "--debug"]),
+            (["report", "a", "b"], ["report", "a", "b", "--debug"]),
+            (["next", "--session", "x"], ["next", "--session=x"]),
+            (["next", "--session"], ["next", "--json", "--session"]),
+            (["check", "a.yaml", "--strict"], ["check", "--format", "text", "--strict", "a.yaml"]),
+        ],
+    )
+    def test_and_the_other_say_the_same(
+        self, project: Project, plain: list[str], otherwise: list[str]
+    ) -> None:
+        project.write("a.yaml", GATED)
+        project.playbook("begin", "auto-validate", "013")
+        one, other = project.playbook(*plain), project.playbook(*otherwise)
+        assert one.code == other.code
+        if plain[0] != "report" or one.code:
+            assert one.out.strip("{\n") or one.err
+            assert (one.err == other.err) or "--debug" in otherwise or "--json" in otherwise
+        if "--json" not in otherwise and one.code == 0 and plain[0] != "report":
+            assert one.out == other.out
+
+    @pytest.mark.parametrize("command", [["next"], ["report", "qa-plan#1"], ["check", "a.yaml"]])
+    def test_imports_nothing_heavy(self, project: Project, command: list[str]) -> None:
+        project.write("a.yaml", GATED)
+        project.playbook("begin", "auto-validate", "013")
+        program = (
+            "import sys; from playbook_supervisor.__main__ import main;"
+            f"sys.argv[1:] = {command!r}; code = main();"
+            "heavy = {'click', 'rich', 'git', 'ruamel', 'jsonschema', 'subprocess', 'asyncio'};"
+            "sys.exit(' '.join(heavy & sys.modules.keys()) or code)"
+        )
+        done = project._finished(sys.executable, "-c", program)
+        assert done.err.count("\n") <= 1  # what `check` says at its end

@@ -1,0 +1,57 @@
+"""What the program says of itself, and the documents that are made from it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from project import Project
+
+import playbook_supervisor
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "playbook_supervisor/schemas"
+
+
+def test_help_shows_the_commands_in_three_groups(project: Project) -> None:
+    shown = project.playbook("--help")
+    assert shown.code == 0
+    titles = re.findall(r"^([A-Z][a-z ]+):$", shown.out, re.MULTILINE)
+    assert titles[-3:] == ["Every day", "Look and mend", "Protocol of clients"]
+    assert project.playbook().out == project.playbook("-h").out == shown.out
+    assert project.playbook("--version").out == f"playbook {playbook_supervisor.__version__}\n"
+
+
+def test_every_command_has_examples(project: Project) -> None:
+    reference = (ROOT / "docs/cli.md").read_text("utf-8")
+    parts = re.findall(r"^## playbook (\w+)\n\n```text\n(.*?)```", reference, re.M | re.S)
+    assert len(parts) == 18
+    for command, said in parts:
+        examples = said.partition("Examples:\n")[2].partition("\n\n")[0]
+        assert f"    playbook {command}" in examples, command
+        assert "--debug" in said
+
+
+@pytest.mark.slow
+def test_the_reference_is_what_the_program_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/generate_reference.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", sorted(SCHEMAS.glob("*.json")), ids=lambda file: file.stem)
+def test_the_examples_of_a_schema_conform_to_it(file: Path) -> None:
+    schema = json.loads(file.read_text("utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    for example in schema.get("examples", []):
+        jsonschema.validate(example, schema, cls=jsonschema.Draft7Validator)

@@ -1,0 +1,251 @@
+"""`run`, `resume`, `answer`, `abort` and `pause`, where there is no terminal."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+from project import Project
+
+from cli.scripts import FAILS, GATED, HANGS, LONG, WORKS, conforms
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def started(project: Project) -> bool:
+    """Whether a step of the one session is under way, its worker included."""
+    return bool(list(project.root.glob(".git/playbook/*/worker-*")))
+
+
+@pytest.fixture
+def gated(project: Project) -> Project:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    return project
+
+
+@pytest.fixture
+def long(project: Project) -> Project:
+    project.write(".playbooks/playbooks/long.yaml", LONG)
+    return project
+
+
+def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> None:
+    """kai FR20, FR24: seven steps alone, then a question and how to answer it."""
+    project.gh("open")
+    waiting = project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
+    assert (waiting.code, waiting.out) == (4, "")
+    lines = waiting.err.splitlines()
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(rf"{stamp} plan#1 start /speckit\.plan", lines[0])
+    assert re.fullmatch(rf"{stamp} plan#1 done \d+\.\ds auto", lines[1])
+    assert any(re.search(r" implement#1 failed \d+\.\ds auto: one test is red$", x) for x in lines)
+    (gate,) = [line for line in lines if "WAITS FOR A HUMAN" in line]
+    assert re.match(rf"{stamp} pr#1 WAITS FOR A HUMAN: .*7/8 steps done", gate)
+    assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
+
+    answered = project.playbook("answer", "all", "fine,", "continue")
+    assert answered.code == 0
+    assert "pr#1 answered continue" in answered.out
+    assert answered.out.splitlines()[-1] == "next: it goes on (7/8 steps done): playbook resume"
+
+    ended = project.playbook("resume", "--json")
+    shape = conforms("run", ended.json)
+    assert (ended.code, shape["ending"], shape["exit_code"]) == (0, "completed", 0)
+    assert shape["progress"] == {"done": 8, "total": 8}
+    assert [step["id"] for step in shape["steps"]][3:5] == ["implement#1", "implement#2"]
+    assert shape["steps"][-1]["human_response"] == "all fine, continue"
+    assert re.search(r"completed, 8/8 steps, .* of it at gates$", ended.err.strip())
+
+    again = project.playbook("resume")
+    assert again.code == 0
+    assert "there is nothing to do" in again.err
+
+
+def test_json_names_the_gate_that_waits(gated: Project) -> None:
+    """cat FR-3.7: a program needs no prose to see what is asked."""
+    run = gated.playbook("run", "gated", "--agent", gated.script(WORKS), "--json")
+    shape = conforms("run", run.json)
+    assert (run.code, shape["exit_code"], shape["ending"]) == (4, 4, "waiting")
+    assert shape["gate"]["id"] == "publish#1?1"
+    assert shape["gate"]["choices"] == ["continue", "skip", "abort"]
+
+
+def test_a_failure_is_2_and_is_taken_up_only_when_asked(project: Project) -> None:
+    run = project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
+    assert run.code == 2
+    assert "qa-plan#1 failed" in run.err
+    assert "the disk caught fire" in run.err  # the agent's colours are gone
+    assert "mend it, then: playbook resume --retry" in run.err
+
+    plain = project.playbook("resume", "--json")
+    shape = conforms("run", plain.json)
+    assert (plain.code, shape["ending"], shape["error"]["code"]) == (2, "failed", "PB-AGENT-FAILED")
+    assert len(project.journal()) == 1
+
+    works = project.script(WORKS)
+    retried = project.playbook("resume", "--retry", "--agent", works)
+    assert retried.code == 0
+    assert "qa-plan#1 taken up again" in retried.err
+
+
+def test_an_interrupted_run_is_130_and_goes_on_later(long: Project) -> None:
+    """kai FR32; 143 by SIGTERM."""
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        command = ("resume",) if long.sessions else ("run", "long")
+        with long.spawn(*command, "--agent", long.script(HANGS)) as process:
+            until(lambda: started(long) and b"start" in _seen(process))
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
+        assert process.returncode == code
+        assert "go on: playbook resume" in err.decode()
+    ended = long.playbook("resume", "--agent", long.script(WORKS))
+    assert ended.code == 0
+    assert [entry["status"] for entry in long.journal()] == ["failed", "failed", "done"]
+
+
+def _seen(process: subprocess.Popen[bytes]) -> bytes:
+    """The first line on stderr: it is written after the launch was journaled."""
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def test_a_step_has_deadlines(long: Project) -> None:
+    agent = long.script(HANGS)
+    for option in ("--timeout", "--idle-timeout"):
+        command = ["resume", "--retry"] if long.sessions else ["run", "long"]
+        done = long.playbook(*command, "--agent", agent, option, "0.3")
+        assert done.code == 2
+        assert long.journal()[-1]["error_code"] == "PB-AGENT-TIMEOUT"
+
+
+def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> None:
+    with long.spawn("run", "long", "--agent", long.script(HANGS)) as process:
+        until(lambda: started(long) and b"start" in _seen(process))
+        driven = long.playbook("resume")
+        assert driven.code == 3
+        assert f"process {process.pid}" in driven.err
+        (seen,) = long.playbook("status", "--json").json["sessions"]
+        assert seen["driver"]["pid"] == process.pid
+        assert f"driven by process {process.pid}" in long.playbook("status").out
+        aborted = long.playbook("abort", "-m", "not now")
+        assert aborted.code == 0
+        assert "aborted, 0/1 steps" in aborted.out
+        process.communicate(timeout=60)
+    assert process.returncode == 2
+    (entry,) = long.journal()
+    assert (entry["status"], entry["human_response"]) == ("failed", "not now")
+
+
+def test_a_session_that_nobody_drives_is_paused_already_and_can_be_aborted(gated: Project) -> None:
+    gated.playbook("run", "gated", "--agent", gated.script(WORKS))
+    paused = gated.playbook("pause")
+    assert paused.code == 0
+    assert "is paused\nit waits for a human" in paused.out
+    assert gated.playbook("abort").code == 0
+    assert gated.manifest()["status"] == "aborted"
+    for command in ("abort", "pause"):
+        again = gated.playbook(command)
+        assert again.code == 3
+        assert "is aborted already" in again.err
+
+
+def test_what_is_no_answer_is_asked_again_and_changes_nothing(gated: Project) -> None:
+    """kai FR26: 1 and the question again; no gate: 3."""
+    gated.playbook("run", "gated", "--agent", gated.script(WORKS))
+    for words in (["maybe"], ["don't", "continue"], ["retry"]):
+        asked = gated.playbook("answer", *words)
+        assert asked.code == 1
+        assert "Answer with one of: continue, skip, abort." in asked.err
+        assert "Run /feature.pr" in asked.err
+    unsure = gated.playbook("answer", "no")
+    assert "Skip this step, or abort the run?" in unsure.err
+    other = gated.playbook("answer", "--gate", "publish#1?2", "continue")
+    assert (other.code, "publish#1?1 is" in other.err) == (3, True)
+    assert gated.journal()[0]["gates"][0].keys() == {"id", "reason", "place", "opened_at"}
+
+    (session,) = gated.sessions
+    assert gated.playbook("answer", session.name, "skip").code == 0
+    assert gated.playbook("answer", "continue").code == 3
+
+
+def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
+    gated.playbook("run", "gated", "--agent", gated.script(WORKS))
+    name = gated.session.name
+    nobody = "20200101-aaa"
+    assert gated.playbook("show", name).code == 0
+    assert gated.playbook("show", "--session", name, env={"PLAYBOOK_SESSION": nobody}).code == 0
+    assert gated.playbook("show", env={"PLAYBOOK_SESSION": nobody}).code == 3
+    assert gated.playbook("show", nobody).code == 3
+    both = gated.playbook("show", name, "--session", nobody)
+    assert (both.code, "two sessions are named" in both.err) == (1, True)
+
+
+def test_the_autonomous_mode_passes_gates_that_guard_nothing_broken(gated: Project) -> None:
+    """cat FR-6.3."""
+    agent = gated.script(WORKS)
+    run = gated.playbook("run", "gated", "--mode", "autonomous", "--agent", agent)
+    assert run.code == 0
+    assert gated.journal()[0]["gates"][0]["by"] == "autonomous"
+
+
+def test_a_run_may_begin_in_the_middle(project: Project) -> None:
+    run = project.playbook(
+        "run", "auto-validate", "013", "--from", "qa-run", "--agent", project.script(WORKS)
+    )
+    assert "qa-plan#1 skipped: --from qa-run" in run.err
+    assert project.journal()[0]["human_response"] == "--from qa-run"
+
+
+def test_the_level_decides_how_much_is_said(gated: Project) -> None:
+    agent = gated.script("default: {say: I did it}\n")
+    quiet = gated.playbook(
+        "run", "gated", "--mode=autonomous", "--agent", agent, "--log-level=error"
+    )
+    assert (quiet.code, quiet.err) == (0, "")
+    chatty = gated.playbook(
+        "--log-level", "debug", "run", "gated", "--mode=autonomous", "--agent", agent
+    )
+    assert "publish#1 says I did it" in chatty.err
+    usual = gated.playbook("run", "gated", "--mode=autonomous", "--agent", agent)
+    assert "I did it" not in usual.err
+
+
+def test_a_log_is_coloured_only_where_somebody_insists(gated: Project) -> None:
+    agent = gated.script(WORKS)
+    forced = gated.playbook("run", "gated", "--agent", agent, env={"FORCE_COLOR": "1"})
+    assert "\x1b[1;33m" in forced.err
+    for env in ({}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}):
+        assert "\x1b" not in gated.playbook("resume", env=env).err
+
+
+def test_what_cannot_begin_leaves_nothing_behind(project: Project) -> None:
+    """kai NFR3: arguments, step, playbook and agent are looked at before anything is made."""
+    for words, told in (
+        (("nope", "013"), "no playbook is called 'nope'"),
+        (("auto-feature",), "feature is missing"),
+        (("auto-feature", "013", "--from", "plann"), "did you mean plan?"),
+        (("auto-feature", "013", "--timeout", "0"), "--timeout"),
+    ):
+        refused = project.playbook("run", *words)
+        assert refused.code == 1
+        assert told in refused.err
+    agentless = project.playbook("run", "auto-feature", "013")
+    assert (agentless.code, "PB-AGENT-NONE" in agentless.err) == (2, True)
+    assert not project.sessions
+
+
+def test_one_checkout_has_one_open_session(gated: Project) -> None:
+    agent = gated.script(WORKS)
+    gated.playbook("run", "gated", "--agent", agent)
+    second = gated.playbook("run", "auto-feature", "013", "--agent", agent)
+    assert second.code == 3
+    assert "is open here at publish" in second.err

@@ -1,0 +1,158 @@
+"""What a person sees and does at a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from project import Project
+
+from cli.scripts import GATED, WORKS
+from cli.terminal import Terminal
+
+
+@pytest.fixture
+def gated(project: Project) -> Project:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    return project
+
+
+def run(project: Project, *args: str, **env: str) -> Terminal:
+    return Terminal(project, "run", "gated", "--agent", project.script(WORKS), *args, **env)
+
+
+def test_a_person_watches_the_steps_and_answers_the_gate(project: Project) -> None:
+    """kai NFR1, FR24: the list with evidence, the question, the choices."""
+    project.gh("open")
+    agent = project.script(WORKS)
+    with Terminal(project, "run", "auto-feature", "013", "--agent", agent) as terminal:
+        terminal.until("pr#1 waits for you")
+        shown = terminal.until("continue, skip or abort > ")
+        assert "✓  implement#2" in shown
+        assert "plan_exists: specs/013-playbook-create/plan.md, 1 line" in shown
+        assert "?  pr" in shown
+        terminal.type("hm\n")
+        terminal.until("That is no answer here: say continue, skip or abort.")
+        terminal.type("no\n")
+        terminal.until("Skip this step, or abort the run?")
+        terminal.type("looks good, continue\n")
+        assert terminal.end() == 0
+        assert "✓  pr" in terminal.shown
+        assert "completed, 8/8 steps" in terminal.shown
+        assert "\a" in terminal.raw  # the bell calls
+    assert project.journal()[-1]["human_response"] == "looks good, continue"
+
+
+def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> None:
+    """kai FR24: the evidence and `git diff --stat`, once."""
+    agent = project.script("default: {say: done it, write: {made.py: '1'}}\n")
+    with Terminal(
+        project, "run", "auto-feature", "013", "--from", "agreement-check", "--agent", agent
+    ) as terminal:
+        terminal.until("agreement-check#1 waits for you")
+        terminal.until("agreement_exists")
+        terminal.until("accept")
+        terminal.type("accept\n")
+        terminal.until("agreement-check#1 waits for you")
+        shown = terminal.until("abort > ")
+        assert "  the agent said: done it" in shown
+        assert "   made.py | new" in shown
+        terminal.type("hm\n")
+        terminal.until("abort > ")
+        assert terminal.shown.count("the agent said") == 1
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+
+
+def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
+    gated: Project,
+) -> None:
+    with run(gated) as terminal:
+        terminal.until("abort > ")
+        terminal.type("\x04")
+        assert terminal.end() == 4
+        assert "answer: playbook answer continue" in terminal.shown
+    with Terminal(gated, "resume") as terminal:
+        terminal.until("abort > ")
+        terminal.type("\n")
+        assert terminal.end() == 0
+
+
+def test_a_gate_that_is_answered_elsewhere_is_asked_no_longer(gated: Project) -> None:
+    with run(gated) as terminal:
+        terminal.until("abort > ")
+        assert gated.playbook("answer", "continue").code == 0
+        assert terminal.end() == 0
+
+
+def test_ctrl_c_at_a_gate_leaves_it_open(gated: Project) -> None:
+    with run(gated) as terminal:
+        terminal.until("abort > ")
+        terminal.interrupt()
+        assert terminal.end() == 130
+    assert "answered_at" not in gated.journal()[0]["gates"][0]
+
+
+def test_abort_from_elsewhere_ends_a_prompt(gated: Project) -> None:
+    with run(gated) as terminal:
+        terminal.until("abort > ")
+        assert gated.playbook("abort").code == 0
+        assert terminal.end() == 2
+
+
+def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
+    agent = project.script(WORKS)
+    project.playbook("run", "auto-feature", "013", "--agent", agent)
+    with Terminal(project, "resume") as terminal:
+        terminal.until("settled before")
+        terminal.until("abort > ")
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+        assert "–  pr" in terminal.shown
+
+
+def test_the_agents_last_line_stands_beside_its_step(gated: Project) -> None:
+    slow = gated.script("default: {say: [looking around, writing it down], seconds: 1}\n")
+    with Terminal(
+        gated, "run", "gated", "--mode=autonomous", "--agent", slow, "--log-level", "debug"
+    ) as terminal:
+        terminal.until("publish#1: writing it down")
+        terminal.until("  writing it down")
+        assert terminal.end() == 0
+
+
+def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
+    step = "  - {id: step-%d, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
+    last = "  - {id: last, command: /qa.plan, autonomy: gate_always, error_policy: stop}\n"
+    head = GATED.partition("steps:")[0].replace("gated", "many")
+    text = f"{head}steps:\n" + "".join(step % number for number in range(60)) + last
+    project.write(".playbooks/playbooks/many.yaml", text)
+    agent = project.script("default: {}\n")
+    with Terminal(project, "run", "many", "--agent", agent) as terminal:
+        terminal.until("waits for you")
+        terminal.until("abort > ")
+        picture = terminal.shown.rpartition("60/61\n")[2]
+        assert "step-59" in picture
+        assert "step-1 " not in picture
+
+
+def test_colours_and_movement_are_given_up_where_they_are_not_wanted(gated: Project) -> None:
+    with run(gated, NO_COLOR="1") as terminal:
+        terminal.until("abort > ")
+        assert "\x1b[1;33m" not in terminal.raw
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+    for env, options in (({"TERM": "dumb"}, []), ({}, ["--log-level", "error"])):
+        with run(gated, *options, **env) as terminal:
+            terminal.until("WAITS FOR A HUMAN")
+            terminal.until("abort > ")
+            terminal.type("abort\n")
+            assert terminal.end() == 2
+            assert "\x1b[" not in terminal.raw
+
+
+def test_init_asks_before_it_writes(project: Project) -> None:
+    for said, code, written in (("n\n", 1, False), ("\x04", 1, False), ("\n", 0, True)):
+        with Terminal(project, "init") as terminal:
+            terminal.until("Write this? [Y/n] ")
+            terminal.type(said)
+            assert terminal.end() == code
+        assert (project.root / ".playbooks/install.yaml").exists() is written

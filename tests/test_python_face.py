@@ -1,0 +1,77 @@
+"""From Python: the five functions, and what they cost before they are asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import Project
+
+import playbook_supervisor
+from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.kernel.state import Change, Event
+
+WORKS = """
+steps:
+  qa-plan:
+    write: {".qa/{{feature}}/test-plan.md": "# Plan\\n"}
+  qa-run:
+    - write: {".qa/{{feature}}/verdict.md": "---\\nverdict: FAIL\\n---\\n"}
+    - write: {".qa/{{feature}}/verdict.md": "---\\nverdict: PASS\\n---\\n"}
+"""
+
+
+def test_a_program_runs_a_playbook_answers_its_gate_and_goes_on(project: Project) -> None:
+    """cat FR-3.7: what the command line calls itself."""
+    agent = project.script(WORKS)
+    events: list[Event] = []
+    ending = playbook_supervisor.run(
+        "auto-validate", {"feature": "013"}, cwd=project.root, agent=agent, on_event=events.append
+    )
+    assert (ending.why, ending.exit_code) == ("waiting", 4)
+    assert events[0].change is Change.LAUNCHED
+
+    with pytest.raises(ArgumentError):
+        playbook_supervisor.resume(answer="perhaps", cwd=project.root)
+    ended = playbook_supervisor.resume(answer="retry", cwd=project.root, on_event=events.append)
+    assert ended.why == "completed"
+    assert [event.change for event in events].count(Change.DONE) == 2
+
+
+def test_arguments_may_stand_in_their_order(project: Project) -> None:
+    ending = playbook_supervisor.run(
+        "auto-validate", ["013"], mode="autonomous", cwd=project.root, agent=project.script(WORKS)
+    )
+    assert ending.why == "waiting"
+    assert playbook_supervisor.resume(cwd=project.root).why == "waiting"
+
+
+def test_a_program_looks_at_playbooks(project: Project) -> None:
+    names = [each.name for each in playbook_supervisor.list_playbooks(project.root)]
+    assert names == ["auto-feature", "auto-speckit", "auto-validate"]
+    assert playbook_supervisor.load_playbook("auto-validate", cwd=project.root).steps
+    good = playbook_supervisor.check(project.root / ".playbooks/playbooks/auto-validate.yaml")
+    assert good.ok
+    bad = project.write("bad.yaml", "name: bad\n")
+    assert not playbook_supervisor.check(bad).ok
+    with pytest.raises(CheckError):
+        playbook_supervisor.load_playbook("./bad.yaml", cwd=project.root)
+
+
+def test_the_package_alone_imports_nothing() -> None:
+    program = (
+        "import sys, playbook_supervisor;"
+        "print(sorted(m for m in sys.modules if m.startswith('playbook_supervisor')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "['playbook_supervisor']\n"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = playbook_supervisor.nonsense
+
+
+def test_paths_may_be_text(project: Project) -> None:
+    assert playbook_supervisor.list_playbooks(str(Path(project.root)))
