@@ -52,8 +52,6 @@ def open_here(store: Store) -> list[str]:
 def _here(store: Store, *, ended: bool) -> list[str]:
     if not ended and (driven := store.driven()):
         return driven
-    if not ended and (driven := store.driven()):
-        return driven
     manifests = {name: _readable(store, name) for name in store.ids()}
     wanted = {
         name: manifest

@@ -86,10 +86,6 @@ class Store:
         """Open sessions that this worktree drives, also those whose folders are gone."""
         return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
 
-    def driven(self) -> list[str]:
-        """Open sessions that this worktree drives, also those whose folders are gone."""
-        return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
-
     def vanished(self) -> list[str]:
         """Open sessions that this worktree drove and whose folders are gone."""
         return [name for name in self.driven() if not self._has(name)]
