@@ -38,7 +38,10 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     argv = sys.argv[1:]
-    return guarded(_plain(argv) or (lambda: _parsed(argv)), argv)
+    try:
+        return guarded(_plain(argv) or (lambda: _parsed(argv)), argv)
+    finally:
+        gc.freeze()  # the interpreter that ends looks for cycles three times, for nobody's good
 
 
 def _parsed(argv: Sequence[str]) -> int:
