@@ -1,17 +1,19 @@
-"""What keeps a project in order: init, index, repair."""
+"""What keeps a project in order: init, doctor, index, repair."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 from playbook_supervisor.api import place
 from playbook_supervisor.errors import CheckError
+from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.demo import Demo
+    from playbook_supervisor.drivers.claude_code.doctor import Finding
     from playbook_supervisor.installer import Plan
     from playbook_supervisor.repair import Difference
 
@@ -34,6 +36,13 @@ def install(plan: Plan) -> None:
     installer.apply(plan, _now())
 
 
+def findings(*, cwd: Path | None = None) -> Iterator[Finding]:
+    """What works here and what does not, each with its cure, tried one after the other."""
+    from playbook_supervisor.drivers.claude_code import doctor
+
+    return doctor.examine(cwd or Path.cwd(), home=Path.home())
+
+
 def index(*, cwd: Path | None = None, check: bool = False) -> bool:
     """Bring the index up to date; whether it was not. With `check` it is only an error."""
     from playbook_supervisor import checkout, library
@@ -47,8 +56,7 @@ def index(*, cwd: Path | None = None, check: bool = False) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Record):
     """A session, and what differed in it before anything was mended."""
 
     session_id: str

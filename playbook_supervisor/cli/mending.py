@@ -120,4 +120,20 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     return repair(options.meant(named, session), take=take, restore=restore)
 
 
-COMMANDS = (check, probe, index, schema, repair)
+@click.command()
+@options.everywhere
+def doctor() -> int:
+    """Try whether everything here does what it is for, and say how to mend it.
+
+    Changes nothing. Exit code 3 if something is wrong.
+
+    \b
+    Examples:
+      playbook doctor
+    """
+    from playbook_supervisor.cli.doctor import doctor
+
+    return doctor()
+
+
+COMMANDS = (check, probe, doctor, index, schema, repair)
