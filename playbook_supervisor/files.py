@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _TEMPORARY: Final = ".playbook-tmp-"
 _CHUNK: Final = 1 << 20
 _LITTLE: Final = 1 << 15
+_OWN_SUMS: Final = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -38,20 +40,20 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     StorageError PB-IO-WRITE, the old content stands and no temporary file is left.
     """
     temporary = _temporary_beside(path)
-    former = _temporary_beside(path) if durable else None
+    written = False
     try:
         _fill(temporary, data, _permissions(path), durable=durable)
-        if former is None:
-            temporary.replace(path)
+        if durable:
+            _replace_durably(temporary, path)
         else:
-            _replace_durably(temporary, path, former)
+            temporary.replace(path)
+        written = True
     except OSError as error:
         raise _refused("cannot write", path, error) from error
     finally:
-        for leftover in (temporary, former):
-            if leftover is not None:
-                with suppress(OSError):
-                    leftover.unlink()
+        if not written:
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def _temporary_beside(path: Path) -> Path:
@@ -80,26 +82,32 @@ def _fill(temporary: Path, data: bytes, permissions: int | None, *, durable: boo
         os.close(descriptor)
 
 
-def _replace_durably(temporary: Path, path: Path, former: Path) -> None:
+def _replace_durably(temporary: Path, path: Path) -> None:
     """Rename and sync the folder; if that sync fails, put the old file back.
 
     Who is told "not written" must not find the new content later. The old inode is kept alive by
     a second name meanwhile; where a file system has no hard links, only that way back is missing.
     """
+    former = _temporary_beside(path)
     kept = False
     with suppress(OSError):
         former.hardlink_to(path)
         kept = True
     existed = kept or os.path.lexists(path)
-    temporary.replace(path)
     try:
-        _sync_folder(path.parent)
-    except OSError:
+        temporary.replace(path)
+        try:
+            _sync_folder(path.parent)
+        except OSError:
+            if kept:
+                former.replace(path)
+            elif not existed:
+                path.unlink()
+            raise
+    finally:
         if kept:
-            former.replace(path)
-        elif not existed:
-            path.unlink()
-        raise
+            with suppress(OSError):
+                former.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -215,9 +223,9 @@ def _sha256(size: int) -> hashlib._Hash:
 
     The interpreter's own is what the standard library takes in `random`, for the same reason.
     """
-    for own in ("_sha2", "_sha256") if size <= _LITTLE else ():  # since Python 3.12, and before
+    if size <= _LITTLE:
         with suppress(ImportError):
-            made: hashlib._Hash = __import__(own).sha256()
+            made: hashlib._Hash = __import__(_OWN_SUMS).sha256()
             return made
     import hashlib
 
