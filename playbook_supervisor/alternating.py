@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _HEADER: Final = 112
 """Bytes before the content: its turn, its length and its digest, blanks, a line's end."""
 

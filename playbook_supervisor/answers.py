@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 WORDS_AT_PROMPT: Final = 8
 """More words than these, typed at an agent's prompt, are talk and never an answer."""
 

@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _SMALL: Final = 1 << 16
 _PACKED: Final = 1 << 26
 _LEVELS: Final = 5  # git follows as many symbolic references

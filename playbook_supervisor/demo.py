@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 FEATURE: Final = "001-greeting"
 
 _SETTINGS: Final = {

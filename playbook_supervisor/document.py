@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NoReturn, TypeAlias
 
-
 MAX_DEPTH: Final = 64
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})

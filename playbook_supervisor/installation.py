@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 FILE: Final = ".playbooks/install.yaml"
 SCHEMA: Final = 1
 

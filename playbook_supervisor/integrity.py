@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml")
 """What a session's folder holds, and what is kept of it in the git directory."""
 

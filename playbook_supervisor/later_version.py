@@ -8,7 +8,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 READ_VERSION: Final = "1.0"
 """The newest version of the format that is read."""
 LATER_VERSION: Final = "1.1"

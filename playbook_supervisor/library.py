@@ -37,7 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NoReturn
 
-
 TOP: Final = ".playbooks"
 FOLDER: Final = f"{TOP}/playbooks"
 INDEX: Final = f"{TOP}/_index.yaml"

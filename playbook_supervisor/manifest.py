@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 SCHEMA: Final = 1
 
 SESSION_ID: Final = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")

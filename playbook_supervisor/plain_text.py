@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 # Compiled where first used: plain text needs none of them.
 # Every alternative ends by itself at the next ESC or line end, so that the search stays linear.
 _SEQUENCE: Final = (

@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 GRACE: Final = 2.0
 """Seconds between asking a group to end and ending it."""
 PATIENCE: Final = 5.0

@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _REFERENCE: Final = r"\{\{([^{}]*)\}\}"
 
 

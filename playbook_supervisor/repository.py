@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _PATIENCE: Final = 20.0  # seconds
 _TRACKED, _LINES = 8, 12
 _SESSIONS: Final = ":(exclude,top).playbooks/sessions"

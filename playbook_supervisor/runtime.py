@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-
 FORMAT: Final = 1
 NAME: Final = "runtime"
 JOURNAL: Final = "journal.yaml"

@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, Literal
 
-
 MOST: Final = 500
 _SCHEMAS: Final = Path(__file__).parent / "schemas"
 _BOOLEANS: Final = frozenset({"required"})

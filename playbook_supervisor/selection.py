@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 

@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _BUILTIN_NAMES: Final = """
 add-dir agents bashes bug clear compact config context copy cost doctor exit export fast
 feedback help hooks ide init insights install-github-app install-slack-app keybindings login

@@ -37,7 +37,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 SESSIONS: Final = ".playbooks/sessions"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 

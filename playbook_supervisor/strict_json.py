@@ -10,7 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NoReturn
 
-
 _BLANK: Final = (" ", "\n", "\t", "\r")
 
 

@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
-
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load"]
 
 MAX_BYTES: Final = 1024 * 1024

@@ -38,7 +38,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, TypeAlias
 
-
 DEADLINE: Final = 0.5
 """Seconds, wall or idle, after which a hanging agent is to be stopped."""
 

@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _WORDS: Final = {
     "pass": "PASS",
     "passed": "PASS",

@@ -33,7 +33,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NoReturn
 
-
 NAMES: Final = ("feature", "step", "attempt", "args")
 """What may stand between double braces."""
 

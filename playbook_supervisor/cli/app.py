@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _GROUPS: Final = {
     "Every day": everyday.COMMANDS,
     "Look and mend": mending.COMMANDS,

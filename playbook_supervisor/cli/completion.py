@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 

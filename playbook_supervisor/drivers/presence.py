@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Literal
 
-
 _LOCK: Final = "driver"
 _WHO: Final = "driver.json"
 _REQUEST: Final = "request.json"

@@ -24,7 +24,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 R, G = Resolution, GateReason
 
 _BEFORE: Final = (R.CONTINUE, R.SKIP, R.ABORT)

@@ -53,7 +53,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _BEFORE_RUN: Final = frozenset({Position.DUE, Position.CLEARED})
 _THROUGH: Final = frozenset({Position.DONE, Position.SKIPPED})
 _NOT_STARTED_TEXT: Final = "another step of its group failed first"

@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-
 _INTERRUPTED_TEXT: Final = "interrupted before it returned"
 _ABORTED_TEXT: Final = "aborted while it ran"
 _UNJUDGED_TEXT: Final = "aborted before it was judged"
