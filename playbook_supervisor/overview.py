@@ -12,15 +12,11 @@ from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.presence import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import read_bytes
-from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.model import Playbook
 from playbook_supervisor.records import Record
 from playbook_supervisor.selection import OPEN
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import EntryStatus
-
-_SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
 class Seen(Record):
@@ -46,11 +42,6 @@ class Seen(Record):
     def open(self) -> bool:
         """Whether it has not ended; one that cannot be read counts as open."""
         return self.manifest is None or self.manifest.status in OPEN
-
-    @property
-    def waits(self) -> bool:
-        """Whether a gate waits for a human."""
-        return self.manifest is not None and self.manifest.gate is not None
 
 
 def sessions(store: Store) -> tuple[Seen, ...]:
@@ -102,11 +93,6 @@ def pinned(store: Store, session_id: str) -> Playbook | None:
         return schema.read_playbook(data, "playbook.yaml")
     except (FileNotFoundError, PlaybookError):
         return None
-
-
-def settled(entries: tuple[Entry, ...]) -> int:
-    """How many steps of these entries are settled for good."""
-    return len({entry.step_id for entry in entries if entry.status in _SETTLED})
 
 
 def _look(store: Store, session_id: str) -> Seen:

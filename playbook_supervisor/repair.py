@@ -15,7 +15,14 @@ from playbook_supervisor import integrity, session, wire
 from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.emitter import flow
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.files import digest, ensure_folder, locked, read_bytes, write_atomically
+from playbook_supervisor.files import (
+    digest,
+    ensure_folder,
+    locked,
+    read_bytes,
+    remove,
+    write_atomically,
+)
 from playbook_supervisor.journal import EMPTY, HEADER, emit_entry, entry_mapping, parse_journal
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.manifest import Waiting, read_manifest
@@ -281,5 +288,5 @@ def _take(place: _Place) -> None:
         opened.runtime.launches = former.launches
         opened.runtime.waivers, opened.runtime.findings = former.waivers, former.findings
         opened.save()
-    (place.private / "playbook.yaml").unlink(missing_ok=True)
+    remove(place.private / "playbook.yaml")
     opened.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.api import protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.directives import Ask, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.render import shapes, text
 
@@ -39,15 +39,13 @@ def _prose(outlook: Outlook, context: list[str]) -> list[str]:
         f"Session {manifest.session_id} · {manifest.playbook}{feature}"
         f" · {outlook.done}/{outlook.total} steps done"
     )
-    match outlook.directive:
-        case Run(members=members):
-            again = "Still at work" if outlook.repeated else "To run now"
-            lines.append(f"{again}: {', '.join(member.id for member in members)}")
-        case Ask():
-            lines += [text.question(outlook), *(f"  {line}" for line in context)]
-            lines.append(f"A human answers: {text.choices_of(outlook)}.")
-        case Finish(status=status):
-            lines.append(f"The session is {status}.")
-        case _:
-            pass
+    due = outlook.directive
+    if isinstance(due, Run):
+        again = "Still at work" if outlook.repeated else "To run now"
+        lines.append(f"{again}: {', '.join(member.id for member in due.members)}")
+    elif isinstance(due, Ask):
+        lines += [text.question(outlook), *(f"  {line}" for line in context)]
+        lines.append(f"A human answers: {text.choices_of(outlook)}.")
+    else:
+        lines.append(f"The session is {outlook.manifest.status}.")
     return lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.journal import entry_mapping
-from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.times import to_time
@@ -20,6 +20,7 @@ from playbook_supervisor.wire import (
     ask_to_json,
     finish_to_json,
     run_to_json,
+    wait_to_json,
 )
 
 TYPE_CHECKING = False
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+WAIT: Final = "playbook next --wait"
 _LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
 
 
@@ -43,17 +45,15 @@ def directive(outlook: Outlook, handouts: Mapping[str, Handout], context: Sequen
     scene = Scene(
         manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
     )
-    match outlook.directive:
-        case Run() as run:
-            return run_to_json(run, scene, handouts, outstanding=outlook.repeated)
-        case Ask() as asked:
-            opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
-            return ask_to_json(asked, scene, outlook.question, context, outstanding=not opened)
-        case Finish() as finish:
-            said = f"{scene.playbook} {finish.status}: {scene.done}/{scene.total} steps done."
-            return finish_to_json(finish, scene, said)
-        case _:
-            raise AssertionError(outlook.directive)
+    due = outlook.directive
+    if isinstance(due, Run):
+        return run_to_json(due, scene, handouts, outstanding=outlook.repeated)
+    if isinstance(due, Ask):
+        opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
+        return ask_to_json(due, scene, outlook.question, context, outstanding=not opened)
+    assert isinstance(due, Finish)  # noqa: S101 - checks have been answered
+    said = f"{scene.playbook} {due.status}: {scene.done}/{scene.total} steps done."
+    return finish_to_json(due, scene, said)
 
 
 def in_one_line(shape: Json) -> str:
@@ -61,14 +61,14 @@ def in_one_line(shape: Json) -> str:
     import json
 
     short = dict(shape)
-    if "steps" in short:
+    if short["directive"] == "run":
         short["steps"] = [_without(step, "prompt") for step in short["steps"]]
     if "gate" in short:
         short["gate"] = _without(short["gate"], "context") | {
             "question": first_line(short["gate"]["question"], 600)
         }
     line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
-    if len(line.encode()) > _LONGEST_LINE and "steps" in short:
+    if len(line.encode()) > _LONGEST_LINE and short["directive"] == "run":
         short["steps"] = [_without(step, "args") for step in short["steps"]]
         line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
     return line
@@ -119,11 +119,12 @@ def attempt(entry: Entry) -> Json:
 
 def error(entry: Entry) -> Json:
     """Why an attempt failed."""
-    shape = {"code": entry.error_code or "PB-STEP-FAILED", "message": entry.error}
-    shape["guidance"] = entry.error_guidance
-    if entry.error_cause:
-        shape["cause"] = entry.error_cause
-    return shape
+    shape = {
+        "code": entry.error_code or "PB-STEP-FAILED",
+        "message": entry.error,
+        "guidance": entry.error_guidance,
+    }
+    return shape | ({"cause": entry.error_cause} if entry.error_cause else {})
 
 
 # ── listings ────────────────────────────────────────────────────────────────────────────────

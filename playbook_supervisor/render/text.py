@@ -48,10 +48,9 @@ def lasting(ms: int) -> str:
     return " ".join(part for part in parts[:2] if part)
 
 
-def listed(words: Sequence[str], last: str = "or") -> str:
+def listed(words: Sequence[str]) -> str:
     """`continue, skip or abort`."""
-    *others, end = words
-    return f"{', '.join(others)} {last} {end}" if others else end
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 # ── what happens ────────────────────────────────────────────────────────────────────────────
@@ -149,10 +148,7 @@ def _asked(outlook: Outlook) -> Ask:
 
 def context(lines: Sequence[str]) -> list[str]:
     """What helps to answer, a bounded number of harmless lines."""
-    shown = [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
-    if len(lines) > _CONTEXT:
-        shown.append(f"… and {len(lines) - _CONTEXT} more lines")
-    return shown
+    return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
 
 
 def how_to_answer(outlook: Outlook) -> str:

@@ -26,6 +26,8 @@ class TestCheck:
         assert "none.yaml:1:1: error: there is no such file" in done.out
         assert ".:1:1: error: it is a folder. Name the files. [PB-IO-READ]" in lines
         assert done.err.startswith("4 files: ")
+        project.write("huge.yaml", "#" * 2_000_000)
+        assert "[PB-IO-READ]" in project.playbook("check", "huge.yaml").out
 
     def test_says_so_where_everything_is_fine(self, project: Project) -> None:
         """`--strict` makes a warning count."""

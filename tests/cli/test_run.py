@@ -145,6 +145,45 @@ def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> No
     assert (entry["status"], entry["human_response"]) == ("failed", "not now")
 
 
+def test_pause_lets_what_runs_return_and_launches_nothing_else(project: Project) -> None:
+    slow = project.script(WORKS.replace("  qa-plan:\n", "  qa-plan:\n    seconds: 2\n"))
+    with project.spawn("run", "auto-validate", "013", "--agent", slow) as process:
+        until(lambda: started(project) and b"start" in _seen(process))
+        paused = project.playbook("pause")
+        assert paused.code == 0
+        assert f"session {project.session.name} is paused" in paused.out
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "qa-plan#1 may return, nothing else is launched" in err.decode()
+    assert "go on: playbook resume" in err.decode()
+    assert [entry["step_id"] for entry in project.journal()] == ["qa-plan"]
+    assert project.playbook("resume").code == 0
+
+
+def test_a_session_that_a_client_drives_says_what_is_next(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    paused = project.playbook("pause")
+    assert paused.out.endswith("next: qa-plan#1 (0/2 steps done): playbook resume\n")
+
+
+def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) -> None:
+    """A feature that is nowhere yet; an agent that says what it used."""
+    project.write("specs/99-new/spec.md", "# New\n")
+    run = project.playbook("run", "auto-feature", "98", "--agent", project.script(FAILS))
+    assert run.err.startswith("note: there is no folder, feature file or branch 98 yet\n")
+    quiet = project.playbook(
+        "run", "auto-feature", "98", "--agent", project.script(FAILS), "--log-level", "error"
+    )
+    assert (quiet.code, quiet.err) == (2, "")
+
+    project.playbook("begin", "auto-validate", "013")
+    project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
+    outcome = project.write("outcome.json", '{"agent": {"cost_usd": 0.125}}')
+    project.playbook("report", "qa-plan#1", "--output", str(outcome))
+    ended = project.playbook("abort", "-m", "enough")
+    assert ended.out.endswith(" 0.12 USD\n")
+
+
 def test_a_session_that_nobody_drives_is_paused_already_and_can_be_aborted(gated: Project) -> None:
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     paused = gated.playbook("pause")

@@ -81,6 +81,14 @@ class TestStatus:
         named = waiting.playbook("status", fresh.name, "--json").json["sessions"]
         assert [each["session"] for each in named] == [fresh.name]
 
+    def test_is_not_put_off_by_a_worktree_that_is_gone(
+        self, waiting: Project, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other"
+        waiting.git("worktree", "add", "-q", str(other), "-b", "014-other")
+        shutil.rmtree(other)
+        assert "WAITS FOR A HUMAN" in waiting.playbook("status").out
+
     def test_hides_what_has_ended(self, waiting: Project) -> None:
         waiting.playbook("answer", "continue")
         waiting.playbook("resume")

@@ -62,6 +62,14 @@ def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> 
         assert terminal.end() == 2
 
 
+def test_notes_stand_above_the_list(project: Project) -> None:
+    agent = project.script(WORKS)
+    with Terminal(project, "run", "auto-feature", "98", "--agent", agent) as terminal:
+        terminal.until("note: there is no folder, feature file or branch 98 yet")
+        terminal.until("✗  plan")
+        assert terminal.end() == 2
+
+
 def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
     gated: Project,
 ) -> None:
