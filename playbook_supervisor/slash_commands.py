@@ -7,7 +7,6 @@ misspelt command is not an error there. It is one here.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -171,8 +170,14 @@ def _separator(root: Path) -> str:
 
 def _read_object(file: Path) -> dict[str, object]:
     try:
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        text = file.read_bytes()
+    except OSError:
+        return {}
+    import json  # most projects have no such file
+
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 
@@ -14,6 +13,8 @@ def put(text: str) -> None:
 
 def put_json(shape: Mapping[str, object]) -> None:
     """The one object that a command with `--json` prints."""
+    import json  # most calls print none
+
     put(json.dumps(shape, ensure_ascii=False, indent=2))
 
 
