@@ -27,6 +27,7 @@ _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
         1,
     ),
     "check": ({"--strict": False}, 1, 1_000_000),
+    "hook": ({}, 0, 0),
 }
 
 
@@ -83,6 +84,10 @@ def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> 
                 from playbook_supervisor.cli.report import report
 
                 return report(operands[0], **given)  # type: ignore[arg-type]
+            case "hook":
+                from playbook_supervisor.cli.hook import hook
+
+                return hook()
             case _:
                 from playbook_supervisor.cli.check import check
 

@@ -157,6 +157,7 @@ CODES: Final[dict[str, str]] = {
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
     "PB-AGENT-UNKNOWN": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
+    "PB-AGENT-NO-RECEIPT": "Retry the step, or run the command by hand and continue.",
     "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
     "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step.",
     "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",

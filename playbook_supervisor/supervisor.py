@@ -56,6 +56,17 @@ class Work(Record):
         """What a person would type."""
         return f"{self.command} {self.args}".rstrip()
 
+    @property
+    def skill(self) -> str:
+        """The command's name as the client's `Skill` tool wants it."""
+        return self.command[1:]
+
+    @property
+    def prompt(self) -> str:
+        """What a fresh subagent is told: the command as by hand, and nothing beside it (FR41)."""
+        args = f" with args `{self.args}`" if self.args else ""
+        return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end."
+
 
 class Outlook(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first."""
@@ -106,12 +117,16 @@ class Outlook(Record):
 class Supervisor:
     """Drives one session of one worktree. Nothing here talks to a person or an agent.
 
-    `exports` says whether the driver gives `environment` to its workers.
+    `exports` says whether the driver gives `environment` to its workers; `asks_the_world` whether
+    it may wait for programs that conditions start (else such a check is left outstanding).
     """
 
-    def __init__(self, store: Store, session_id: str, *, exports: bool = True) -> None:
+    def __init__(
+        self, store: Store, session_id: str, *, exports: bool = True, asks_the_world: bool = True
+    ) -> None:
         self.store = store
         self.exports = exports
+        self.asks_the_world = asks_the_world
         self.id = session_id
         self.root = store.checkout.root
         self._config = config.load(self.root)
@@ -258,7 +273,7 @@ class Supervisor:
             events += accepted + self._answer_checks(opened, brought=bool(accepted))
             outlook = _outlook(opened, events)
             asked = outlook.directive
-            if not isinstance(asked, Check):
+            if not isinstance(asked, Check) or not self.asks_the_world:
                 return outlook
             inquiry = self._inquiry(opened)
         checked, failing = evidence.answer(asked, inquiry, self.store.clock())

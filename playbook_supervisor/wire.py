@@ -262,6 +262,11 @@ def ask_to_json(
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 
+def wait_to_json(steps: Sequence[str], scene: Scene, command: str) -> Json:
+    """The word that somebody else is at work; `command` waits for it."""
+    return {**_opening("wait", scene), "steps": list(steps), "command": command}
+
+
 def finish_to_json(finish: Finish, scene: Scene, summary: str) -> Json:
     """The word that the session has ended."""
     return {**_opening("finish", scene), "status": finish.status, "summary": summary}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.api import place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
+    from playbook_supervisor.drivers.claude_code.desk import Reply
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.supervisor import Outlook, Supervisor, Work
+    from playbook_supervisor.supervisor import Outlook, Supervisor
     from playbook_supervisor.wire import Handout
 
 _LOOK: Final = 0.1  # seconds between two looks at a journal that others write
@@ -67,6 +68,13 @@ def report(
     return place.kept(store, supervisor.report(attempt, brought))
 
 
+def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
+    """The reply to one hook of the Claude Code client; None where there is nothing to say."""
+    from playbook_supervisor.drivers.claude_code.hooks import handle
+
+    return handle(payload, environment)
+
+
 # ── what comes with a directive ─────────────────────────────────────────────────────────────
 
 
@@ -83,7 +91,7 @@ def handouts(outlook: Outlook, *, cwd: Path | None = None) -> dict[str, Handout]
     for member in running(outlook):
         work = supervisor.work(outlook, member)
         supervisor.environment(outlook, work)
-        given[member.id] = Handout(work.command, work.args, _prompt(work))
+        given[member.id] = Handout(work.command, work.args, work.prompt)
     return given
 
 
@@ -105,9 +113,3 @@ def _under_way(outlook: Outlook) -> set[str]:
 
 def _of(outlook: Outlook, cwd: Path | None) -> Supervisor:
     return place.supervisor(place.store(cwd), outlook.manifest.session_id, exports=False)
-
-
-def _prompt(work: Work) -> str:
-    """What a fresh subagent is told: the command as by hand, and nothing beside it (kai FR41)."""
-    args = f" with args `{work.args}`" if work.args else ""
-    return f"Run the Skill `{work.command[1:]}`{args}, first, then follow it to its end."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.api import protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.kernel.directives import Ask, Run
+from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.render import shapes, text
 
@@ -20,15 +20,23 @@ _CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characte
 
 def hand_out(outlook: Outlook, *, json: bool) -> int:
     """Print the directive; the exit code says that it was printed."""
+    if json:
+        context = protocol.context(outlook)
+        streams.put_json(shapes.directive(outlook, protocol.handouts(outlook), context))
+        return 0
+    for line in told(outlook):
+        streams.put(line)
+    return 0
+
+
+def told(outlook: Outlook) -> list[str]:
+    """What a model reads: prose, and as the last line the directive, without long text."""
     context = protocol.context(outlook) if isinstance(outlook.directive, Ask) else ()
     shape = shapes.directive(outlook, protocol.handouts(outlook), context)
-    if json:
-        streams.put_json(shape)
-        return 0
-    for line in _prose(outlook, text.context(context)[:_CONTEXT]):
-        streams.put(line)
-    streams.put(f"playbook-directive: {shapes.in_one_line(shape)}")
-    return 0
+    return [
+        *_prose(outlook, text.context(context)[:_CONTEXT]),
+        f"playbook-directive: {shapes.in_one_line(shape)}",
+    ]
 
 
 def _prose(outlook: Outlook, context: list[str]) -> list[str]:
@@ -46,6 +54,8 @@ def _prose(outlook: Outlook, context: list[str]) -> list[str]:
     elif isinstance(due, Ask):
         lines += [text.question(outlook), *(f"  {line}" for line in context)]
         lines.append(f"A human answers: {text.choices_of(outlook)}.")
+    elif isinstance(due, Check):
+        lines.append(f"Wait with `{shapes.WAIT}`: {', '.join(member.id for member in due.members)}")
     else:
         lines.append(f"The session is {outlook.manifest.status}.")
     return lines

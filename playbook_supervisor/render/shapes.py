@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.journal import entry_mapping
-from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
+from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.times import to_time
@@ -51,7 +51,8 @@ def directive(outlook: Outlook, handouts: Mapping[str, Handout], context: Sequen
     if isinstance(due, Ask):
         opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
         return ask_to_json(due, scene, outlook.question, context, outstanding=not opened)
-    assert isinstance(due, Finish)  # noqa: S101 - checks have been answered
+    if isinstance(due, Check):
+        return wait_to_json([member.id for member in due.members], scene, WAIT)
     said = f"{scene.playbook} {due.status}: {scene.done}/{scene.total} steps done."
     return finish_to_json(due, scene, said)
 

@@ -1,0 +1,243 @@
+"""What each hook of the client means: its payload in, a reply out.
+
+Nothing here runs a step, starts a program or parses YAML on its way. What a reply says to the model
+is the outlook that it carries; the command line turns it into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor import checkout
+from playbook_supervisor.drivers.claude_code import allowlist, binding, gates, settings, turns
+from playbook_supervisor.drivers.claude_code.commands import command
+from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.files import locked, read_bytes
+from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+_COMMAND: Final = "playbook."
+_BLOCKS: Final = 6  # Stop hooks in a row after which the session is marked stalled
+_REFUSALS: Final = 20  # refused calls in a row after which the run is ended
+
+
+def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
+    """The reply to one hook, or None where there is nothing to say.
+
+    Errors are raised as everywhere; while a session is bound, the shell line that called us then
+    fails closed.
+    """
+    folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
+    here = checkout.find(Path(folder))
+    event = str(payload.get("hook_event_name", ""))
+    if event == "UserPromptExpansion":
+        name = str(payload.get("command_name", ""))
+        return command(here, payload, environment) if name.startswith(_COMMAND) else None
+    session = binding.bound(here)
+    if not session:
+        return None
+    store = Store(here)
+    private = store.runtime(session)
+    with locked(private / "claude.lock"):
+        bound = binding.load(private)
+        if bound is None:
+            return None
+        desk = Desk(here, store, private, bound, dict(payload), dict(environment))
+        if not desk.owned:
+            return _stranger(desk)
+        try:
+            reply = _EVENTS.get(event, _nothing)(desk)
+        except PlaybookError as error:
+            reply = _trouble(desk, event, error)
+        if not desk.released:
+            binding.save(private, bound)
+        return reply
+
+
+# ── tools ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _before_tool(desk: Desk) -> Reply | None:
+    tool, given = desk.text("tool_name"), desk.mapping("tool_input")
+    if desk.worker and tool == "Skill":
+        return _skill(desk, given)
+    supervised = desk.bound.turn == "supervised"
+    outlook = desk.look() if supervised and not desk.worker else None
+    asked = outlook.directive if outlook else None
+    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
+    ruling = allowlist.rule(
+        allowlist.Call(
+            tool,
+            given,
+            worker=desk.worker,
+            supervised=supervised,
+            due=frozenset(due - desk.bound.workers.keys()),
+            at_work=frozenset(desk.bound.workers),
+            gate_open=isinstance(asked, Ask),
+        )
+    )
+    match ruling.verdict:
+        case "launch":
+            return turns.launch(desk, ruling.attempt)
+        case "ask":
+            return gates.put(desk)
+        case "deny":
+            return _refuse(desk, ruling.reason)
+        case _:
+            return None
+
+
+def _skill(desk: Desk, given: Mapping[str, Any]) -> Reply | None:
+    """The command of a step needs no further leave, also where it brings tools of its own."""
+    wanted = [str(given.get("skill", "")), str(given.get("args", "") or "")]
+    if wanted in ([worker.skill, worker.args] for worker in desk.bound.workers.values()):
+        return Reply("PreToolUse", decision="allow", reason="the command of this step")
+    return None
+
+
+def _refuse(desk: Desk, reason: str) -> Reply:
+    if desk.worker:
+        return Reply("PreToolUse", decision="deny", reason=reason)
+    desk.bound.refusals += 1
+    if desk.bound.refusals >= _REFUSALS:
+        desk.bound.stalled = True
+        said = f"{_REFUSALS} refused calls in a row: the session is stalled. /playbook.resume"
+        return Reply("PreToolUse", decision="deny", reason=reason, end=said)
+    return Reply("PreToolUse", decision="deny", reason=reason, tell=desk.look())
+
+
+def _after_tool(desk: Desk) -> Reply | None:
+    tool = desk.text("tool_name")
+    if tool in allowlist.AGENTS:
+        return turns.agent_said(desk)
+    if tool == "Skill" and desk.worker:
+        given, response = desk.mapping("tool_input"), desk.mapping("tool_response")
+        if response.get("success") is True:
+            ran = [str(given.get("skill", "")), str(given.get("args", "") or "")]
+            desk.bound.receipts.setdefault(desk.text("agent_id"), []).append(ran)
+        return None
+    if tool == "AskUserQuestion":
+        return gates.answered_in_dialog(desk)
+    return None
+
+
+def _tool_failed(desk: Desk) -> Reply | None:
+    if desk.text("tool_name") in allowlist.AGENTS and not desk.worker:
+        return turns.agent_failed(desk)
+    return None
+
+
+# ── turns ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _prompted(desk: Desk) -> Reply | None:
+    return turns.prompted(desk)
+
+
+def _stop(desk: Desk) -> Reply | None:
+    """No early stop, and no busy loop: what may end, waits or has ended is let through."""
+    bound = desk.bound
+    if desk.payload.get("background_tasks"):
+        bound.at_work = False
+        return None
+    outlook = desk.outlook()
+    match outlook.directive:
+        case Ask():
+            bound.at_work, bound.turn = False, "supervised"
+            return Reply("Stop", ring=outlook.question)
+        case Finish(status=status):
+            desk.release()
+            return Reply("Stop", ring=f"{outlook.manifest.playbook}: {status}")
+        case _:
+            bound.turn = "supervised"
+    bound.blocks += 1
+    if bound.blocks > _BLOCKS:
+        bound.stalled, bound.at_work = True, False
+        return None
+    return Reply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
+
+
+def _subagent_stopped(desk: Desk) -> Reply | None:
+    """A hint only: it fires while a worker merely waits. Its words are kept, never believed."""
+    if said := desk.text("last_assistant_message"):
+        desk.bound.said[desk.text("agent_id")] = said[:2_000]
+    return None
+
+
+# ── the client itself ───────────────────────────────────────────────────────────────────────
+
+
+def _started(desk: Desk) -> Reply | None:
+    """Compaction, and resume or clear in the same process: the facts are said again."""
+    desk.bound.client = desk.text("session_id")
+    binding.bind(desk.here, desk.private, desk.bound)
+    return Reply("SessionStart", tell=desk.outlook())
+
+
+def _stranger(desk: Desk) -> Reply | None:
+    """Another conversation in the same worktree: it is told, and left alone."""
+    if desk.text("hook_event_name") != "SessionStart":
+        return None
+    if desk.same_process and desk.text("source") in ("clear", "resume", "compact"):
+        return _started(desk)
+    return Reply(
+        "SessionStart",
+        note=f"playbook: session {desk.bound.session} waits here: /playbook.resume takes it up.",
+    )
+
+
+def _settings_changed(desk: Desk) -> Reply | None:
+    """Our hooks stay while a session is bound; every other change passes."""
+    file = Path(desk.text("file_path"))
+    text = read_bytes(file) if file.is_file() else b""
+    lost: tuple[str, ...] = ()
+    if file == desk.here.root / settings.FILE:
+        lost = settings.lacking(text)
+    if settings.disables_hooks(text, str(file)):
+        lost = (*lost, "disableAllHooks")
+    if not lost:
+        return None
+    reason = (
+        f"playbook drives session {desk.bound.session}, and this change would take its hooks away "
+        f"({', '.join(lost)}); /playbook.pause first."
+    )
+    return Reply("ConfigChange", decision="block", reason=reason)
+
+
+def _permission(desk: Desk) -> Reply | None:
+    """A dialog waits for the person, who may be elsewhere."""
+    desk.bound.dialog = desk.text("tool_name")
+    return Reply("PermissionRequest", ring=f"Claude asks for permission: {desk.bound.dialog}")
+
+
+def _trouble(desk: Desk, event: str, error: PlaybookError) -> Reply | None:
+    """The session cannot go on (it was tampered with, say): the model is told, and may stop."""
+    desk.bound.stalled = True
+    said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
+    if event == "PreToolUse":
+        return None if desk.worker else Reply(event, decision="deny", reason=said)
+    return None if event == "Stop" else Reply(event, note=said)
+
+
+def _nothing(desk: Desk) -> Reply | None:
+    del desk
+    return None
+
+
+_EVENTS: Final = {
+    "ConfigChange": _settings_changed,
+    "PermissionRequest": _permission,
+    "PostToolUse": _after_tool,
+    "PostToolUseFailure": _tool_failed,
+    "PreToolUse": _before_tool,
+    "SessionStart": _started,
+    "Stop": _stop,
+    "SubagentStop": _subagent_stopped,
+    "UserPromptSubmit": _prompted,
+}
