@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 from project import Project
 
 from claude.client import Client
-from claude.conftest import Open, Start
+from claude.conftest import REQUIRED, Open, Start, leave_out
 from claude.model import BROKEN, OVERLOADED, Model, Pause, Reply, Request, Script, call, text
+from claude.network import Network
 from claude.recorder import Recorder, allow, ask, block, deny, specific
 
 POST = "PostToolUse"
 FAILED = "PostToolUseFailure"
 ID = "tool_use_id"
+WAIT = {"command": "until [ -e go-on ]; do sleep 0.1; done", "description": "wait"}
 RUN_IT = {"description": "x", "prompt": "run it"}
 PLAN = {"skill": "speckit.plan", "args": "013"}
 QUESTION = {
@@ -94,8 +97,10 @@ class TestTheLeash:
         client = start(calls("Bash", command="setsid sleep 600"))
         running = client.spawn("wait", "--allowedTools", "Bash")
         client.model.wait_for(lambda request: True)
+        deadline = time.monotonic() + 20
         while not any(b"sleep" in _command(pid) for pid in client.processes()):
-            assert running.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         running.kill()
         assert client.processes() == []
         assert running.process.returncode == -9
@@ -105,6 +110,26 @@ class TestTheLeash:
         with pytest.raises(AssertionError, match="longer than 2 s"):
             client.run("hello", timeout=2)
         assert client.processes() == []
+
+    def test_where_no_network_can_be_made_the_usual_loopback_serves(
+        self, start: Start, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start(says(""))  # leaves the test out where there is no client
+        with monkeypatch.context() as nothing_installed:
+            nothing_installed.setenv("PATH", "")
+            network = Network()
+        assert not network.private
+        with Model(says("Good day."), network) as model, Client(project, model) as client:
+            assert client.run("hello").text == "Good day."
+
+    def test_what_is_missing_leaves_a_test_out_unless_it_is_required(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(pytest.skip.Exception, match="no tmux"):
+            leave_out("no tmux")
+        monkeypatch.setenv(REQUIRED, "1")
+        with pytest.raises(pytest.fail.Exception, match="no tmux, and PLAYBOOK_REQUIRE_CLAUDE"):
+            leave_out("no tmux")
 
 
 class TestTheScriptedModel:
@@ -366,20 +391,23 @@ class TestASubagent:
         assert recorder.of("PreToolUse") == []
 
     def test_that_waits_for_work_of_its_own_says_so_and_ends_again(
-        self, start: Start, recorder: Recorder
+        self, start: Start, recorder: Recorder, project: Project
     ) -> None:
         def reply(request: Request) -> Reply:
-            if request.main:
-                return [text("ok")] if request.calls else [call("Agent", **RUN_IT)]
-            if request.calls:
-                return [text(f"stopped {request.called('Bash')}")]
-            return [call("Bash", command="sleep 1", description="x", run_in_background=True)]
+            if request.agent and not request.calls:
+                return [call("Bash", run_in_background=True, **WAIT)]
+            if request.main and not request.calls:
+                return [call("Agent", **RUN_IT)]
+            if request.main and request.notifications:
+                project.write("go-on", "")
+            return [text("ok")]
 
         start(reply).run("go", "--allowedTools", "Bash")
         first, second = recorder.of("UserPromptSubmit")[1:]
         assert "background work of its own still running" in first["prompt"]
         assert "background work of its own still running" not in second["prompt"]
         assert {"<status>completed" in seen["prompt"] for seen in (first, second)} == {True}
+        assert len(recorder.of("SubagentStop")) == 2
 
 
 class TestAHookThatBreaks:
