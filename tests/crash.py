@@ -161,7 +161,7 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     supervisor.log = log
     pending = supervisor.look().pending
     runner = Runner(supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by="Ana")
-    ending = runner.drive(supervisor.begin() if pending else supervisor.outlook())
+    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.outlook())
     assert ending.why == "completed", ending.outlook
 
 

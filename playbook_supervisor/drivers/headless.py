@@ -1,6 +1,7 @@
 """The headless runner: drives a session to its end or to a gate, each step by an agent.
 
-The main thread decides and journals; a thread for each running step only waits for its worker.
+The main thread decides and journals; a hand (a thread) for each running step only waits for its
+worker, and is there for the next step then.
 Signals and requests from other terminals arrive in the same queue as the workers' returns, so
 nothing ever happens in the middle of a write.
 """
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 
@@ -35,7 +37,7 @@ _CALL: Final = call()
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, _CALL)
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
-_LAST_WORDS: Final = 10.0  # seconds that a stopped worker's thread may take to say so
+_LAST_WORDS: Final = 10.0  # seconds that stopped workers may take to say so
 
 
 class Ending(Record):
@@ -66,7 +68,6 @@ class _Worker(Record, frozen=False):
     """A running step as the main thread sees it."""
 
     attempt: Attempt
-    thread: threading.Thread | None = None
     running: Running | None = None
     stopped: bool = False
 
@@ -98,6 +99,8 @@ class Runner(Record, frozen=False):
     kill: bool = False
     by: str = ""
     _news: SimpleQueue[_News] = field(default_factory=SimpleQueue)
+    _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
+    _hands: int = 0
     _workers: dict[str, _Worker] = field(default_factory=dict)
     _ours: set[str] = field(default_factory=set)
     _last_words: dict[str, str] = field(default_factory=dict)
@@ -108,16 +111,20 @@ class Runner(Record, frozen=False):
 
         `first` is asked for when signals are listened to already: it may launch a step.
         """
-        with self._listening():
-            outlook, ending = first(), None
-            while ending is None:
-                for event in outlook.events:
-                    if event.change is Change.LAUNCHED:
-                        self._ours.add(event.entry.id)
-                    self.watcher.happened(event, outlook)
-                outlook, ending = self._carry_out(outlook)
-            self._keep_copies()
-            return ending
+        try:
+            with self._listening():
+                outlook, ending = first(), None
+                while ending is None:
+                    for event in outlook.events:
+                        if event.change is Change.LAUNCHED:
+                            self._ours.add(event.entry.id)
+                        self.watcher.happened(event, outlook)
+                    outlook, ending = self._carry_out(outlook)
+                self._keep_copies()
+                return ending
+        finally:
+            for _ in range(self._hands):
+                self._jobs.put(None)
 
     def _carry_out(self, outlook: Outlook) -> tuple[Outlook, Ending | None]:
         """One directive, or as much of it as there is news of."""
@@ -142,8 +149,10 @@ class Runner(Record, frozen=False):
         call = self._call(outlook, self.supervisor.work(outlook, attempt))
         worker = _Worker(attempt)
         self._workers[attempt.id] = worker
-        worker.thread = threading.Thread(target=self._work, args=(worker, call), daemon=True)
-        worker.thread.start()
+        if len(self._workers) > self._hands:
+            self._hands += 1
+            threading.Thread(target=self._lend_a_hand, daemon=True).start()
+        self._jobs.put((worker, call))
 
     def _call(self, outlook: Outlook, work: Work) -> Call:
         attempt = work.attempt
@@ -164,8 +173,12 @@ class Runner(Record, frozen=False):
             idle=self.idle,
         )
 
+    def _lend_a_hand(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._work(*job)
+
     def _work(self, worker: _Worker, call: Call) -> None:
-        """A step's own thread. Whatever happens in it, the main thread gets its news."""
+        """In a thread of its own. Whatever happens in it, the main thread gets its news."""
         attempt = worker.attempt
         try:
             outcome = carry_out(
@@ -273,13 +286,14 @@ class Runner(Record, frozen=False):
         """End what runs. A worker that had ended well by then has returned, and is journaled."""
         for worker in self._workers.values():
             worker.stop()
-        for worker in self._workers.values():
-            if worker.thread is not None:
-                worker.thread.join(_LAST_WORDS)
-        while not self._news.empty():
-            news = self._news.get()
-            if news.attempt is not None and news.outcome is not None and news.outcome.ok:
-                self.supervisor.note_return(news.attempt.id, news.outcome)
+        deadline = time.monotonic() + _LAST_WORDS
+        with suppress(Empty):
+            while self._workers:
+                news = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+                if news.attempt is not None and news.outcome is not None:
+                    del self._workers[news.attempt.id]
+                    if news.outcome.ok:
+                        self.supervisor.note_return(news.attempt.id, news.outcome)
         self._workers.clear()
 
     def _recover(self, attempt: Attempt) -> tuple[Outlook, Ending | None]:

@@ -1,0 +1,219 @@
+"""Measures everything that has a bar, and writes docs/performance.md.
+
+Whole processes are measured in turn with `python -c pass`, and given as a multiple of it: that is
+what can be compared between machines, and between a busy and a quiet hour. Nothing here fails for
+being slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import cache_from_source
+from pathlib import Path
+from statistics import median
+
+import sample
+
+import playbook_supervisor
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "performance.md"
+PASS = (sys.executable, "-c", "pass")
+PLAYBOOK = (sys.executable, "-m", "playbook_supervisor")
+ROUNDS = 21
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what, how much, the bar, whether it is kept, and absolute figures."""
+
+    what: str
+    figure: str
+    bar: str
+    kept: bool
+    absolute: str
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="playbook-bench-") as folder:
+        _compiled(Path(folder))
+        rows = []
+        for row in _measured(Path(folder)):
+            print(f"{row.what}: {row.figure} (bar: {row.bar}), {row.absolute}", flush=True)
+            rows.append(row)
+    PAGE.write_text(_page(rows))
+    print(f"wrote {PAGE.relative_to(HERE.parent)}")
+
+
+def _measured(folder: Path) -> Iterator[Row]:
+    yield from _checks(folder)
+    yield from _engine(folder)
+    yield from _client(folder)
+
+
+# ── what is measured ────────────────────────────────────────────────────────────────────────
+
+
+def _checks(folder: Path) -> Iterator[Row]:
+    root = sample.repository(folder / "checks")
+    (root / "one.yaml").write_bytes(sample.playbook(20, "one", conditions=True))
+    yield _whole("`playbook check FILE`, 20 steps", ["check", "one.yaml"], root, 4.0)
+    names = [f"p{number}.yaml" for number in range(1000)]
+    for name in names:
+        (root / name).write_bytes(sample.playbook(20, name[:-5], conditions=True))
+    began = time.perf_counter()
+    _run([*PLAYBOOK, "check", *names], root)
+    each = time.perf_counter() - began
+    yield _absolute("`playbook check` of 1,000 playbooks of 20 steps, each", each, 3.0)
+    examined = _engine_says("check", 1000, folder / "examined")["each"]
+    yield _absolute("the same in process, without lints", examined, 3.0)
+
+
+def _engine(folder: Path) -> Iterator[Row]:
+    for steps in (100, 1000):
+        found = _engine_says("run", steps, folder / f"run-{steps}")
+        more = (
+            f"processor {found['processor']:.2f} ms; first hundred {found['first']:.2f}, "
+            f"last hundred {found['last']:.2f}; this disk replaces a file in {found['replace']:.2f}"
+        )
+        what = f"engine overhead for each no-op step of a run of {steps:,}"
+        yield _absolute(what, found["each"], 2.0, more)
+    memory = _engine_says("run", 10_000, _in_memory(folder) / "run-10000")
+    kept = memory["memory"] <= 100
+    figure = f"{memory['memory']:.0f} MiB"
+    each = f"{memory['each']:.2f} ms a step, on a file system in memory where there is one"
+    yield Row("a session of 10,000 steps, most memory at any time", figure, "100 MiB", kept, each)
+    few, many = (
+        _engine_says("write", entries, folder / f"write-{entries}")["each"]
+        for entries in (10, 1000)
+    )
+    yield _grown("a report's writes, 1,000 entries against 10", few, many)
+
+
+def _client(folder: Path) -> Iterator[Row]:
+    for command in ("next", "report"):
+        took, passed = _hands_out(command, folder / command, 10, 60)
+        what = f"`playbook {command}`, 60 steps, 10 journal entries"
+        yield _ratio(what, took, passed, 3.0)
+        few, many = (
+            _hands_out(command, folder / f"{command}-{entries}", entries, 1060)
+            for entries in (10, 1000)
+        )
+        row = _grown(
+            f"`playbook {command}`, 1,060 steps, 1,000 entries against 10", few[0], many[0]
+        )
+        yield replace(row, absolute=f"{many[0] / many[1]:.1f} × against {few[0] / few[1]:.1f} ×")
+
+
+def _hands_out(command: str, root: Path, entries: int, steps: int) -> tuple[float, float]:
+    """Milliseconds of the command in a session that is so far, and of nothing at all."""
+    sample.part_of_the_way(sample.repository(root), entries, steps)
+    running = iter(range(entries, steps))
+    if command == "next":
+        return _in_turn(lambda: ["next"], root)
+    return _in_turn(lambda: ["report", f"s{next(running)}#1"], root)
+
+
+# ── how it is measured ──────────────────────────────────────────────────────────────────────
+
+
+def _whole(what: str, argv: Sequence[str], cwd: Path, bar: float) -> Row:
+    return _ratio(what, *_in_turn(lambda: list(argv), cwd), bar)
+
+
+def _in_turn(argv: Callable[[], list[str]], cwd: Path) -> tuple[float, float]:
+    """Median milliseconds of the command and of `python -c pass`, one after the other."""
+    _run([*PLAYBOOK, *argv()], cwd)
+    command, nothing = [], []
+    for _ in range(ROUNDS):
+        nothing.append(_run(PASS, cwd))
+        command.append(_run([*PLAYBOOK, *argv()], cwd))
+    return median(command), median(nothing)
+
+
+def _run(argv: Sequence[str], cwd: Path) -> float:
+    """Milliseconds of a whole process, which must succeed."""
+    began = time.perf_counter()
+    subprocess.run(argv, cwd=cwd, env=ENVIRONMENT, capture_output=True, check=True)
+    return (time.perf_counter() - began) * 1000
+
+
+def _engine_says(what: str, number: int, folder: Path) -> dict[str, float]:
+    argv = [sys.executable, str(HERE / "engine.py"), what, str(number), str(folder)]
+    said = subprocess.run(argv, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True).stdout
+    found: dict[str, float] = json.loads(said)
+    return found
+
+
+def _in_memory(folder: Path) -> Path:
+    """A folder that wears out no disk: 10,000 journals are written, the last one of 2 MiB."""
+    memory = Path("/dev/shm")  # noqa: S108 - a scratch folder of its own is made in it
+    if not os.access(memory, os.W_OK):
+        return folder
+    scratch = tempfile.TemporaryDirectory(prefix="playbook-bench-", dir=memory)
+    _SCRATCH.append(scratch)
+    return Path(scratch.name)
+
+
+_SCRATCH: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _compiled(folder: Path) -> None:
+    """Without .pyc files every start costs three times as much, and says nothing."""
+    subprocess.run([*PLAYBOOK, "--version"], cwd=folder, env=ENVIRONMENT, check=True)
+    package = Path(playbook_supervisor.__file__).parent
+    if not Path(cache_from_source(str(package / "errors.py"))).exists():
+        sys.exit("There are no .pyc files of the package: unset PYTHONDONTWRITEBYTECODE.")
+
+
+# ── what is said ────────────────────────────────────────────────────────────────────────────
+
+
+def _ratio(what: str, took: float, passed: float, bar: float) -> Row:
+    ratio = took / passed
+    absolute = f"{took:.0f} ms, `python -c pass` {passed:.0f} ms"
+    return Row(what, f"{ratio:.1f} ×", f"{bar:.1f} ×", ratio <= bar, absolute)
+
+
+def _absolute(what: str, ms: float, bar: float, more: str = "") -> Row:
+    return Row(what, f"{ms:.2f} ms", f"{bar:.0f} ms", ms <= bar, more)
+
+
+def _grown(what: str, few: float, many: float) -> Row:
+    ratio = many / few
+    return Row(what, f"{ratio:.2f} ×", "1.3 ×", ratio <= 1.3, "")
+
+
+def _page(rows: Sequence[Row]) -> str:
+    lines = [
+        "# Performance",
+        "",
+        "Written by `make bench` (`python benchmarks`); do not edit. Whole processes are measured",
+        "in turn with `python -c pass` and given as multiples of it, medians of "
+        f"{ROUNDS} runs; compare",
+        "those, for milliseconds depend on the machine and on what else it is doing. A step that",
+        "does nothing is two writes that are on the disk before anything follows from them.",
+        "",
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end.",
+        "",
+        "| what | measured | bar | kept | absolute |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        kept = "yes" if row.kept else "no"
+        lines.append(f"| {row.what} | {row.figure} | {row.bar} | {kept} | {row.absolute} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()
