@@ -260,6 +260,11 @@ class TestABoundSession:
         assert bound.state == "wrong"
         assert bound.cure.endswith(f"Or remove {marker}, to let go of it.")
 
+    def test_whose_program_crashes_can_be_let_go_of(self, clinic: Clinic) -> None:
+        marker = self.bind(clinic, f"{clinic.program('broken', 'exit 1')}\n20260219-a7k\nclient\n")
+        assert clinic.wrong() == ["hooks"]
+        assert f"remove {marker}, to let go" in clinic.findings()["hooks"].cure
+
     def test_with_a_damaged_marker_is_no_crash(self, clinic: Clinic) -> None:
         self.bind(clinic, "\x1b[31mx")
         assert "bound" in clinic.findings()

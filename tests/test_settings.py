@@ -96,9 +96,10 @@ class TestInAProjectWithoutSettings:
         assert DENY == ("Edit(/.playbooks/sessions/**)",)
 
     def test_what_can_hold_the_client_holds_it_when_it_fails(self) -> None:
+        """All but what would keep somebody from ending, or decides nothing."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
         assert holding == set(HOOKS) - {
-            *("SubagentStart", "SubagentStop", "SessionStart", "SessionEnd", "PreCompact"),
+            *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd", "PreCompact"),
         }
 
 

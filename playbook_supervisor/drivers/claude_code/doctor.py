@@ -183,7 +183,9 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
             yield Finding("hooks", "wrong", "every hook is switched off", cure)
             return
     if trouble := _tried(here.root, data):
-        yield Finding("hooks", "wrong", trouble, "Mend what the message names, then look again.")
+        marker = here.git_dir / settings.MARKER
+        way_out = f" Or remove {marker}, to let go of its session." if marker.is_file() else ""
+        yield Finding("hooks", "wrong", trouble, f"Mend what is named.{way_out}")
     else:
         yield Finding("hooks", "fine", f"{len(settings.HOOKS)} events; idle, holding and answering")
 

@@ -84,8 +84,8 @@ def _guard(reach: str = _WHERE_BOUND) -> dict[str, object]:
 
 
 def _witness() -> dict[str, object]:
-    """A hook that only sees. At these events a 2 would keep a worker from ending, or hinder the
-    client where nothing is decided; what is missed, the guards refuse to go on without."""
+    """A hook whose failure lets nothing through. At these events a 2 would keep a worker, or a
+    model that may do nothing else, from ending: one that is obstinate asks a hundred times."""
     return {"type": "command", "command": _command(_WHERE_BOUND, failed=1), "timeout": _TIMEOUT}
 
 
@@ -96,7 +96,7 @@ HOOKS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "PostToolUse": (_AGENTS, _guard()),
     "PostToolUseFailure": (_AGENTS, _guard()),
     "PermissionRequest": ("*", _guard()),
-    "Stop": ("", _guard()),
+    "Stop": ("", _witness()),
     "SubagentStart": ("", _witness()),
     "SubagentStop": ("", _witness()),
     "SessionStart": ("", _witness()),
