@@ -60,8 +60,6 @@ def sessions(store: Store) -> tuple[Seen, ...]:
 
 def find(store: Store, session_id: str) -> Store:
     """The store of the worktree in which a session lives. StateError if there is none."""
-    if store.drives(session_id):
-        return store
     for seen in sessions(store):
         if seen.session_id == session_id:
             return seen.store

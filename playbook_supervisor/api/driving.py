@@ -82,9 +82,8 @@ def resume(
     from playbook_supervisor.drivers.headless import Ending
 
     drive = drive or Drive()
-    store = place.store(cwd)
     watching = watcher or _silence()
-    session_id = place.chosen(store, session, watching)
+    store, session_id = place.meant(session, cwd, watching)
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = kernel.status(opened.state)
@@ -114,8 +113,8 @@ def answer(
     if not session and len(words) > 1 and SESSION_ID.match(words[0]):
         session, words = words[0], words[1:]
     text = " ".join(words)
-    store = place.store(cwd)
-    supervisor = place.supervisor(store, place.chosen(store, session))
+    store, session_id = place.meant(session, cwd)
+    supervisor = place.supervisor(store, session_id)
     outlook = supervisor.look()
     asked = outlook.directive
     if not isinstance(asked, Ask):
@@ -138,8 +137,8 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
     """End the session, journaled; a runner is asked to stop what runs first."""
     from playbook_supervisor.drivers import presence
 
-    store = place.store(cwd)
-    supervisor = place.supervisor(store, place.chosen(store, session))
+    store, session_id = place.meant(session, cwd)
+    supervisor = place.supervisor(store, session_id)
     _require_open(supervisor)
     words = text or Resolution.ABORT.value
     if presence.living(supervisor.private) is None:
@@ -153,8 +152,8 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
     """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
     from playbook_supervisor.drivers import presence
 
-    store = place.store(cwd)
-    supervisor = place.supervisor(store, place.chosen(store, session))
+    store, session_id = place.meant(session, cwd)
+    supervisor = place.supervisor(store, session_id)
     _require_open(supervisor)
     if presence.living(supervisor.private) is not None:
         _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))

@@ -69,8 +69,7 @@ def repair(
     """What something else changed; with `take` or `restore` it is mended (one of them at most)."""
     from playbook_supervisor import repair
 
-    store = place.store(cwd)
-    session_id = place.chosen(store, session)
+    store, session_id = place.meant(session, cwd)
     place.undriven(store, session_id)
     store.folder(session_id)
     found = repair.differences(store, session_id)

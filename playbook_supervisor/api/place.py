@@ -47,6 +47,23 @@ def named() -> str:
     return os.environ.get(VARIABLE, "")
 
 
+def meant(
+    session: str, cwd: Path | None = None, watcher: Watcher | None = None
+) -> tuple[Store, str]:
+    """The session that is meant, and the store of the worktree that it lives in.
+
+    One that is named, by argument or environment, may live in any worktree of the repository.
+    """
+    here, name = store(cwd), session or named()
+    if not name:
+        return here, chosen(here, "", watcher)
+    if here.drives(name):
+        return here, name
+    from playbook_supervisor.overview import find
+
+    return find(here, name), name
+
+
 def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
     """The session of that name, else of the environment, else of this worktree (kai FR15)."""
     from playbook_supervisor.selection import choose

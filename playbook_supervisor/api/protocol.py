@@ -35,8 +35,8 @@ def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = 
     """What is outstanding; with `wait`, as soon as it is more than what is under way now."""
     from time import sleep
 
-    store = place.store(cwd)
-    supervisor = place.undriven(store, place.chosen(store, session))
+    store, session_id = place.meant(session, cwd)
+    supervisor = place.undriven(store, session_id)
     outlook = supervisor.outlook()
     known = _under_way(outlook)
     while wait and outlook.repeated and _under_way(outlook) <= known:
@@ -63,8 +63,8 @@ def report(
     if error:
         said = printable(error).strip()
         brought = Outcome(Failure("PB-AGENT-FAILED", said), brought.output, brought.agent)
-    store = place.store(cwd)
-    supervisor = place.undriven(store, place.chosen(store, session))
+    store, session_id = place.meant(session, cwd)
+    supervisor = place.undriven(store, session_id)
     return place.kept(store, supervisor.report(attempt, brought))
 
 
@@ -102,7 +102,8 @@ def context(outlook: Outlook, *, cwd: Path | None = None) -> tuple[str, ...]:
 
 def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
     """The whole journal of the session, oldest first."""
-    return place.store(cwd).journal(outlook.manifest.session_id).entries
+    store, session_id = place.meant(outlook.manifest.session_id, cwd)
+    return store.journal(session_id).entries
 
 
 def _under_way(outlook: Outlook) -> set[str]:
@@ -112,4 +113,5 @@ def _under_way(outlook: Outlook) -> set[str]:
 
 
 def _of(outlook: Outlook, cwd: Path | None) -> Supervisor:
-    return place.supervisor(place.store(cwd), outlook.manifest.session_id, exports=False)
+    store, session_id = place.meant(outlook.manifest.session_id, cwd)
+    return place.supervisor(store, session_id, exports=False)

@@ -13,8 +13,6 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     """Record it and print what comes next (kai FR26)."""
     outlook = driving.answer(words, session=session, gate=gate)
     for event in outlook.events:
-        line = text.happened(event, outlook)
-        if line:
-            streams.put(line)
+        streams.put(text.happened(event, outlook))
     streams.put(text.what_next(outlook))
     return 0

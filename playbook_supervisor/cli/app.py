@@ -79,8 +79,6 @@ def invoke(argv: Sequence[str]) -> int:
         raise KeyboardInterrupt from error
     except click.UsageError as error:
         raise _usage(error) from error
-    except click.ClickException as error:
-        raise ArgumentError("PB-ARG-USAGE", error.format_message()) from error
     return code or 0
 
 

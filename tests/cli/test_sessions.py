@@ -81,6 +81,20 @@ class TestStatus:
         named = waiting.playbook("status", fresh.name, "--json").json["sessions"]
         assert [each["session"] for each in named] == [fresh.name]
 
+    def test_what_waits_in_another_worktree_can_be_answered_from_here(
+        self, waiting: Project, tmp_path: Path
+    ) -> None:
+        """It is driven where it lives, never from a copy that git put here."""
+        waiting.commit("So far")
+        here = Project(tmp_path / "here", waiting.home)
+        waiting.git("worktree", "add", "-q", str(here.root), "-b", "014-other")
+        name = waiting.session.name
+        assert here.playbook("answer", name, "continue").code == 0
+        ended = here.playbook("resume", name, "--json")
+        assert (ended.code, conforms("run", ended.json)["ending"]) == (0, "completed")
+        assert waiting.manifest()["status"] == "completed"
+        assert here.manifest()["status"] == "in_progress"
+
     def test_is_not_put_off_by_a_worktree_that_is_gone(
         self, waiting: Project, tmp_path: Path
     ) -> None:

@@ -87,6 +87,7 @@ def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
 def test_a_gate_that_is_answered_elsewhere_is_asked_no_longer(gated: Project) -> None:
     with run(gated) as terminal:
         terminal.until("abort > ")
+        assert f"driven by process {terminal.process.pid}" in gated.playbook("status").out
         assert gated.playbook("answer", "continue").code == 0
         assert terminal.end() == 0
 
@@ -158,6 +159,10 @@ def test_colours_and_movement_are_given_up_where_they_are_not_wanted(gated: Proj
 
 
 def test_init_asks_before_it_writes(project: Project) -> None:
+    with Terminal(project, "init") as terminal:
+        terminal.until("Write this? [Y/n] ")
+        terminal.interrupt()
+        assert terminal.end() == 130
     for said, code, written in (("n\n", 1, False), ("\x04", 1, False), ("\n", 0, True)):
         with Terminal(project, "init") as terminal:
             terminal.until("Write this? [Y/n] ")
