@@ -61,12 +61,6 @@ class ArgumentError(PlaybookError):
     exit_code = 1
 
 
-class PolicyError(PlaybookError):
-    """The project's settings forbid it (exit 1)."""
-
-    exit_code = 1
-
-
 class StateError(PlaybookError):
     """A session is not in the state that the request needs, or cannot be trusted (exit 3)."""
 
@@ -87,12 +81,6 @@ class GitError(PlaybookError):
 
 class AgentError(PlaybookError):
     """The agent could not be had, or its work failed (exit 2)."""
-
-    exit_code = 2
-
-
-class StepError(PlaybookError):
-    """An executor's failure (exit 2)."""
 
     exit_code = 2
 
@@ -161,15 +149,12 @@ CODES: Final[dict[str, str]] = {
     "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
     "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step.",
     "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",
-    "PB-STEP-FAILED": "The step's output says why.",
     # the machine
     "PB-IO-WRITE": "Make room or permission, then repeat; nothing was half-written.",
     "PB-IO-READ": "Make the file readable, then repeat.",
     "PB-IO-ESCAPE": "Paths stay inside the repository, symbolic links included.",
     "PB-IO-PROGRAM": "Install the program, or put it on PATH.",
     "PB-GIT-FAILED": "Git's own message says why.",
-    # the project's rules
-    "PB-POLICY-DENIED": "The project's settings forbid it; ask whoever keeps them.",
     # ourselves
     "PB-BUG": "Please report it with the file named.",
 }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         def builtin(self) -> bool: ...
 
     Lookup = Callable[[str], Command | None]
-    _Warning = tuple[Path, str, str, str]  # path, the code's last word, message, guidance
+    _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
 ASKS_QUESTIONS: Final = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands known to need a conversation, which a subagent cannot have."""
@@ -55,8 +55,8 @@ def lint(
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]
     problems = (
-        Problem(*document.place(path), "warning", f"PB-CHECK-{word}", message, guidance)
-        for path, word, message, guidance in warnings
+        Problem(*document.place(path), "warning", code, message, guidance)
+        for path, code, message, guidance in warnings
     )
     return tuple(sorted(problems, key=lambda problem: (problem.line, problem.col)))
 
@@ -65,7 +65,7 @@ def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:
     if stem and stem != playbook.name:
         yield (
             ("name",),
-            "LINT-NAME",
+            "PB-CHECK-LINT-NAME",
             f"the file is called `{stem}`, the playbook `{playbook.name}`",
             "Give both one name; `playbook run` goes by the playbook's.",
         )
@@ -80,7 +80,7 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
             if word not in _WITHOUT_FEATURE:
                 yield (
                     ("steps", index, key),
-                    "LINT-FEATURE",
+                    "PB-CHECK-LINT-FEATURE",
                     f"`{word}` asks about a feature, and the playbook has no arg `feature`",
                     "Declare the arg; without it the branch's name serves.",
                 )
@@ -111,7 +111,7 @@ def _too_early(playbook: Playbook) -> Iterator[_Warning]:
             if phase_of[first] >= phase_of[step.id] and step.id not in (first, *others):
                 yield (
                     ("steps", index, "preconditions", number),
-                    "LINT-ORDER",
+                    "PB-CHECK-LINT-ORDER",
                     f"`{condition}` is provided by `{first}`, which does not end before this",
                     f"Move `{first}` before `{step.id}`, or take the precondition out.",
                 )
@@ -125,7 +125,7 @@ def _gate_too_late(playbook: Playbook) -> Iterator[_Warning]:
     if published and gated and phase_of[gated[0].id] > phase_of[published.id]:
         yield (
             ("steps", playbook.steps.index(gated[0]), "autonomy"),
-            "LINT-GATE",
+            "PB-CHECK-LINT-GATE",
             f"this gate comes after `{published.id}`, which cannot be taken back",
             f"Give `{published.id}` the autonomy `gate_always`.",
         )
@@ -144,13 +144,13 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
     at = (*path, "command")
     if found is None:
         message = f"the command `{step.command}` is not found in this project"
-        yield at, "COMMAND", message, "Install the command, or correct its name."
+        yield at, "PB-CHECK-COMMAND", message, "Install the command, or correct its name."
     elif found.closed:
         message = f"`{found.name}` is closed to models (`disable-model-invocation: true`)"
-        yield at, "COMMAND", message, "Take that line out of its front matter."
+        yield at, "PB-CHECK-COMMAND", message, "Take that line out of its front matter."
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; a subagent may not have it"
-        yield at, "COMMAND", message, "Name a command of the project."
+        yield at, "PB-CHECK-COMMAND", message, "Name a command of the project."
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
@@ -158,7 +158,7 @@ def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
     if trigger in step.escalation_triggers and not step.postconditions:
         yield (
             (*path, "escalation_triggers", step.escalation_triggers.index(trigger)),
-            "LINT-TRIGGER",
+            "PB-CHECK-LINT-TRIGGER",
             f"`{trigger}` can never fire: the step has no postconditions",
             "Give it postconditions, or take the trigger out.",
         )
@@ -173,7 +173,7 @@ def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
     if step.error_policy is ErrorPolicy.RETRY_ONCE and caught:
         yield (
             (*path, "error_policy"),
-            "LINT-RETRY",
+            "PB-CHECK-LINT-RETRY",
             "`retry_once` can never act: the triggers catch every failure",
             "Take a trigger out, or write `gate` or `stop`.",
         )
@@ -183,7 +183,7 @@ def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
     if not step.postconditions:
         yield (
             (*path, "id"),
-            "LINT-UNSEEN",
+            "PB-CHECK-LINT-UNSEEN",
             f'`{step.id}` has no postconditions: its "done" rests on the agent\'s word alone',
             "Name a condition that holds once the work is done, where there is one.",
         )
@@ -193,7 +193,7 @@ def _asks(step: Step, path: Path) -> Iterator[_Warning]:
     if step.command in ASKS_QUESTIONS:
         yield (
             (*path, "command"),
-            "LINT-ASKS",
+            "PB-CHECK-LINT-ASKS",
             f"`{step.command}` asks questions, and a subagent cannot hear the answers",
             "Run it yourself before the playbook.",
         )

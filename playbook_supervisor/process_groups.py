@@ -39,6 +39,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def group_lives(group: int) -> bool:
+    """Whether the group still has a member."""
     return signal_group(group, 0)
 
 

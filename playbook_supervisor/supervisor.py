@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor import checkout, config, evidence, features, kernel, session
+from playbook_supervisor import checkout, config, evidence, features, kernel
 from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.conditions import World
 from playbook_supervisor.kernel.directives import (
@@ -19,22 +19,21 @@ from playbook_supervisor.kernel.directives import (
     Cancellation,
     Cancelled,
     Check,
-    Directive,
     Lost,
     Observation,
     Outcome,
     Returned,
-    Run,
     TakenUp,
 )
-from playbook_supervisor.kernel.state import Change, Entry, Event, State
+from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.outlook import Outlook, Work, running
+from playbook_supervisor.outlook import outlook as outlook_of
 from playbook_supervisor.process_groups import kill_worker
-from playbook_supervisor.records import Record, replace
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.vocabulary import Mode, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,76 +41,6 @@ if TYPE_CHECKING:
 
 
 _SPECKIT: Final = "/speckit"
-
-
-class Work(Record):
-    """One launched attempt, ready for a worker: the installed command and its arguments."""
-
-    attempt: Attempt
-    command: str
-    args: str
-
-    @property
-    def typed(self) -> str:
-        """What a person would type."""
-        return f"{self.command} {self.args}".rstrip()
-
-    @property
-    def skill(self) -> str:
-        """The command's name as the client's `Skill` tool wants it."""
-        return self.command[1:]
-
-    @property
-    def prompt(self) -> str:
-        """What a fresh subagent is told: the command as by hand, and nothing beside it (FR41)."""
-        args = f" with args `{self.args}`" if self.args else ""
-        return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end."
-
-
-class Outlook(Record):
-    """What is outstanding in a session, and how far it is. `events` led here, oldest first."""
-
-    manifest: Manifest
-    state: State
-    directive: Directive
-    events: tuple[Event, ...] = ()
-
-    @property
-    def done(self) -> int:
-        return kernel.steps_done(self.state)
-
-    @property
-    def total(self) -> int:
-        return len(self.state.playbook.steps)
-
-    @property
-    def question(self) -> str:
-        """The question of the gate that is asked; empty where none is."""
-        asked = self.directive
-        return session.question(self.state, asked) if isinstance(asked, Ask) else ""
-
-    @property
-    def pending(self) -> bool:
-        """Whether the session has not begun."""
-        return self.manifest.status is SessionStatus.PENDING
-
-    @property
-    def repeated(self) -> bool:
-        """Whether the directive is work that had been handed out before."""
-        launched = {event.entry.id for event in self.events if event.change is Change.LAUNCHED}
-        return any(member.id not in launched for member in running(self))
-
-    def without_events(self) -> Outlook:
-        """The same, where nothing new has led to it."""
-        return replace(self, events=())
-
-    def after(self, earlier: Outlook) -> Outlook:
-        """The same, with what had happened in an earlier outlook told first."""
-        return replace(self, events=(*earlier.events, *self.events))
-
-    def entry(self, attempt: Attempt) -> Entry:
-        """The entry of an attempt of the due phase."""
-        return self.state.attempts(attempt.step.id)[-1]
 
 
 class Supervisor:
@@ -136,7 +65,7 @@ class Supervisor:
     def look(self) -> Outlook:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
-            return _outlook(opened, ())
+            return outlook_of(opened, ())
 
     def remember(self, agent: str, mode: Mode) -> None:
         """With what the session is driven, so that `resume` needs no arguments."""
@@ -258,7 +187,7 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
             opened.write()
-            return _outlook(opened, events)
+            return outlook_of(opened, events)
 
     def _pump(
         self, observation: Observation | None = None, events: tuple[Event, ...] = ()
@@ -271,7 +200,7 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             accepted = () if observation is None else self._accept(opened, observation)
             events += accepted + self._answer_checks(opened, brought=bool(accepted))
-            outlook = _outlook(opened, events)
+            outlook = outlook_of(opened, events)
             asked = outlook.directive
             if not isinstance(asked, Check) or not self.asks_the_world:
                 return outlook
@@ -340,12 +269,3 @@ class Supervisor:
         """Where conditions look. Steps may switch branches, so HEAD is read each time."""
         feature = manifest.feature or features.of_branch(here.branch)
         return World(self.root, feature, here.branch, self._config)
-
-
-def _outlook(opened: OpenSession, events: tuple[Event, ...]) -> Outlook:
-    return Outlook(opened.manifest, opened.state, kernel.directive(opened.state), events)
-
-
-def running(outlook: Outlook) -> tuple[Attempt, ...]:
-    """The attempts that are launched and have not returned."""
-    return outlook.directive.members if isinstance(outlook.directive, Run) else ()

@@ -35,8 +35,9 @@ from playbook_supervisor.drivers.people import Said, Silence
 from playbook_supervisor.journal import parse_journal
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import EntryStatus, GateReason, Resolution
 
 STEPS = (

@@ -19,8 +19,9 @@ from stored import Scene, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Resolution
 
 Told = list[str]

@@ -14,8 +14,9 @@ import yaml
 
 from playbook_supervisor import checkout
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
+from playbook_supervisor.outlook import Outlook, running
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Outlook, Supervisor, running
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Resolution
 
 FEATURE: Final = "013-x"

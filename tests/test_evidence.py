@@ -10,7 +10,8 @@ import pytest
 from stored import FEATURE, Scene, ask, ids, step, unsynced, work
 
 from playbook_supervisor.kernel.directives import Finish, Outcome
-from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Resolution
 
 PLAN = f"specs/{FEATURE}/plan.md"

@@ -17,9 +17,10 @@ from playbook_supervisor import checkout
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.outlook import running
 from playbook_supervisor.processes import Worker
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor, running
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
 OK = Outcome(output="all green")

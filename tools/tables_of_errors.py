@@ -21,10 +21,8 @@ FAMILIES: Final[Mapping[str, tuple[str, type[PlaybookError]]]] = {
     "STATE": ("The state of a session", errors.StateError),
     "COND": ("Conditions", errors.ConditionError),
     "AGENT": ("Agents", errors.AgentError),
-    "STEP": ("Steps of our own", errors.StepError),
     "IO": ("Files and programs", errors.StorageError),
     "GIT": ("Git", errors.GitError),
-    "POLICY": ("The project's rules", errors.PolicyError),
     "BUG": ("A fault of this program", PlaybookError),
 }
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.headless import Ending
     from playbook_supervisor.drivers.people import Person, Watcher
     from playbook_supervisor.drivers.presence import Request
+    from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.store import Store
-    from playbook_supervisor.supervisor import Outlook, Supervisor
+    from playbook_supervisor.supervisor import Supervisor
 
 _PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
 

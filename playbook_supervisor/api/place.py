@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from typing import Final
 
     from playbook_supervisor.drivers.people import Watcher
+    from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.store import Store
-    from playbook_supervisor.supervisor import Outlook, Supervisor
+    from playbook_supervisor.supervisor import Supervisor
 
 VARIABLE: Final = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.drivers.claude_code.desk import Reply
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.supervisor import Outlook, Supervisor
+    from playbook_supervisor.outlook import Outlook
+    from playbook_supervisor.supervisor import Supervisor
     from playbook_supervisor.wire import Handout
 
 _LOOK: Final = 0.1  # seconds between two looks at a journal that others write
@@ -83,7 +84,7 @@ def handouts(outlook: Outlook, *, cwd: Path | None = None) -> dict[str, Handout]
 
     The project's own tools are made to look at the session's feature on the way.
     """
-    from playbook_supervisor.supervisor import running
+    from playbook_supervisor.outlook import running
     from playbook_supervisor.wire import Handout
 
     supervisor = _of(outlook, cwd)
@@ -107,7 +108,7 @@ def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
 
 
 def _under_way(outlook: Outlook) -> set[str]:
-    from playbook_supervisor.supervisor import running
+    from playbook_supervisor.outlook import running
 
     return {attempt.id for attempt in running(outlook)}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.library import Shelved
     from playbook_supervisor.model import Playbook
-    from playbook_supervisor.supervisor import Outlook
+    from playbook_supervisor.outlook import Outlook
 
 
 def list_playbooks(root: Path | str | None = None) -> tuple[Shelved, ...]:

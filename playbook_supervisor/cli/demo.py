@@ -15,8 +15,8 @@ from playbook_supervisor.render.prompt import Prompt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.render.log import Level
-    from playbook_supervisor.supervisor import Outlook
 
 
 def demo(*, level: Level) -> int:

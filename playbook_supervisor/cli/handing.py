@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.supervisor import Outlook
+    from playbook_supervisor.outlook import Outlook
 
 _SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characters
@@ -37,6 +37,11 @@ def told(outlook: Outlook) -> list[str]:
         *_prose(outlook, text.context(context)[:_CONTEXT]),
         f"playbook-directive: {shapes.in_one_line(shape)}",
     ]
+
+
+def seen(outlook: Outlook) -> list[str]:
+    """What a person sees: one line of evidence for each step that has gone by."""
+    return [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
 
 
 def _prose(outlook: Outlook, context: list[str]) -> list[str]:

@@ -22,10 +22,11 @@ from playbook_supervisor.drivers.people import Person, Watcher
 from playbook_supervisor.drivers.presence import call, requested
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.outlook import Outlook, Work
 from playbook_supervisor.plain_text import printable
 from playbook_supervisor.process_groups import kill_worker, worker_alive
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.supervisor import Outlook, Supervisor, Work
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import GateReason, Mode, Resolution
 
 TYPE_CHECKING = False

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.records import Record
-from playbook_supervisor.supervisor import Outlook
 
 
 class Said(Record):

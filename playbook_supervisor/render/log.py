@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.supervisor import Outlook
+    from playbook_supervisor.outlook import Outlook
 
 
 class Level(IntEnum):

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.supervisor import Outlook
+    from playbook_supervisor.outlook import Outlook
 
 _POLL: Final = 0.25  # seconds between two looks at whether the gate was answered elsewhere
 _LONGEST: Final = 65_536  # bytes of one line; nobody types more

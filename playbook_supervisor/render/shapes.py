@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.library import Shelved
     from playbook_supervisor.model import Playbook
+    from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.overview import Seen
-    from playbook_supervisor.supervisor import Outlook
 
     Json = dict[str, Any]
 

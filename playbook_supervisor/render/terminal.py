@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.supervisor import Outlook
+    from playbook_supervisor.outlook import Outlook
 
 _MARGIN: Final = 6  # lines of a terminal that the list leaves free
 _ELAPSED: Final = len("59 min 59 s")
