@@ -119,9 +119,9 @@ def attempt(entry: Entry) -> Json:
 
 
 def error(entry: Entry) -> Json:
-    """Why an attempt failed."""
+    """Why an attempt failed; the original's own tools journaled no code."""
     shape = {
-        "code": entry.error_code or "PB-STEP-FAILED",
+        "code": entry.error_code or "PB-AGENT-FAILED",
         "message": entry.error,
         "guidance": entry.error_guidance,
     }
