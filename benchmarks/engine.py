@@ -24,7 +24,7 @@ from playbook_supervisor.drivers.people import Silence
 from playbook_supervisor.files import write_atomically
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change, Event
-from playbook_supervisor.supervisor import Outlook
+from playbook_supervisor.outlook import Outlook
 
 STEPS = 1060
 

@@ -12,9 +12,9 @@ from itertools import zip_longest
 from pathlib import Path
 
 from playbook_supervisor import wire
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
-from playbook_supervisor.journal import durations, parse_journal
+from playbook_supervisor.journal import MAX_BYTES, durations, parse_journal
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.records import fields
@@ -70,6 +70,29 @@ def manifest_difference(recorded: Manifest, found: Manifest) -> str:
 def tampered(message: str, source: str) -> StateError:
     """The error that stops every command until a person has looked."""
     return StateError("PB-STATE-TAMPERED", message, where=source)
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """A file of the session, which must be one: what is a link could be anybody's.
+
+    StorageError PB-IO-ESCAPE, PB-IO-READ; StateError if there is none.
+    """
+    path = folder / name
+    if path.is_symlink():
+        place = shown(folder, name)
+        raise StorageError("PB-IO-ESCAPE", f"{place} is a symbolic link", where=place)
+    try:
+        return read_bytes(path, limit=MAX_BYTES)
+    except FileNotFoundError as error:
+        missing = "PB-STATE-NO-PLAYBOOK" if name == "playbook.yaml" else "PB-STATE-CORRUPT"
+        what = "pinned playbook" if name == "playbook.yaml" else name
+        place = shown(folder, name)
+        raise StateError(missing, f"session {folder.name} has no {what}", where=place) from error
+
+
+def shown(folder: Path, name: str) -> str:
+    """How a file of the session is named to people: from the repository's top."""
+    return Path(*folder.parts[-3:], name).as_posix()
 
 
 def restore_missing(folder: Path, private: Path) -> list[str]:

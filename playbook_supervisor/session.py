@@ -6,16 +6,15 @@ observation, `write` takes it to the disk; nothing else does.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
-from playbook_supervisor import integrity, kernel, wire
+from playbook_supervisor import integrity, kernel, pinned, wire
 from playbook_supervisor.alternating import Alternating
-from playbook_supervisor.errors import CheckError, StateError, StorageError
+from playbook_supervisor.errors import StorageError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
 from playbook_supervisor.integrity import FILES
-from playbook_supervisor.journal import MAX_BYTES, Parsed, parse_journal
+from playbook_supervisor.journal import Parsed, parse_journal
 from playbook_supervisor.journal_text import JournalText
 from playbook_supervisor.kernel import gates, phases
 from playbook_supervisor.kernel.directives import Ask, Observation
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
-_PINNED_CHANGED: Final = "the pinned playbook was changed by something else"
 
 
 class OpenSession(Record, frozen=False):
@@ -119,9 +117,9 @@ class OpenSession(Record, frozen=False):
         """Keep copies of the files out of a worker's reach; not durable, they are a comfort."""
         write_atomically(self.private / "journal.yaml", self.text.data, durable=False)
         write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
-        pinned = self.private / "playbook.yaml"
-        if not pinned.exists():
-            write_atomically(pinned, read_bytes(self.folder / "playbook.yaml"), durable=False)
+        kept = self.private / "playbook.yaml"
+        if not kept.exists():
+            write_atomically(kept, read_bytes(self.folder / "playbook.yaml"), durable=False)
 
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
@@ -183,7 +181,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
     comments and layout is taken silently, and what a crash left unfinished is finished.
     """
     known = {name: list(digests) for name, digests in runtime.digests.items()}
-    playbook = _pinned(folder, private, runtime)
+    playbook = pinned.playbook(folder, private, runtime)
     try:
         state, text = _journaled(folder, private, playbook, runtime)
         manifest, data = _projected(folder, runtime)
@@ -200,15 +198,15 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
 def adopt(folder: Path, private: Path, place: Alternating) -> OpenSession:
     """The session as its files say, where this worktree knows nothing of it."""
     runtime = Runtime()
-    playbook = _pinned(folder, private, runtime)
-    data = _read(folder, "journal.yaml")
-    parsed = parse_journal(data, _shown(folder, "journal.yaml"))
+    playbook = pinned.playbook(folder, private, runtime)
+    data = integrity.read_file(folder, "journal.yaml")
+    parsed = parse_journal(data, integrity.shown(folder, "journal.yaml"))
     state = kernel.replay(playbook, parsed.entries)
     due = len(state.entries)
     runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
     runtime.digests["journal.yaml"] = [digest(data)]
-    manifest_text = _read(folder, "session.yaml")
-    known = read_manifest(manifest_text, _shown(folder, "session.yaml"))
+    manifest_text = integrity.read_file(folder, "session.yaml")
+    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(
@@ -257,10 +255,10 @@ def _journaled(
     folder: Path, private: Path, playbook: Playbook, runtime: Runtime
 ) -> tuple[State, JournalText]:
     """The recorded state, which the journal must agree with, and the journal's text."""
-    data = _read(folder, "journal.yaml")
+    data = integrity.read_file(folder, "journal.yaml")
     written = digest(data)
     if not runtime.ours("journal.yaml", written):
-        parsed = _taken(data, private, playbook, runtime, _shown(folder, "journal.yaml"))
+        parsed = _taken(data, private, playbook, runtime, integrity.shown(folder, "journal.yaml"))
         state = wire.state_from_json(runtime.state, playbook)
         runtime.digests["journal.yaml"] = [written]
         return state, JournalText.parsed(data, parsed, len(state.entries))
@@ -294,11 +292,11 @@ def _taken(data: bytes, private: Path, playbook: Playbook, runtime: Runtime, sou
 def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
     """The manifest as it stands in session.yaml, which may lag behind the journal, and its text."""
     recorded = _manifest_from_json(runtime.manifest)
-    data = _read(folder, "session.yaml")
+    data = integrity.read_file(folder, "session.yaml")
     written = digest(data)
     if runtime.latest("session.yaml", written):
         return recorded, data
-    source = _shown(folder, "session.yaml")
+    source = integrity.shown(folder, "session.yaml")
     found = read_manifest(data, source)
     difference = integrity.manifest_difference(recorded, found)
     if difference and not runtime.ours("session.yaml", written):
@@ -307,53 +305,6 @@ def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
             raise integrity.tampered(difference, source)
     runtime.digests["session.yaml"] = [written]
     return found, data
-
-
-def _pinned(folder: Path, private: Path, runtime: Runtime) -> Playbook:
-    """The playbook that the session began with; compiled beside the runtime state."""
-    data = _read(folder, "playbook.yaml")
-    written = digest(data)
-    compiled = private / "compiled.json"
-    former = _compiled(compiled, written)
-    if former is not None and runtime.ours("playbook.yaml", written):
-        return former
-    playbook = _read_playbook(data, runtime, _shown(folder, "playbook.yaml"))
-    if not runtime.ours("playbook.yaml", written):
-        _same_playbook(playbook, private, runtime, _shown(folder, "playbook.yaml"))
-        runtime.digests["playbook.yaml"] = [written]
-    made = {"digest": written, "playbook": wire.playbook_to_json(playbook)}
-    write_atomically(compiled, json.dumps(made, separators=(",", ":")).encode(), durable=False)
-    return playbook
-
-
-def _read_playbook(data: bytes, runtime: Runtime, source: str) -> Playbook:
-    from playbook_supervisor.schema import read_playbook
-
-    try:
-        return read_playbook(data, source)
-    except CheckError as error:
-        if "playbook.yaml" not in runtime.digests:
-            raise
-        raise integrity.tampered(f"{_PINNED_CHANGED}: {error.message}", source) from error
-
-
-def _same_playbook(playbook: Playbook, private: Path, runtime: Runtime, source: str) -> None:
-    """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
-    for known in runtime.digests.get("playbook.yaml", ()):
-        recorded = _compiled(private / "compiled.json", known)
-        if recorded is None:
-            recorded = _read_playbook(_read(private, "playbook.yaml"), runtime, source)
-        if recorded != playbook:
-            raise integrity.tampered(_PINNED_CHANGED, source)
-
-
-def _compiled(path: Path, written: str) -> Playbook | None:
-    """The compiled playbook, if it is that of these bytes."""
-    try:
-        made = json.loads(read_bytes(path))
-        return wire.playbook_from_json(made["playbook"]) if made["digest"] == written else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def _manifest_to_json(manifest: Manifest) -> dict[str, Any]:
@@ -376,21 +327,6 @@ def _manifest_from_json(data: dict[str, Any]) -> Manifest:
     return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
 
 
-def _read(folder: Path, name: str) -> bytes:
-    """A file of the session, which must be one: what is a link could be anybody's."""
-    path = folder / name
-    if path.is_symlink():
-        shown = _shown(folder, name)
-        raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
-    try:
-        return read_bytes(path, limit=MAX_BYTES)
-    except FileNotFoundError as error:
-        missing = "PB-STATE-NO-PLAYBOOK" if name == "playbook.yaml" else "PB-STATE-CORRUPT"
-        what = "pinned playbook" if name == "playbook.yaml" else name
-        shown = _shown(folder, name)
-        raise StateError(missing, f"session {folder.name} has no {what}", where=shown) from error
-
-
 def _signature(path: str) -> tuple[int, ...] | None:
     """What changes whenever a file is written: also where its times were put back."""
     try:
@@ -398,7 +334,3 @@ def _signature(path: str) -> tuple[int, ...] | None:
     except FileNotFoundError:
         return None
     return seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size
-
-
-def _shown(folder: Path, name: str) -> str:
-    return Path(*folder.parts[-3:], name).as_posix()

@@ -427,6 +427,14 @@ def test_a_completed_session_of_the_originals_is_read_with_its_retries(scene: Sc
     assert scene.again(supervisor).outlook() == outlook
 
 
+def test_a_retry_of_the_originals_that_says_more_is_taken_at_its_word(scene: Scene) -> None:
+    supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    said = ('error: "2 tests failed"', 'error: "2 tests failed"\n    resolution: skip')
+    scene.edit(supervisor, "journal.yaml", said)
+    entries = scene.store.journal(supervisor.id).entries
+    assert [entry.resolution for entry in entries] == [None, Resolution.SKIP, None, None]
+
+
 def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     """kai FR32: its evidence is not there, so the step runs again, and every byte of kai stays."""
     tasks = step("tasks", postconditions=["tasks_exists"])
