@@ -37,9 +37,7 @@ Since = Mapping[str, Stamp | None]
 """The artifacts as they were at the launch: path → stamp, or None for what was absent."""
 
 _MISSING: Final = "is missing"
-_NO_REPORT: Final = (
-    ": no report is no verdict; accept it at the gate, or make the command write its report always"
-)
+_NO_REPORT: Final = ", and no report is no verdict"
 _GH_LOGGED_OUT: Final = 4
 _STATES: Final = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
 _VERDICTS: Final = (Condition.AGREEMENT_PASS, Condition.QA_VERDICT_PASS)
@@ -153,7 +151,7 @@ def probe(
                 name, Answer.HELD, f"{look.path}, {_size(look)}{_untouched(look, launch)}"
             )
     answer = Answer.ERROR if any(look.error for look in looks) else Answer.NOT_HELD
-    return Probed(name, answer, "; ".join(look.told for look in looks))
+    return Probed(name, answer, _flaws(looks))
 
 
 def finding(
@@ -229,6 +227,13 @@ def _stamp(path: str, root: Path) -> Stamp | None:
         return None
 
 
+def _flaws(looks: list[_Look]) -> str:
+    """Why none of them will do; two places where nothing is are told in one breath."""
+    if len(looks) > 1 and all(look.flaw == _MISSING for look in looks):
+        return f"neither {' nor '.join(look.path for look in looks)} is there"
+    return "; ".join(look.told for look in looks)
+
+
 def _size(look: _Look) -> str:
     lines = look.data.count(b"\n") + (not look.data.endswith(b"\n"))
     return "1 line" if lines == 1 else f"{lines} lines"
@@ -255,8 +260,7 @@ def _verdict(name: Condition, looks: list[_Look], launch: _Launch) -> Probed:
     there = [look for look in looks if not look.flaw]
     if flawed or not there:
         answer = Answer.ERROR if any(look.error for look in flawed) else Answer.NOT_HELD
-        evidence = "; ".join(look.told for look in flawed or looks)
-        return Probed(name, answer, evidence + (_NO_REPORT if not flawed else ""))
+        return Probed(name, answer, _flaws(flawed) if flawed else _flaws(looks) + _NO_REPORT)
     readings = [_read(look) for look in there]
     said = [
         f"{look.path} says {reading.verdict}"
