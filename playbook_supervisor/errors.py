@@ -135,7 +135,8 @@ CODES: Final[dict[str, str]] = {
     "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",
     "PB-STATE-NO-PLAYBOOK": "Put the playbook that it ran beside session.yaml, as playbook.yaml.",
     "PB-STATE-SPECKIT": "Switch to the branch that the message names.",
-    "PB-STATE-HUMAN-ONLY": "A human answers this in a terminal of their own.",
+    "PB-STATE-HUMAN-ONLY": "Say it at the client's own prompt, or in a terminal of your own.",
+    "PB-STATE-NO-HOOKS": "Start Claude Code at the repository's root; type /playbook.run there.",
     # conditions
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume --retry`.",
     "PB-COND-POSTCONDITION": "Mend it, or run the step again: `playbook resume --retry`.",

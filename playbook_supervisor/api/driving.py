@@ -5,6 +5,7 @@ Data in, data out, errors raised; nothing is printed here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -80,11 +81,15 @@ def resume(
 ) -> Ending:
     """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
     from playbook_supervisor import agents, config, kernel
+    from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Ending
 
     drive = drive or Drive()
     watching = watcher or _silence()
     store, session_id = place.meant(session, cwd, watching)
+    if retry or drive.mode is Mode.AUTONOMOUS:  # what takes up, or answers by itself, decides
+        place.a_human(store, session_id, "resume --retry" if retry else "resume --mode autonomous")
+    humans.refuse_beside_a_client(store.runtime(session_id))
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = kernel.status(opened.state)
@@ -115,6 +120,7 @@ def answer(
         session, words = words[0], words[1:]
     text = " ".join(words)
     store, session_id = place.meant(session, cwd)
+    place.a_human(store, session_id, "answer")
     supervisor = place.supervisor(store, session_id)
     outlook = supervisor.look()
     asked = outlook.directive
@@ -139,12 +145,15 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
     from playbook_supervisor.drivers import presence
 
     store, session_id = place.meant(session, cwd)
+    place.a_human(store, session_id, "abort")
     supervisor = place.supervisor(store, session_id)
     _require_open(supervisor)
     words = text or Resolution.ABORT.value
     if presence.living(supervisor.private) is None:
         supervisor.end_workers()
-        return place.kept(store, supervisor.abort(words, _by(store)))
+        outlook = supervisor.abort(words, _by(store))
+        _release(supervisor)
+        return place.kept(store, outlook)
     _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
     return supervisor.look()
 
@@ -154,10 +163,12 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
     from playbook_supervisor.drivers import presence
 
     store, session_id = place.meant(session, cwd)
+    place.a_human(store, session_id, "pause")
     supervisor = place.supervisor(store, session_id)
     _require_open(supervisor)
     if presence.living(supervisor.private) is not None:
         _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))
+    _release(supervisor)
     return supervisor.look()
 
 
@@ -175,6 +186,7 @@ def _drive(
     start: str = "",
     retry: bool = False,
 ) -> Ending:
+    from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Runner
     from playbook_supervisor.drivers.presence import driving
 
@@ -191,6 +203,7 @@ def _drive(
             return supervisor.take_up()
         return supervisor.outlook()
 
+    humans.vacate(store.checkout, supervisor.private, os.environ)
     with driving(supervisor.private, drive.agent or agent.name):
         supervisor.remember(drive.agent, mode)
         runner = Runner(
@@ -220,6 +233,13 @@ def _require_open(supervisor: Supervisor) -> None:
     status = supervisor.look().manifest.status
     if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
         raise StateError("PB-STATE-ENDED", f"session {supervisor.id} is {status} already")
+
+
+def _release(supervisor: Supervisor) -> None:
+    """No client drives it any more."""
+    from playbook_supervisor.drivers.claude_code import humans
+
+    humans.release(supervisor.store.checkout, supervisor.private)
 
 
 def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:

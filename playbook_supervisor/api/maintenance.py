@@ -70,6 +70,7 @@ def repair(
     from playbook_supervisor import repair
 
     store, session_id = place.meant(session, cwd)
+    place.a_human(store, session_id, "repair")
     place.undriven(store, session_id)
     store.folder(session_id)
     found = repair.differences(store, session_id)

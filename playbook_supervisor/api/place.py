@@ -43,6 +43,28 @@ def undriven(store: Store, session_id: str) -> Supervisor:
     return driving
 
 
+def admitted(store: Store, session_id: str) -> Supervisor:
+    """The same, for a conversation of Claude Code only where our hooks have seen it."""
+    driving = undriven(store, session_id)
+    if inside():
+        from playbook_supervisor.drivers.claude_code import humans
+
+        humans.admit(store.checkout, driving.private, os.environ)
+    return driving
+
+
+def a_human(store: Store, session_id: str, command: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY where a client drives the session and a model may ask."""
+    from playbook_supervisor.drivers.claude_code import humans
+
+    humans.only(store.runtime(session_id), command, os.environ)
+
+
+def inside() -> bool:
+    """Whether this is a shell of Claude Code."""
+    return bool(os.environ.get("CLAUDECODE"))
+
+
 def named() -> str:
     """The session that the environment names, or nothing."""
     return os.environ.get(VARIABLE, "")

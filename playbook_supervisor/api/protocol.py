@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.desk import Reply
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.outlook import Outlook
+    from playbook_supervisor.store import Store
     from playbook_supervisor.supervisor import Supervisor
     from playbook_supervisor.wire import Handout
 
@@ -27,9 +29,13 @@ def begin(
     from playbook_supervisor import beginning
 
     store = place.store(cwd)
+    if place.inside():
+        from playbook_supervisor.drivers.claude_code import humans
+
+        humans.admit_beginning(store.checkout, start, os.environ)
     wanted = beginning.intend(store, reference, args, start=start)
-    supervisor = place.supervisor(store, beginning.begin(store, wanted), exports=False)
-    return place.kept(store, supervisor.begin(start))
+    supervisor = place.admitted(store, beginning.begin(store, wanted))
+    return _handed_out(store, supervisor, supervisor.begin(start))
 
 
 def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
@@ -37,14 +43,14 @@ def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = 
     from time import sleep
 
     store, session_id = place.meant(session, cwd)
-    supervisor = place.undriven(store, session_id)
+    supervisor = place.admitted(store, session_id)
     outlook = supervisor.outlook()
     known = _under_way(outlook)
     while wait and outlook.repeated and _under_way(outlook) <= known:
         while not supervisor.changed():
             sleep(_LOOK)
         outlook = supervisor.outlook()
-    return place.kept(store, outlook)
+    return _handed_out(store, supervisor, outlook)
 
 
 def report(
@@ -55,7 +61,10 @@ def report(
     session: str = "",
     cwd: Path | None = None,
 ) -> Outlook:
-    """A worker came back; a repeated report changes nothing and answers with what is due now."""
+    """A worker came back; a repeated report changes nothing and answers with what is due now.
+
+    Nor does any report of a session that a client's hooks supervise: they see what comes back.
+    """
     from playbook_supervisor.kernel.directives import Failure, Outcome
     from playbook_supervisor.plain_text import printable
     from playbook_supervisor.wire import outcome_from_json
@@ -65,8 +74,15 @@ def report(
         said = printable(error).strip()
         brought = Outcome(Failure("PB-AGENT-FAILED", said), brought.output, brought.agent)
     store, session_id = place.meant(session, cwd)
-    supervisor = place.undriven(store, session_id)
-    return place.kept(store, supervisor.report(attempt, brought))
+    supervisor = place.admitted(store, session_id)
+    if _supervised(supervisor):
+        return place.kept(store, supervisor.outlook())
+    return _handed_out(store, supervisor, supervisor.report(attempt, brought))
+
+
+def supervised(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+    """Whether the hooks of a living client report what happens in the session."""
+    return _supervised(_of(outlook, cwd))
 
 
 def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
@@ -105,6 +121,23 @@ def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
     """The whole journal of the session, oldest first."""
     store, session_id = place.meant(outlook.manifest.session_id, cwd)
     return store.journal(session_id).entries
+
+
+def _supervised(supervisor: Supervisor) -> bool:
+    from playbook_supervisor.drivers.claude_code import humans
+
+    return humans.supervised(supervisor.private)
+
+
+def _handed_out(store: Store, supervisor: Supervisor, outlook: Outlook) -> Outlook:
+    """The same, with its copies kept; a conversation that drives by commands lets an end go."""
+    from playbook_supervisor.kernel.directives import Finish
+
+    if place.inside() and isinstance(outlook.directive, Finish):
+        from playbook_supervisor.drivers.claude_code import humans
+
+        humans.settled(store.checkout, supervisor.private)
+    return place.kept(store, outlook)
 
 
 def _under_way(outlook: Outlook) -> set[str]:

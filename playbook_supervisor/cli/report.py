@@ -6,6 +6,7 @@ import json as json_format
 from pathlib import Path
 
 from playbook_supervisor.api import protocol
+from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.handing import hand_out
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.files import read_bytes
@@ -19,6 +20,8 @@ def report(
     """Take it in and print what is outstanding then. A repeated report changes nothing."""
     outcome = _outcome(Path(output)) if output else None
     outlook = protocol.report(attempt, error=error, outcome=outcome, session=session)
+    if protocol.supervised(outlook):
+        streams.tell("the client's hooks report in this session: nothing was taken from you")
     return hand_out(outlook, json=json)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import locked, read_bytes, write_atomically
-from playbook_supervisor.process_groups import until
+from playbook_supervisor.process_groups import until, worker_alive
 from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
@@ -61,13 +61,12 @@ def driving(private: Path, agent: str) -> Iterator[None]:
 
 def living(private: Path) -> Driver | None:
     """The driver of the session, if one lives."""
-    if not (private / _LOCK).exists():
-        return None
-    try:
-        with locked(private / _LOCK, timeout=0.0):
-            return None
-    except StateError:
-        return _who(private)
+    return _who(private) if worker_alive(private / _LOCK) else None
+
+
+def headless(private: Path) -> bool:
+    """Whether a runner has ever driven the session from here."""
+    return (private / _WHO).exists()
 
 
 def driven(private: Path) -> StateError:

@@ -37,6 +37,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=_take_control,  # in this order: a session of its own, then its terminal
         )
         os.close(theirs)
         self.raw = ""
@@ -96,3 +97,8 @@ class Terminal:
             return False
         self.raw += data.decode("utf-8", "replace")
         return bool(data)
+
+
+def _take_control() -> None:
+    """Make stdin the controlling terminal, as that of a person's shell is."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.drivers.claude_code.settings import MARKER
-from playbook_supervisor.files import ensure_folder, read_bytes, remove, write_atomically
+from playbook_supervisor.drivers.claude_code import ancestry
+from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.files import ensure_folder, locked, read_bytes, remove, write_atomically
 from playbook_supervisor.manifest import SESSION_ID
 from playbook_supervisor.records import Record, as_mapping, field
 
@@ -23,24 +26,32 @@ if TYPE_CHECKING:
     from typing import Final, Literal
 
 _FILE: Final = "claude.json"
+_DISMISSED: Final = 100  # agents that are remembered after their attempt was settled
+_LOCK: Final = "claude.lock"
+_DIALOG: Final = "dialog"
 
 
 class Worker(Record):
-    """A subagent that was let through. `agent` is its id, once the client has said it."""
+    """A subagent that was let through; its id and its model, once the client has said them."""
 
     skill: str
     args: str
     tool_use: str
     agent: str = ""
+    model: str = ""
 
 
 class Binding(Record, frozen=False):
     """The conversation that drives a session. `client` is its id, `pid` its process.
 
+    `born` tells that process from a later one of its number. `hooked` is false where the client
+    runs no hooks of ours: then the model itself asks and reports, and is taken at no word.
+
     `turn` says whose the running turn is; `at_work` that one runs. `workers` are the attempts
     that were launched and have not returned; `receipts` the commands that a subagent has run, by
-    agent id; `said` its last words. `question` is the gate that a dialog shows. `blocks` and
-    `refusals` are counted in a row, until a launch or an answer is accepted.
+    agent id; `said` its last words. `dismissed` are agents whose attempt is settled while they
+    may still be at work. `question` is the gate that a dialog shows. `blocks` and `refusals` are
+    counted in a row, until a launch or an answer is accepted.
     """
 
     session: str
@@ -51,17 +62,26 @@ class Binding(Record, frozen=False):
     workers: dict[str, Worker] = field(default_factory=dict)
     receipts: dict[str, list[list[str]]] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    dismissed: list[str] = field(default_factory=list)
     question: str = ""
     blocks: int = 0
     refusals: int = 0
     stalled: bool = False
-    dialog: str = ""
     crons: list[str] = field(default_factory=list)
+    born: str = ""
+    hooked: bool = True
 
     def progress(self) -> None:
         """Something was accepted: the model is not going round in circles."""
         self.blocks = self.refusals = 0
         self.stalled = False
+
+    def dismiss(self) -> None:
+        """Nobody waits for the workers any more: what they report is not heard."""
+        agents = (worker.agent for worker in self.workers.values() if worker.agent)
+        self.dismissed = [*self.dismissed, *agents][-_DISMISSED:]
+        self.workers.clear()
+        self.receipts.clear()
 
     def worker_of(self, tool_use: str = "", agent: str = "") -> str:
         """The attempt whose subagent that is; empty if it is none of ours."""
@@ -73,11 +93,16 @@ class Binding(Record, frozen=False):
 
 def bound(here: Checkout) -> str:
     """The id of the session that is bound in this worktree; empty where none is."""
-    try:
-        lines = read_bytes(_marker(here), limit=10_000).decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
-        return ""
-    return lines[1] if len(lines) > 1 and SESSION_ID.match(lines[1]) else ""
+    session, _ = marked(str(here.git_dir))
+    return session if SESSION_ID.match(session) else ""
+
+
+@contextmanager
+def alone(private: Path) -> Iterator[None]:
+    """Nobody else reads or writes the binding meanwhile."""
+    ensure_folder(private)
+    with locked(private / _LOCK):
+        yield
 
 
 def load(private: Path) -> Binding | None:
@@ -90,6 +115,21 @@ def load(private: Path) -> Binding | None:
         return None
 
 
+def living(private: Path) -> Binding | None:
+    """The binding of a session whose client's process lives."""
+    found = load(private)
+    return found if found is not None and ancestry.lives(found.pid, found.born) else None
+
+
+def driven(bound: Binding) -> StateError:
+    """The refusal that names the client."""
+    return StateError(
+        "PB-STATE-DRIVEN",
+        f"session {bound.session} is being driven by Claude Code (process {bound.pid})",
+        guidance="Go on there, or `playbook pause` it from a terminal of your own.",
+    )
+
+
 def save(private: Path, binding: Binding) -> None:
     """Write the binding; it need not survive a power cut, for the journal does."""
     data = as_mapping(binding)
@@ -99,7 +139,12 @@ def save(private: Path, binding: Binding) -> None:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """From now on that conversation drives the session, and the hooks hold it to that."""
+    above = ancestry.process(binding.pid)
+    binding.born = above.born if above else ""
     save(private, binding)
+    if not binding.hooked:
+        remove(_marker(here))
+        return
     ensure_folder(here.runtime)
     marker = f"{executable()}\n{binding.session}\n{binding.client}\n"
     write_atomically(_marker(here), marker.encode(), durable=False)
@@ -107,14 +152,52 @@ def bind(here: Checkout, private: Path, binding: Binding) -> None:
 
 def unbind(here: Checkout, private: Path) -> None:
     """Nobody drives the session; it stays as it is."""
-    remove(_marker(here))
+    if bound(here) in ("", private.name):
+        remove(_marker(here))
     remove(private / _FILE)
+    remove(private / _DIALOG)
+
+
+def hooks_reach(here: Checkout, bound_to: Binding) -> bool:
+    """Whether the client's hooks still find the session; somebody may have taken the marker."""
+    return bound(here) == bound_to.session
+
+
+# ── a permission dialog ─────────────────────────────────────────────────────────────────────
+
+
+def dialog_opened(private: Path, agent: str, tool: str) -> None:
+    """A dialog waits for the person: a tool of that subagent, or of the main thread."""
+    write_atomically(private / _DIALOG, f"{agent}\n{tool}".encode(), durable=False)
+
+
+def dialog(private: Path) -> str:
+    """The tool for which a permission dialog waits; empty where none does."""
+    return _dialog(private)[1]
+
+
+def dialog_over(private: Path, agent: str) -> None:
+    """That subagent (empty: the main thread) has gone on: its dialog is answered, if it had one."""
+    owner, tool = _dialog(private)
+    if tool and owner == agent:
+        remove(private / _DIALOG)
+
+
+def _dialog(private: Path) -> tuple[str, str]:
+    with suppress(FileNotFoundError):
+        agent, _, tool = read_bytes(private / _DIALOG).decode("utf-8", "replace").partition("\n")
+        return agent, tool
+    return "", ""
 
 
 def executable() -> str:
     """The program that hooks are to start: the one that runs now."""
     beside = Path(sys.executable).with_name("playbook")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("playbook") or "playbook"
+    if os.access(beside, os.X_OK):
+        return str(beside)
+    from shutil import which
+
+    return which("playbook") or "playbook"
 
 
 def _marker(here: Checkout) -> Path:

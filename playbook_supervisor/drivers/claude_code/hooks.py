@@ -51,6 +51,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
         desk = Desk(here, store, private, bound, dict(payload), dict(environment))
         if not desk.owned:
             return _stranger(desk)
+        binding.dialog_over(private, desk.text("agent_id"))
         try:
             reply = _EVENTS.get(event, _nothing)(desk)
         except PlaybookError as error:
@@ -212,8 +213,9 @@ def _settings_changed(desk: Desk) -> Reply | None:
 
 def _permission(desk: Desk) -> Reply | None:
     """A dialog waits for the person, who may be elsewhere."""
-    desk.bound.dialog = desk.text("tool_name")
-    return Reply("PermissionRequest", ring=f"Claude asks for permission: {desk.bound.dialog}")
+    tool = desk.text("tool_name")
+    binding.dialog_opened(desk.private, desk.text("agent_id"), tool)
+    return Reply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
 
 
 def _trouble(desk: Desk, event: str, error: PlaybookError) -> Reply | None:

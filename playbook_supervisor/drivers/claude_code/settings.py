@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
 from playbook_supervisor.json_edits import JsonText
 
 TYPE_CHECKING = False
@@ -20,10 +21,6 @@ LOCAL_FILE: Final = ".claude/settings.local.json"
 
 MARK: Final = ": playbook-supervisor;"
 """How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
-
-MARKER: Final = "playbook/bound"
-"""In the git directory, while a session is bound to a client there: the absolute path of the
-executable, the session, the Claude session, a line each."""
 
 ALLOW: Final = tuple(
     f"Bash(playbook {command} *)"

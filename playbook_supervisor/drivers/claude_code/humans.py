@@ -1,0 +1,163 @@
+"""What only a human may say of a session, and who may drive one by commands.
+
+A model's shell has the client above it, its variables around it, and no terminal; a person in a
+terminal of their own has none of the three. Sessions that are driven headless are everybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.checkout import Checkout
+from playbook_supervisor.drivers import presence
+from playbook_supervisor.drivers.claude_code import ancestry, binding
+from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.errors import StateError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_INSIDE: Final = "CLAUDECODE"
+_CONVERSATION: Final = "CLAUDE_CODE_SESSION_ID"
+_CLIENT: Final = "CLAUDE_PID"
+
+
+def inside(environment: Mapping[str, str]) -> bool:
+    """Whether a command runs in a shell of Claude Code."""
+    return bool(environment.get(_INSIDE))
+
+
+# ── what is a human's ───────────────────────────────────────────────────────────────────────
+
+
+def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
+    """StateError PB-STATE-HUMAN-ONLY, unless this may be said of the session from here.
+
+    Where no driver is known at all (somebody may have removed what said so), a shell of Claude
+    Code may not decide either.
+    """
+    bound = binding.load(private)
+    if bound is not None:
+        _refuse(private.name, command, _unlike_a_human(bound, environment))
+    elif not presence.headless(private) and inside(environment):
+        _refuse(private.name, command, "Claude Code runs this shell")
+
+
+def at_all(command: str, environment: Mapping[str, str]) -> None:
+    """The same of something that only a human says, of whatever session."""
+    _refuse("", command, "Claude Code runs this shell" if inside(environment) else "")
+
+
+def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
+    """What speaks against it that a person types this at a terminal of their own; or nothing."""
+    if inside(environment):
+        return "Claude Code runs this shell"
+    if not ancestry.has_terminal():
+        return "there is no terminal here"
+    if any((each.pid, each.born) == (bound.pid, bound.born) for each in ancestry.ancestors()):
+        return f"Claude Code (process {bound.pid}) has started it"
+    return ""
+
+
+def _refuse(session: str, command: str, why: str) -> None:
+    if why:
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"`playbook {command}` is a human's here, and {why}",
+            where=session and f"session {session}",
+            guidance="Say it at Claude Code's own prompt, or run it in a terminal of your own.",
+        )
+
+
+# ── who drives ──────────────────────────────────────────────────────────────────────────────
+
+
+def refuse_beside_a_client(private: Path) -> None:
+    """PB-STATE-DRIVEN while a client that the session is bound to lives."""
+    if bound := binding.living(private):
+        raise binding.driven(bound)
+
+
+def vacate(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
+    """Take the session from a client that is gone; PB-STATE-DRIVEN while it lives."""
+    if binding.load(private) is None:
+        return
+    with binding.alone(private):
+        refuse_beside_a_client(private)
+        if inside(environment):  # a worker that has outlived its client
+            only(private, "resume", environment)
+        binding.unbind(here, private)
+
+
+def release(here: Checkout, private: Path) -> None:
+    """A person lets the session go, whether or not its client lives."""
+    with binding.alone(private):
+        binding.unbind(here, private)
+
+
+def supervised(private: Path) -> bool:
+    """Whether hooks see what happens in the session, so that no report is to be believed."""
+    bound = binding.living(private)
+    return bound is not None and bound.hooked
+
+
+def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
+    """Whether a session may be begun from here by command: StateError if not."""
+    if not inside(environment):
+        return
+    if start:
+        at_all("begin --from", environment)
+    if not _unhooked(here):
+        raise _unseen(here)
+
+
+def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
+    """Whether the session may be driven from here by commands: StateError if not.
+
+    A conversation is known by a hook of ours that has seen it, or drives without hooks where the
+    project has said so; then it is bound by its first command.
+    """
+    if not inside(environment):
+        return
+    client, pid = conversation(environment)
+    with binding.alone(private):
+        bound = binding.load(private)
+        if bound is not None and (bound.client, bound.pid) == (client, pid):
+            return
+        if not _unhooked(here):
+            raise _unseen(here)
+        if bound is not None and bound.pid != pid and ancestry.lives(bound.pid, bound.born):
+            raise binding.driven(bound)
+        binding.bind(here, private, Binding(private.name, client, pid, hooked=False))
+
+
+def settled(here: Checkout, private: Path) -> None:
+    """The session has ended: a conversation without hooks drives it no longer."""
+    with binding.alone(private):
+        bound = binding.load(private)
+        if bound is not None and not bound.hooked:
+            binding.unbind(here, private)
+
+
+def conversation(environment: Mapping[str, str]) -> tuple[str, int]:
+    """The Claude session that runs a shell, and the number of its process."""
+    said = environment.get(_CLIENT, "")
+    return environment.get(_CONVERSATION, ""), int(said) if said.isdecimal() else 0
+
+
+def _unhooked(here: Checkout) -> bool:
+    from playbook_supervisor.installation import read_installation
+
+    return read_installation(here.root).no_hooks
+
+
+def _unseen(here: Checkout) -> StateError:
+    return StateError(
+        "PB-STATE-NO-HOOKS",
+        "no hook of playbook has seen this Claude session, so nothing here would hold it",
+        where=str(here.root),
+        guidance=f"Start Claude Code in {here.root} itself, and type /playbook.run "
+        "or /playbook.resume there; `playbook doctor` says whether its hooks work.",
+    )

@@ -1,0 +1,39 @@
+"""The file by which a hook sees, before anything else is looked at, that a session is bound here.
+
+Its lines are the absolute path of the program that hooks are to start, the session, and the Claude
+session. Nothing is imported for it: most hooks need no more than this.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+MARKER: Final = "playbook/bound"
+"""In the git directory."""
+
+_LARGEST: Final = 10_000
+
+
+def git_directory(root: str) -> str:
+    """What `root/.git` is or, as a file, points to; as the hooks' own shell lines find it."""
+    entry = os.path.join(root, ".git")  # noqa: PTH118 - pathlib costs a third of a whole hook
+    try:
+        with open(entry, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            pointer = file.readline(_LARGEST).strip().removeprefix("gitdir: ")
+    except (OSError, ValueError):
+        return entry
+    return os.path.join(root, pointer)  # noqa: PTH118
+
+
+def marked(git_dir: str) -> tuple[str, str]:
+    """The session that is bound in that git directory, and its Claude session; empty: none is."""
+    try:
+        with open(f"{git_dir}/{MARKER}", "rb") as file:  # noqa: PTH123
+            lines = file.read(_LARGEST).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return "", ""
+    return (lines[1], lines[2]) if len(lines) > 2 else ("", "")

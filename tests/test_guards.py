@@ -1,0 +1,237 @@
+"""What only a human says of a session, and who may drive one by commands: with real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from bound import Conversation
+from cli.scripts import GATED, WORKS
+from cli.terminal import Terminal
+from project import Project
+
+DECIDING = {
+    "answer": ["answer", "continue"],
+    "abort": ["abort"],
+    "pause": ["pause"],
+    "repair": ["repair"],
+    "resume --retry": ["resume", "--retry"],
+    "resume --mode autonomous": ["resume", "--mode", "autonomous"],
+}
+# Gives its own process a terminal, as `script` does, and runs the rest in it.
+WITH_TERMINAL = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+
+
+@pytest.fixture
+def conversation(project: Project) -> Iterator[Conversation]:
+    """Claude Code, which drives a session that waits at a gate."""
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    with Conversation(project) as conversation:
+        conversation.types("run", "gated")
+        yield conversation
+
+
+def waits(project: Project) -> bool:
+    return str(project.manifest()["gate"]["id"]) == "publish#1?1"
+
+
+class TestWhatIsAHumans:
+    """kai FR26: only a human answers; the row of the contract about the command line."""
+
+    @pytest.mark.parametrize("command", DECIDING)
+    def test_is_refused_in_a_shell_of_the_client(
+        self, conversation: Conversation, command: str
+    ) -> None:
+        refused = conversation.runs(*DECIDING[command])
+        assert refused.code == 3
+        assert "PB-STATE-HUMAN-ONLY" in refused.err
+        assert f"`playbook {command}` is a human's here" in refused.err
+        assert "in a terminal of your own" in refused.err
+        assert waits(conversation.project)
+
+    @pytest.mark.parametrize("command", DECIDING)
+    def test_is_refused_where_there_is_no_terminal(
+        self, conversation: Conversation, command: str
+    ) -> None:
+        refused = conversation.project.playbook(*DECIDING[command])
+        assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
+        assert waits(conversation.project)
+
+    @pytest.mark.parametrize("command", DECIDING)
+    def test_is_refused_with_the_client_as_an_ancestor(
+        self, conversation: Conversation, command: str
+    ) -> None:
+        """Its variables are taken away, and a terminal is made: it started the process still."""
+        program = [sys.executable, "-c", WITH_TERMINAL, sys.executable, "-m", "playbook_supervisor"]
+        refused = conversation.starts(*program, *DECIDING[command])
+        assert refused.code == 3
+        assert f"Claude Code (process {conversation.pid}) has started it" in refused.out
+        assert waits(conversation.project)
+
+    def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
+        with Terminal(conversation.project, "answer", "continue") as terminal:
+            assert terminal.end() == 0
+        (entry,) = conversation.project.journal()
+        assert entry["gates"][0]["resolution"] == "continue"
+        assert entry["gates"][0]["by"] == "Ada Example <ada@example.org>"
+
+    def test_is_everybodys_in_a_session_that_is_driven_headless(self, project: Project) -> None:
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        agent = project.script("default: {}\n")
+        assert project.playbook("run", "gated", "--agent", agent).code == 4
+        with Conversation(project) as conversation:
+            assert conversation.runs("answer", "continue").code == 0
+        assert project.playbook("resume").code == 0
+
+    def test_stays_so_where_somebody_has_removed_what_says_who_drives(
+        self, conversation: Conversation
+    ) -> None:
+        project = conversation.project
+        for file in ("playbook/bound", f"playbook/{project.session.name}/claude.json"):
+            (project.root / ".git" / file).unlink()
+        refused = conversation.runs("answer", "continue")
+        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
+        assert waits(project)
+
+    def test_does_not_depend_on_the_marker(self, conversation: Conversation) -> None:
+        (conversation.project.root / ".git/playbook/bound").unlink()
+        assert conversation.project.playbook("answer", "continue").code == 3
+        assert waits(conversation.project)
+
+    def test_is_not_had_by_ending_the_client(self, conversation: Conversation) -> None:
+        """A worker that outlives its client can neither answer nor drive on."""
+        around = conversation.shell
+        conversation.dies()
+        agent = conversation.project.script("default: {}\n")
+        for command in (["resume", "--agent", agent], ["answer", "continue"]):
+            refused = conversation.project.playbook(*command, env=around)
+            assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
+        assert waits(conversation.project)
+
+
+class TestOneDriver:
+    """cat FR-3.7: the runner and the client do not drive one session together."""
+
+    def test_a_runner_is_refused_while_the_client_lives(self, conversation: Conversation) -> None:
+        refused = conversation.project.playbook("resume")
+        assert refused.code == 3
+        assert f"driven by Claude Code (process {conversation.pid})" in refused.err
+
+    def test_a_runner_takes_the_session_over_from_a_client_that_is_gone(
+        self, conversation: Conversation
+    ) -> None:
+        project = conversation.project
+        conversation.dies()
+        agent = project.script("default: {}\n")
+        assert project.playbook("resume", "--agent", agent).code == 4
+        assert not (project.root / ".git/playbook/bound").exists()
+        assert project.playbook("answer", "continue").code == 0
+        assert project.playbook("resume").code == 0
+
+    @pytest.mark.parametrize("command", ["pause", "abort"])
+    def test_a_person_elsewhere_lets_the_session_go(
+        self, conversation: Conversation, command: str
+    ) -> None:
+        with Terminal(conversation.project, command) as terminal:
+            assert terminal.end() == 0
+        assert not (conversation.project.root / ".git/playbook/bound").exists()
+        assert conversation.hook("PreToolUse", tool_name="Bash", tool_input={}) is None
+        status = conversation.project.manifest()["status"]
+        assert status == {"pause": "in_progress", "abort": "aborted"}[command]
+
+
+class TestCommandsInTheClientsShell:
+    """`begin`, `next` and `report` of a conversation that no hook has seen are refused."""
+
+    def test_need_a_hook_that_has_seen_the_conversation(self, project: Project) -> None:
+        with Conversation(project) as conversation:
+            begun = conversation.runs("begin", "auto-validate", "013")
+            assert begun.code == 3
+            assert "PB-STATE-NO-HOOKS" in begun.err
+            assert f"Start Claude Code in {project.root} itself" in begun.err
+            assert project.sessions == []
+
+            project.playbook("begin", "auto-validate", "013")
+            for command in (["next"], ["report", "qa-plan#1"]):
+                refused = conversation.runs(*command)
+                assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
+        assert project.journal()[-1]["status"] == "in_progress"
+
+    def test_beginning_at_a_later_step_is_a_humans(self, project: Project) -> None:
+        with Conversation(project) as conversation:
+            refused = conversation.runs("begin", "auto-validate", "013", "--from", "qa-run")
+        assert (refused.code, "`playbook begin --from` is a human's" in refused.err) == (3, True)
+
+    def test_go_on_in_the_conversation_that_is_bound(self, conversation: Conversation) -> None:
+        asked = conversation.runs("next", "--json")
+        assert (asked.code, asked.json["directive"]) == (0, "ask")
+
+    def test_are_refused_in_another_conversation(self, conversation: Conversation) -> None:
+        refused = conversation.runs("next", CLAUDE_CODE_SESSION_ID="another")
+        assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
+
+    def test_report_nothing_where_hooks_report(self, project: Project) -> None:
+        """Whoever says that a step is done is not believed, inside the client or outside."""
+        with Conversation(project) as conversation:
+            conversation.types("run", "auto-validate 013")
+            project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
+            before = (project.session / "journal.yaml").read_bytes()
+            inside = conversation.runs("report", "qa-plan#1", "--json")
+            outside = project.playbook("report", "qa-plan#1", "--error", "no")
+            assert inside.json["steps"][0]["id"] == "qa-plan#1"
+            for said in (inside, outside):
+                assert (said.code, "nothing was taken from you" in said.err) == (0, True)
+            assert (project.session / "journal.yaml").read_bytes() == before
+
+
+class TestAnInstallationWithoutHooks:
+    """`playbook init --no-hooks`: the model asks and reports, and a human answers elsewhere."""
+
+    @pytest.fixture
+    def conversation(self, project: Project) -> Iterator[Conversation]:
+        assert project.playbook("init", "--yes", "--no-hooks").code == 0
+        with Conversation(project) as conversation:
+            yield conversation
+
+    def test_is_driven_by_commands_to_its_end(self, conversation: Conversation) -> None:
+        project = conversation.project
+        begun = conversation.runs("begin", "auto-validate", "013", "--json")
+        assert begun.json["steps"][0]["id"] == "qa-plan#1"
+        project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
+        assert conversation.runs("report", "qa-plan#1").code == 0
+        project.write(".qa/013-playbook-create/verdict.md", "---\nverdict: PASS\n---\n")
+        ended = conversation.runs("report", "qa-run#1", "--json").json
+        assert (ended["directive"], ended["status"]) == ("finish", "completed")
+        assert not list((project.root / ".git/playbook").glob("*/claude.json"))
+
+    def test_leaves_its_gates_to_a_human_all_the_same(self, conversation: Conversation) -> None:
+        project = conversation.project
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        asked = conversation.runs("begin", "gated", "--json")
+        assert asked.json["directive"] == "ask"
+        assert conversation.runs("answer", "continue").code == 3
+        assert project.playbook("answer", "continue").code == 3
+        with Terminal(project, "answer", "continue") as terminal:
+            assert terminal.end() == 0
+        assert conversation.runs("next", "--json").json["directive"] == "run"
+
+    def test_is_held_by_one_living_conversation(self, conversation: Conversation) -> None:
+        project = conversation.project
+        conversation.runs("begin", "auto-validate", "013")
+        with Conversation(project, "another") as other:
+            refused = other.runs("next")
+            assert f"driven by Claude Code (process {conversation.pid})" in refused.err
+            conversation.dies()
+            assert other.runs("next").code == 0
+            assert other.runs("next").code == 0
+        resumed = project.playbook("resume", "--agent", project.script(WORKS))
+        assert resumed.code == 0
+
+    def test_goes_on_after_the_conversation_was_cleared(self, conversation: Conversation) -> None:
+        conversation.runs("begin", "auto-validate", "013")
+        conversation.client = "another"
+        assert conversation.runs("next").code == 0
+        (file,) = (conversation.project.root / ".git/playbook").glob("*/claude.json")
+        assert json.loads(file.read_text())["client"] == "another"
