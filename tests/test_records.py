@@ -127,6 +127,42 @@ class TestAWrongCallIsRefused:
             make(Tally, "a", **{name: 1})
 
 
+class Often(Record, kw_only=True):
+    name: str
+    size: int = 1
+    marks: list[int] = field(default_factory=list)
+
+
+class TestAClassThatIsMadeOften:
+    """It gets an `__init__` of its own, which means the same."""
+
+    @pytest.fixture(autouse=True)
+    def often(self) -> None:
+        for number in range(1000):
+            assert Often(name="a", size=number).size == number
+            assert Other(number).line == number
+
+    def test_takes_its_fields_in_order_or_by_name(self) -> None:
+        assert Other(3, 7) == Other(line=3, col=7, note="")
+
+    def test_has_its_defaults_and_a_factorys_of_its_own(self) -> None:
+        first, second = Often(name="a"), Often(name="a", marks=[2])
+        first.marks.append(1)
+        assert (first.size, first.marks, second.marks, Often(name="b").marks) == (1, [1], [2], [])
+
+    def test_is_replaced_in_the_same_way(self) -> None:
+        assert replace(Other(3, note="x"), line=4) == Other(4, 1, "x")
+
+    @pytest.mark.parametrize(
+        ("given", "named"), [((), {}), (("a",), {}), ((), {"name": "a", "row": 1})]
+    )
+    def test_refuses_a_wrong_call(
+        self, given: tuple[object, ...], named: Mapping[str, object]
+    ) -> None:
+        with pytest.raises(TypeError):
+            make(Often, *given, **named)
+
+
 class TestAFrozenRecord:
     def test_cannot_be_changed(self) -> None:
         spot: Any = Spot(3)
