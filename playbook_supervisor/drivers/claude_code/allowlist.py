@@ -42,7 +42,6 @@ DISPATCHING: Final = frozenset(
         "RemoteTrigger",
         "ScheduleWakeup",
         "SendMessage",
-        "TaskStop",
         "TeamCreate",
         "TeamDelete",
         "Workflow",
@@ -51,19 +50,27 @@ DISPATCHING: Final = frozenset(
 """Other ways to prompt, or to work around a supervisor: a scheduled `continue` looks typed."""
 
 AGENTS: Final = frozenset({"Agent", "Task"})
-_WRITING: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+_FILE_KEYS: Final = ("file_path", "notebook_path", "path")
 _OURS: Final = re.compile(
     r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
 )
 _JOURNAL: Final = ".playbooks/sessions"
-_PRIVATE: Final = re.compile(r"\.git(?:/worktrees/[^/\s]+)?/playbook\b|git-dir\)?\"?/playbook\b")
+_PRIVATE: Final = re.compile(
+    r"\.git(?:/(?:worktrees|modules)/[^\s]{1,200}?)?/playbook\b"
+    r"|git-(?:common-)?dir\)?/playbook\b|git-path\s{1,9}playbook\b"
+)
+_HOOK: Final = re.compile(r"playbook(?:_supervisor)?\s{1,9}hook\b")
+_QUOTING: Final = str.maketrans("", "", "'\"\\")
+_SLASHES: Final = re.compile(r"/(?:\./|/)+")
 
 
 class Call(Record):
     """A tool call: whose it is, and what stands around it.
 
     `worker` is true inside a subagent; `supervised` of a turn of the main thread that our own
-    words began. `due` maps the prompts that may be given to an agent now to their attempts.
+    words began. `due` are the attempts that may be given to an agent now, `at_work` those that
+    have been. `kept` are the folders that only playbook writes, and `file` the one that the call
+    names: absolute, without symbolic links; empty where it names none.
     """
 
     tool: str
@@ -73,6 +80,8 @@ class Call(Record):
     due: frozenset[str] = frozenset()
     at_work: frozenset[str] = frozenset()
     gate_open: bool = False
+    file: str = ""
+    kept: tuple[str, ...] = ()
 
 
 class Ruling(Record):
@@ -90,11 +99,11 @@ def rule(call: Call) -> Ruling:
     """Whether the call passes (chapter by chapter: the journal, other prompts, then the turn)."""
     if reason := _touches_the_record(call):
         return Ruling("deny", reason)
-    if call.tool in DISPATCHING and not (call.tool == "TaskStop" and not call.supervised):
+    if call.tool in DISPATCHING:
         return Ruling(
             "deny", f"{call.tool} is not for a session that playbook drives: the program prompts."
         )
-    if call.worker or not call.supervised:
+    if call.worker or not (call.supervised or _names_a_step(call)):
         return PASS
     if call.tool in AGENTS:
         return _dispatch(call)
@@ -111,8 +120,17 @@ def rule(call: Call) -> Ruling:
     )
 
 
+def _names_a_step(call: Call) -> bool:
+    """A step that is due may be given to its agent in a person's turn, too, and in no other way."""
+    return call.tool in AGENTS and _prompt(call) in call.due | call.at_work
+
+
+def _prompt(call: Call) -> str:
+    return str(call.given.get("prompt", "")).strip()
+
+
 def _dispatch(call: Call) -> Ruling:
-    prompt = str(call.given.get("prompt", "")).strip()
+    prompt = _prompt(call)
     if prompt in call.due:
         return Ruling("launch", attempt=prompt)
     if prompt in call.at_work:
@@ -131,16 +149,37 @@ def _due(call: Call) -> str:
     return "Expected now: nothing; stop and wait."
 
 
-def _touches_the_record(call: Call) -> str:
-    """Why a call may not touch sessions and runtime state, or nothing."""
-    said = "The journal is written by playbook alone."
-    if call.tool in _WRITING:
-        path = str(call.given.get("file_path") or call.given.get("notebook_path") or "")
-        plain = re.sub(r"/+(?:\./+)*", "/", path)
-        return said if _JOURNAL in plain or _PRIVATE.search(plain) else ""
-    if call.tool == "Bash":
-        command = str(call.given.get("command", ""))
-        if _OURS.match(command.strip()):
-            return ""
-        return said if _JOURNAL in command or _PRIVATE.search(command) else ""
+def named_file(given: Mapping[str, Any]) -> str:
+    """The file that a call names, as it names it; empty where it names none."""
+    for key in _FILE_KEYS:
+        if isinstance(value := given.get(key), str) and value:
+            return value
     return ""
+
+
+def _touches_the_record(call: Call) -> str:
+    """Why a call may not touch sessions and runtime state, or nothing.
+
+    What a shell's command comes to in the end is not to be seen here: whoever hides it from us is
+    found out by the digests.
+    """
+    if call.tool in READING:
+        return ""
+    said = "The journal is written by playbook alone; `playbook show` reads it."
+    if call.file and any(_within(call.file, folder) for folder in call.kept):
+        return said
+    command = str(call.given.get("command", ""))
+    if _OURS.match(command.strip()):
+        return ""
+    plain = _SLASHES.sub("/", command.translate(_QUOTING)).casefold()
+    if _JOURNAL in plain or _PRIVATE.search(plain):
+        return said
+    if _HOOK.search(plain):
+        return "`playbook hook` is called by the client alone."
+    return ""
+
+
+def _within(file: str, folder: str) -> bool:
+    """Also where the file system takes capitals for small letters: then they are the same."""
+    inner, outer = file.casefold(), folder.casefold()
+    return inner == outer or inner.startswith(f"{outer}/")
