@@ -18,7 +18,7 @@ from claude.terminal import Terminal, tmux
 
 REQUIRED: Final = "PLAYBOOK_REQUIRE_CLAUDE"
 
-Start = Callable[[Script], Client]
+Start = Callable[..., Client]
 Open = Callable[..., Terminal]
 
 
@@ -37,14 +37,17 @@ def recorder(tmp_path: Path) -> Recorder:
 
 @pytest.fixture
 def start(project: Project, recorder: Recorder) -> Iterator[Start]:
-    """Make a client for a script. Nothing that it starts outlives the test."""
+    """Make a client for a script: `start(script)`, or in another project `start(script, other)`.
+
+    Nothing that it starts outlives the test.
+    """
     if program() is None:
         leave_out("the pinned claude-agent-sdk wheel brings no client for this platform")
     with ExitStack() as stack:
 
-        def client(script: Script) -> Client:
+        def client(script: Script, where: Project = project) -> Client:
             model = stack.enter_context(Model(script))
-            return stack.enter_context(Client(project, model, settings=recorder.settings))
+            return stack.enter_context(Client(where, model, settings=recorder.settings))
 
         yield client
 

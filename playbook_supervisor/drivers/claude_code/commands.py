@@ -8,49 +8,73 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from playbook_supervisor import beginning, selection
 from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.desk import Reply, process
+from playbook_supervisor.drivers.claude_code.desk import Reply, interactive, process
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.kernel.directives import Run
+from playbook_supervisor.outlook import Outlook, running
 from playbook_supervisor.process_groups import worker_alive
+from playbook_supervisor.records import Record
+from playbook_supervisor.repository import identity
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import SessionStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Final
 
-_EVENT = "UserPromptExpansion"
+_EVENT: Final = "UserPromptExpansion"
 
 
 def command(
     here: Checkout, payload: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Reply | None:
     """Carry out a typed command of ours; None for those that only the model answers."""
-    store = Store(here)
+    carry_out = _COMMANDS.get(str(payload.get("command_name", "")))
+    if carry_out is None:
+        return None
     words = _words(str(payload.get("command_args", "") or ""))
-    match str(payload.get("command_name", "")):
-        case "playbook.run":
-            return _run(store, words, payload, environment)
-        case "playbook.resume":
-            return _resume(store, words, payload, environment)
-        case "playbook.pause":
-            return _pause(store, words)
-        case "playbook.abort":
-            return _abort(store, words)
-        case _:
-            return None
+    client = str(payload.get("session_id", ""))
+    typed = Typed(Store(here), words, client, process(environment), interactive(environment))
+    return carry_out(typed)
 
 
-def _run(
-    store: Store, words: list[str], payload: Mapping[str, Any], environment: Mapping[str, str]
-) -> Reply:
+class Typed(Record):
+    """A command, and the conversation in which it was typed."""
+
+    store: Store
+    words: list[str]
+    client: str
+    pid: int
+    interactive: bool
+
+    def supervisor(self, session_id: str) -> Supervisor:
+        return Supervisor(self.store, session_id, exports=False, asks_the_world=False)
+
+    def bind(self, session_id: str, former: Binding | None = None) -> None:
+        """The conversation drives from now on; what it had in hand before, it has still."""
+        bound = former or Binding(session_id, self.client, self.pid)
+        bound.client, bound.pid = self.client, self.pid
+        bound.turn, bound.at_work = "supervised", True
+        bound.progress()
+        binding.bind(self.store.checkout, self.store.runtime(session_id), bound)
+
+    def former(self, private: Path) -> Binding | None:
+        """The binding as it was. Where no person types, nothing is taken from a living client."""
+        living = binding.living(private)
+        if living is not None and living.pid != self.pid and not self.interactive:
+            raise binding.driven(living)
+        return binding.load(private)
+
+
+def _run(typed: Typed) -> Reply:
+    words = list(typed.words)
     start = _option(words, "--from")
     if not words:
         raise ArgumentError(
@@ -58,89 +82,130 @@ def _run(
             "no playbook was named",
             guidance="Type /playbook.run PLAYBOOK [ARG…], as in /playbook.run auto-feature 013.",
         )
-    wanted = beginning.intend(store, words[0], words[1:], start=start)
-    session_id = beginning.begin(store, wanted)
-    supervisor = _supervisor(store, session_id)
-    _bind(store, session_id, payload, environment)
-    outlook = supervisor.begin(start)
-    return Reply(_EVENT, tell=outlook, note=_headline(outlook, wanted.warnings))
+    wanted = beginning.intend(typed.store, words[0], words[1:], start=start)
+    session_id = beginning.begin(typed.store, wanted)
+    outlook = typed.supervisor(session_id).begin(start)
+    typed.bind(session_id)
+    return _begun(outlook, wanted.warnings)
 
 
-def _resume(
-    store: Store, words: list[str], payload: Mapping[str, Any], environment: Mapping[str, str]
-) -> Reply:
-    retry = "--retry" in words
-    named = next((word for word in words if not word.startswith("-")), "")
-    chosen = selection.choose(store, named)
-    supervisor = _supervisor(store, chosen.session_id)
+def _resume(typed: Typed) -> Reply:
+    retry = "--retry" in typed.words
+    words = [word for word in typed.words if word != "--retry"]
+    if len(words) > 1 or any(word.startswith("-") for word in words):
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            f"/playbook.resume does not know {' '.join(words)!r}",
+            guidance="It takes nothing, or --retry to take up a failed session.",
+        )
+    chosen = selection.choose(typed.store, words[0] if words else "")
+    supervisor = typed.supervisor(chosen.session_id)
     if presence.living(supervisor.private) is not None:
         raise presence.driven(supervisor.private)
-    outlook = supervisor.look()
-    status = outlook.manifest.status
-    if status is SessionStatus.FAILED and not retry:
-        raise StateError(
-            "PB-STATE-ENDED",
-            f"session {chosen.session_id} has failed",
-            guidance="/playbook.resume --retry takes it up; /playbook.status says why it failed.",
-        )
-    if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
-        raise StateError("PB-STATE-ENDED", f"session {chosen.session_id} is {status}")
-    former = binding.load(supervisor.private)
-    _bind(store, chosen.session_id, payload, environment)
-    if outlook.pending:
-        outlook = supervisor.begin()
-    elif status is SessionStatus.FAILED:
-        outlook = supervisor.take_up()
-    else:
-        outlook = _recover(supervisor, former)
+    with binding.alone(supervisor.private):
+        former = typed.former(supervisor.private)
+        outlook = supervisor.look()
+        status = outlook.manifest.status
+        if status is SessionStatus.FAILED and not retry:
+            raise StateError(
+                "PB-STATE-ENDED",
+                f"session {chosen.session_id} has failed",
+                guidance="/playbook.resume --retry takes it up; "
+                "/playbook.status says why it failed.",
+            )
+        if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
+            raise _ended(outlook)
+        if outlook.pending:
+            outlook = supervisor.begin()
+        elif status is SessionStatus.FAILED:
+            outlook = supervisor.take_up()
+        else:
+            outlook = _recover(supervisor, outlook, former, typed)
+        typed.bind(chosen.session_id, former)
     others = (f"also open: {', '.join(chosen.others)}",) if chosen.others else ()
-    return Reply(_EVENT, tell=outlook, note=_headline(outlook, others))
+    return _begun(outlook, others)
 
 
-def _recover(supervisor: Supervisor, former: Binding | None) -> Outlook:
-    """What an earlier driver launched and nobody has reported: judged by its evidence."""
-    outlook = supervisor.look()
-    handed_out = set() if former is None else former.workers.keys()
-    if isinstance(outlook.directive, Run):
-        for member in outlook.directive.members:
-            if worker_alive(supervisor.worker_file(member)):
-                raise StateError(
-                    "PB-STATE-DRIVEN",
-                    f"the worker of {member.id} still runs",
-                    guidance="Wait for it, or `playbook resume --kill` in a terminal.",
-                )
-            if former is None or member.id in handed_out:
-                supervisor.lose(member)
+def _recover(
+    supervisor: Supervisor, outlook: Outlook, former: Binding | None, typed: Typed
+) -> Outlook:
+    """What an earlier driver launched and nobody has reported: judged by its evidence.
+
+    What was handed out and never launched is handed out again; agents of this very client are
+    waited for, unless waiting has led nowhere.
+    """
+    waits = former is not None and former.pid == typed.pid and not former.stalled
+    handed_out = set() if former is None else set(former.workers)
+    for member in running(outlook):
+        if worker_alive(supervisor.worker_file(member)):
+            raise StateError(
+                "PB-STATE-DRIVEN",
+                f"the worker of {member.id} still runs",
+                guidance="Wait for it, or `playbook resume --kill` in a terminal.",
+            )
+        if former is None or (member.id in handed_out and not waits):
+            supervisor.lose(member)
+    if former is not None and not waits:
+        former.dismiss()
     return supervisor.outlook()
 
 
-def _pause(store: Store, words: list[str]) -> Reply:
-    session_id = selection.choose(store, words[0] if words else "").session_id
-    binding.unbind(store.checkout, store.runtime(session_id))
-    said = f"Session {session_id} is paused; /playbook.resume goes on with it."
+def _pause(typed: Typed) -> Reply:
+    supervisor = _open(typed, typed.words[0] if typed.words else "")
+    with binding.alone(supervisor.private):
+        former = typed.former(supervisor.private)
+        binding.unbind(typed.store.checkout, supervisor.private)
+    said = f"Session {supervisor.id} is paused; /playbook.resume goes on with it."
+    if former is not None and former.workers:
+        said += f"\nStill at work, and not supervised now: {', '.join(former.workers)}."
     return Reply(_EVENT, decision="block", reason=said)
 
 
-def _abort(store: Store, words: list[str]) -> Reply:
-    session_id = selection.choose(store).session_id
-    supervisor = _supervisor(store, session_id)
-    supervisor.end_workers()
-    outlook = supervisor.abort(" ".join(words) or "abort", "")
-    binding.unbind(store.checkout, supervisor.private)
-    said = f"Session {session_id} is {outlook.manifest.status}."
+def _abort(typed: Typed) -> Reply:
+    """End the session. Agents of this client are refused every further call, until they end."""
+    supervisor = _open(typed, "")
+    with binding.alone(supervisor.private):
+        former = typed.former(supervisor.private)
+        supervisor.end_workers()
+        by = identity(typed.store.checkout.root)
+        outlook = supervisor.abort(" ".join(typed.words) or "abort", by)
+        if former is not None and former.pid == typed.pid and former.workers:
+            former.dismiss()
+            former.turn = "human"
+            binding.save(supervisor.private, former)
+        else:
+            binding.unbind(typed.store.checkout, supervisor.private)
+    said = f"Session {supervisor.id} is {outlook.manifest.status}."
     return Reply(_EVENT, decision="block", reason=said)
 
 
-def _supervisor(store: Store, session_id: str) -> Supervisor:
-    return Supervisor(store, session_id, exports=False, asks_the_world=False)
+_COMMANDS: Final = {
+    "playbook.run": _run,
+    "playbook.resume": _resume,
+    "playbook.pause": _pause,
+    "playbook.abort": _abort,
+}
 
 
-def _bind(
-    store: Store, session_id: str, payload: Mapping[str, Any], environment: Mapping[str, str]
-) -> None:
-    client = str(payload.get("session_id", ""))
-    bound = Binding(session_id, client, process(environment))
-    binding.bind(store.checkout, store.runtime(session_id), bound)
+def _open(typed: Typed, named: str) -> Supervisor:
+    """The open session that is meant, and that no runner elsewhere drives."""
+    supervisor = typed.supervisor(selection.choose(typed.store, named).session_id)
+    outlook = supervisor.look()
+    if outlook.manifest.status not in selection.OPEN:
+        raise _ended(outlook)
+    if presence.living(supervisor.private) is not None:
+        raise presence.driven(supervisor.private)
+    return supervisor
+
+
+def _ended(outlook: Outlook) -> StateError:
+    known = outlook.manifest
+    return StateError("PB-STATE-ENDED", f"session {known.session_id} is {known.status} already")
+
+
+def _begun(outlook: Outlook, remarks: Sequence[str]) -> Reply:
+    said = _headline(outlook, remarks)
+    return Reply(_EVENT, tell=outlook, shown=said)
 
 
 def _headline(outlook: Outlook, remarks: Sequence[str]) -> str:
@@ -164,5 +229,7 @@ def _option(words: list[str], name: str) -> str:
         return ""
     index = words.index(name)
     value = words[index + 1] if index + 1 < len(words) else ""
+    if not value:
+        raise ArgumentError("PB-ARG-USAGE", f"{name} names no step")
     del words[index : index + 2]
     return value

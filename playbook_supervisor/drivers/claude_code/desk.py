@@ -9,9 +9,10 @@ from pathlib import Path
 from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Outlook, Supervisor
+from playbook_supervisor.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Reply(Record):
     """What a hook says. `tell` is the outlook that the model is to know, `note` a plain sentence.
 
     `given` replaces a tool's input. `end` ends the run at once, with this sentence. `ring` calls
-    the person, with this notice.
+    the person, with this notice; `shown` is what they see, beside the steps that have gone by.
     """
 
     event: str
@@ -33,6 +34,7 @@ class Reply(Record):
     given: Mapping[str, Any] | None = None
     end: str = ""
     ring: str = ""
+    shown: str = ""
 
 
 class Desk(Record, frozen=False):
@@ -71,8 +73,8 @@ class Desk(Record, frozen=False):
 
     @property
     def interactive(self) -> bool:
-        """Whether a person types here; a worker's own `claude -p` is none."""
-        return self.environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
+        """Whether a person types here."""
+        return interactive(self.environment)
 
     def text(self, key: str) -> str:
         """A text of the payload; empty where there is none."""
@@ -102,3 +104,8 @@ def process(environment: Mapping[str, str]) -> int:
     """The client's process: it says so itself, else it is our parent."""
     said = environment.get("CLAUDE_PID", "")
     return int(said) if said.isdecimal() else os.getppid()
+
+
+def interactive(environment: Mapping[str, str]) -> bool:
+    """Whether a person types here; a worker's own `claude -p` is none."""
+    return environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from playbook_supervisor.answers import read_answer
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.repository import identity
+from playbook_supervisor.vocabulary import Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Final
 
+NOBODY: Final = "Nobody answers a question here: stop; the gate stays open."
+_UNHEARD: Final = 5  # refusals in a row after which no further dialog is put
 _HEADER: Final = 12  # characters that the client shows of a header
 _MEANS: Final = {
     "continue": "go on (after a failure: mended, check again)",
@@ -22,14 +25,16 @@ _MEANS: Final = {
 }
 
 
-def put(desk: Desk) -> Reply:
-    """Let the dialog through, with an explicit `ask`: an `allow` would suppress it."""
+def put(desk: Desk) -> Reply | None:
+    """Let the dialog through, with an explicit `ask`: an `allow` would suppress it.
+
+    None where nobody can be asked, or where a dialog has come back empty again and again.
+    """
     outlook = desk.look()
     asked = outlook.directive
     assert isinstance(asked, Ask)  # noqa: S101 - the ruling is made for an open gate
-    if not desk.interactive:
-        reason = "Nobody can be asked here: stop; the gate stays open."
-        return Reply("PreToolUse", decision="deny", reason=reason)
+    if not desk.interactive or desk.bound.refusals >= _UNHEARD:
+        return None
     desk.bound.question = asked.id
     question = {
         "question": outlook.question,
@@ -49,17 +54,36 @@ def put(desk: Desk) -> Reply:
 
 
 def answered_in_dialog(desk: Desk) -> Reply | None:
-    """What the person chose or typed there; nothing is no answer."""
+    """What the person chose or typed there; nothing is no answer, and other words are talk."""
     gate, desk.bound.question = desk.bound.question, ""
     outlook = desk.look()
     asked = outlook.directive
     if not isinstance(asked, Ask) or asked.id != gate or not desk.interactive:
         return None
-    answers: Mapping[str, Any] = desk.mapping("tool_response").get("answers") or {}
-    text = str(answers.get(outlook.question, ""))
+    answers = desk.mapping("tool_response").get("answers")
+    text = str(answers.get(outlook.question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, asked.choices)
-    if reply.resolution is None:
-        return Reply("PostToolUse", tell=outlook)
-    before = desk.supervisor.answer(asked.id, reply.resolution, text, "")
+    if reply.resolution is not None:
+        return Reply("PostToolUse", tell=settle(desk, asked, reply.resolution, text))
+    if text:
+        desk.bound.turn = "human"
+        return Reply("PostToolUse", note=unanswered(asked, reply.question))
+    desk.bound.refusals += 1
+    return Reply("PostToolUse", note=unanswered(asked, ""))
+
+
+def settle(desk: Desk, asked: Ask, resolution: Resolution, text: str) -> Outlook:
+    """Journal the person's decision, in their words and their name; what follows from it.
+
+    Who it is, git knows: a program is started for it, for a person has just been waited for.
+    """
+    by = identity(desk.here.root)
+    before = desk.supervisor.answer(asked.id, resolution, text, by)
     desk.bound.progress()
-    return Reply("PostToolUse", tell=desk.outlook().after(before))
+    return desk.outlook().after(before)
+
+
+def unanswered(asked: Ask, question: str) -> str:
+    """The fact that nothing was decided, and what to ask back where that helps."""
+    said = f"playbook: that is no answer to the gate {asked.id}; it stays open."
+    return f"{said} {question}".rstrip()

@@ -6,17 +6,18 @@ is the outlook that it carries; the command line turns it into words.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor import checkout
-from playbook_supervisor.drivers.claude_code import allowlist, binding, gates, settings, turns
+from playbook_supervisor import checkout, store
+from playbook_supervisor.drivers.claude_code import allowlist, binding, caller, gates, settings, turns
 from playbook_supervisor.drivers.claude_code.commands import command
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.files import locked, read_bytes
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
-from playbook_supervisor.store import Store
+from playbook_supervisor.outlook import Outlook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,20 +38,25 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
     here = checkout.find(Path(folder))
     event = str(payload.get("hook_event_name", ""))
     if event == "UserPromptExpansion":
-        name = str(payload.get("command_name", ""))
-        return command(here, payload, environment) if name.startswith(_COMMAND) else None
+        if not str(payload.get("command_name", "")).startswith(_COMMAND):
+            return None
+        caller.admit(environment)
+        return command(here, payload, environment)
     session = binding.bound(here)
     if not session:
         return None
-    store = Store(here)
-    private = store.runtime(session)
+    sessions = store.Store(here)
+    private = sessions.runtime(session)
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
             return None
-        desk = Desk(here, store, private, bound, dict(payload), dict(environment))
+        desk = Desk(here, sessions, private, bound, dict(payload), dict(environment))
+        if event == "PreToolUse" and desk.text("agent_id") in bound.dismissed:
+            return Reply(event, decision="deny", reason=turns.DISMISSED)
         if not desk.owned:
             return _stranger(desk)
+        caller.admit(environment)
         binding.dialog_over(private, desk.text("agent_id"))
         try:
             reply = _EVENTS.get(event, _nothing)(desk)
@@ -69,29 +75,47 @@ def _before_tool(desk: Desk) -> Reply | None:
     if desk.worker and tool == "Skill":
         return _skill(desk, given)
     supervised = desk.bound.turn == "supervised"
-    outlook = desk.look() if supervised and not desk.worker else None
+    ours = not desk.worker and (supervised or tool in allowlist.AGENTS)
+    outlook = desk.look() if ours else None
     asked = outlook.directive if outlook else None
-    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
     ruling = allowlist.rule(
         allowlist.Call(
             tool,
             given,
             worker=desk.worker,
             supervised=supervised,
-            due=frozenset(due - desk.bound.workers.keys()),
+            due=_to_launch(desk, outlook) if outlook else frozenset(),
             at_work=frozenset(desk.bound.workers),
             gate_open=isinstance(asked, Ask),
+            file=_file(desk, given),
+            kept=_kept(desk),
         )
     )
     match ruling.verdict:
         case "launch":
             return turns.launch(desk, ruling.attempt)
         case "ask":
-            return gates.put(desk)
+            return gates.put(desk) or _refuse(desk, gates.NOBODY)
         case "deny":
             return _refuse(desk, ruling.reason)
         case _:
             return None
+
+
+def _file(desk: Desk, given: Mapping[str, Any]) -> str:
+    """The file that a call names, wherever symbolic links lead."""
+    named = allowlist.named_file(given)
+    folder = desk.text("cwd") or str(desk.here.root)
+    try:
+        return os.path.realpath(Path(folder, named).expanduser()) if named else ""
+    except (OSError, ValueError, RuntimeError):
+        return named  # no file can have that name
+
+
+def _kept(desk: Desk) -> tuple[str, ...]:
+    """The folders that only playbook writes."""
+    sessions = desk.here.root / store.SESSIONS
+    return tuple(map(os.path.realpath, (sessions, desk.here.runtime, desk.here.ids.parent)))
 
 
 def _skill(desk: Desk, given: Mapping[str, Any]) -> Reply | None:
@@ -144,17 +168,22 @@ def _prompted(desk: Desk) -> Reply | None:
 def _stop(desk: Desk) -> Reply | None:
     """No early stop, and no busy loop: what may end, waits or has ended is let through."""
     bound = desk.bound
-    if desk.payload.get("background_tasks"):
+    _remember_crons(desk)
+    busy = bool(desk.payload.get("background_tasks"))
+    if not busy:
+        turns.forget_refused(bound)
+    outlook = desk.outlook()
+    if busy and not _to_launch(desk, outlook):
         bound.at_work = False
         return None
-    outlook = desk.outlook()
     match outlook.directive:
         case Ask():
             bound.at_work, bound.turn = False, "supervised"
             return Reply("Stop", ring=outlook.question)
         case Finish(status=status):
             desk.release()
-            return Reply("Stop", ring=f"{outlook.manifest.playbook}: {status}")
+            said = f"{outlook.manifest.playbook}: {status}"
+            return Reply("Stop", ring=said, shown=f"{said} ({outlook.done}/{outlook.total} steps)")
         case _:
             bound.turn = "supervised"
     bound.blocks += 1
@@ -162,6 +191,20 @@ def _stop(desk: Desk) -> Reply | None:
         bound.stalled, bound.at_work = True, False
         return None
     return Reply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
+
+
+def _remember_crons(desk: Desk) -> None:
+    """Prompts that were scheduled before: they arrive like typed ones, and are no answer."""
+    crons = desk.payload.get("session_crons")
+    known = crons if isinstance(crons, list) else []
+    desk.bound.crons = [str(cron.get("prompt", "")) for cron in known if isinstance(cron, dict)]
+
+
+def _to_launch(desk: Desk, outlook: Outlook) -> frozenset[str]:
+    """The attempts that are due and that no agent has been given."""
+    asked = outlook.directive
+    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
+    return frozenset(due - desk.bound.workers.keys())
 
 
 def _subagent_stopped(desk: Desk) -> Reply | None:
@@ -195,10 +238,10 @@ def _stranger(desk: Desk) -> Reply | None:
 
 def _settings_changed(desk: Desk) -> Reply | None:
     """Our hooks stay while a session is bound; every other change passes."""
-    file = Path(desk.text("file_path"))
+    file = Path(os.path.realpath(desk.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
     lost: tuple[str, ...] = ()
-    if file == desk.here.root / settings.FILE:
+    if file == Path(os.path.realpath(desk.here.root / settings.FILE)):
         lost = settings.lacking(text)
     if settings.disables_hooks(text, str(file)):
         lost = (*lost, "disableAllHooks")
@@ -212,7 +255,9 @@ def _settings_changed(desk: Desk) -> Reply | None:
 
 
 def _permission(desk: Desk) -> Reply | None:
-    """A dialog waits for the person, who may be elsewhere."""
+    """A dialog waits for the person, who may be elsewhere; a gate's own has rung already."""
+    if desk.text("tool_name") == "AskUserQuestion":
+        return None
     tool = desk.text("tool_name")
     binding.dialog_opened(desk.private, desk.text("agent_id"), tool)
     return Reply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
@@ -222,9 +267,15 @@ def _trouble(desk: Desk, event: str, error: PlaybookError) -> Reply | None:
     """The session cannot go on (it was tampered with, say): the model is told, and may stop."""
     desk.bound.stalled = True
     said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
-    if event == "PreToolUse":
-        return None if desk.worker else Reply(event, decision="deny", reason=said)
-    return None if event == "Stop" else Reply(event, note=said)
+    match event:
+        case "PreToolUse":
+            return Reply(event, decision="deny", reason=said)
+        case "ConfigChange":
+            return Reply(event, decision="block", reason=said)
+        case "Stop":
+            return None
+        case _:
+            return Reply(event, note=said)
 
 
 def _nothing(desk: Desk) -> Reply | None:

@@ -6,23 +6,29 @@ that the agent ran the very command. Everything is idempotent by the attempt's i
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.answers import read_answer
-from playbook_supervisor.drivers.claude_code.binding import Worker
+from playbook_supervisor.drivers.claude_code import gates
+from playbook_supervisor.drivers.claude_code.binding import Binding, Worker
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.supervisor import Outlook
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
 NOTIFICATION: Final = "<task-notification>"
+DISMISSED: Final = "This step was interrupted, and nobody waits for it: end your turn now."
 _STILL: Final = "background work of its own still running"
-_FIELD: Final = re.compile(r"<(task-id|status|result|tool-use-id)>(.*?)</\1>", re.DOTALL)
+_FIELD: Final = re.compile(r"<(task-id|tool-use-id|status|note|result)>(.*?)</\1>", re.DOTALL)
+_OURS: Final = re.compile(r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)")
 _INTERRUPTED: Final = "[Request interrupted by user"
 _TAIL: Final = 65_536  # bytes of a transcript that are looked at for an interruption
 
@@ -47,21 +53,33 @@ def launch(desk: Desk, attempt_id: str) -> Reply:
     return Reply("PreToolUse", decision="allow", reason=f"{attempt_id} is due", given=given)
 
 
+def forget_refused(bound: Binding) -> None:
+    """An agent that was let through and never launched is due again: no background work runs."""
+    for attempt in [name for name, worker in bound.workers.items() if not worker.agent]:
+        del bound.workers[attempt]
+
+
 def agent_said(desk: Desk) -> Reply | None:
     """The result of an agent's call: it was launched in the background, or it has ended."""
     attempt = desk.bound.worker_of(tool_use=desk.text("tool_use_id"))
     response = desk.mapping("tool_response")
-    agent = str(response.get("agentId", ""))
     if not attempt:
         return None
-    former = desk.bound.workers[attempt]
-    desk.bound.workers[attempt] = Worker(former.skill, former.args, former.tool_use, agent)
+    desk.bound.workers[attempt] = replace(
+        desk.bound.workers[attempt],
+        agent=str(response.get("agentId", "")),
+        model=str(response.get("resolvedModel", "")),
+    )
     if response.get("status") == "async_launched":
         return None
-    texts = [part.get("text", "") for part in response.get("content") or [] if part]
-    model = str(response.get("resolvedModel", ""))
     ended_well = response.get("status") == "completed"
-    return _ended(desk, attempt, ended_well, "\n".join(texts), model, "PostToolUse")
+    return _ended(desk, attempt, ended_well, _last_text(response), "PostToolUse")
+
+
+def _last_text(response: Mapping[str, Any]) -> str:
+    parts = response.get("content")
+    texts = [part["text"] for part in parts if "text" in part] if isinstance(parts, list) else []
+    return str(texts[-1]) if texts else ""
 
 
 def agent_failed(desk: Desk) -> Reply | None:
@@ -71,68 +89,81 @@ def agent_failed(desk: Desk) -> Reply | None:
         return None
     if desk.payload.get("is_interrupt"):
         return None  # the prompt that follows says what the person wants
-    return _ended(desk, attempt, False, desk.text("error"), "", "PostToolUseFailure")
+    return _ended(desk, attempt, False, desk.text("error"), "PostToolUseFailure")
 
 
 def prompted(desk: Desk) -> Reply | None:
     """A prompt: a notification, a person's words, or something that only looks like them."""
     bound, prompt = desk.bound, desk.text("prompt")
+    bound.question = ""  # a dialog that was left by Esc is over
+    interrupted = bound.at_work and _was_interrupted(desk)
+    mid_turn = bound.at_work and not interrupted
     if prompt.startswith(NOTIFICATION):
-        bound.at_work, bound.turn = True, "supervised"
+        if not mid_turn:
+            bound.at_work, bound.turn = True, "supervised"
         return _notified(desk, prompt)
-    if prompt.lstrip().startswith(("<", "/playbook.")) or prompt in bound.crons:
+    if prompt.lstrip().startswith("<") or prompt in bound.crons:
         return None
-    mid_turn = bound.at_work
-    if mid_turn and _was_interrupted(desk):
-        mid_turn = False
-        bound.workers.clear()
+    if interrupted:
         desk.supervisor.interrupt()
+        bound.dismiss()
     bound.at_work = True
+    if _OURS.match(prompt):
+        if not mid_turn:
+            bound.turn = "supervised"
+        return None
     if reply := _answered(desk, prompt):
         bound.turn = "supervised"
         return reply
     if not mid_turn:
         bound.turn = "human"
-    return None
+    return _ask_back(desk, prompt)
 
 
 def _answered(desk: Desk, prompt: str) -> Reply | None:
     """The prompt as an answer to the open gate, if it is one (kai FR26)."""
-    if not desk.interactive:
-        return None
-    outlook = desk.look()
-    asked = outlook.directive
-    if not isinstance(asked, Ask):
+    asked = desk.look().directive
+    if not desk.interactive or not isinstance(asked, Ask):
         return None
     reply = read_answer(prompt, asked.choices, typed_at_prompt=True)
     if reply.resolution is None:
         return None
-    before = desk.supervisor.answer(asked.id, reply.resolution, prompt, "")
-    desk.bound.progress()
-    return Reply("UserPromptSubmit", tell=desk.outlook().after(before))
+    return Reply("UserPromptSubmit", tell=gates.settle(desk, asked, reply.resolution, prompt))
+
+
+def _ask_back(desk: Desk, prompt: str) -> Reply | None:
+    """What a bare "no" may mean; all else is talk."""
+    asked = desk.look().directive
+    if not desk.interactive or not isinstance(asked, Ask):
+        return None
+    question = read_answer(prompt, asked.choices, typed_at_prompt=True).question
+    return Reply("UserPromptSubmit", note=gates.unanswered(asked, question)) if question else None
 
 
 def _notified(desk: Desk, prompt: str) -> Reply | None:
-    fields = dict(_FIELD.findall(prompt))
+    fields: dict[str, str] = {}
+    for name, value in _FIELD.findall(prompt):
+        fields.setdefault(name, value)  # what a result may hold comes last
     attempt = desk.bound.worker_of(
         tool_use=fields.get("tool-use-id", ""), agent=fields.get("task-id", "")
     )
-    if not attempt or _STILL in prompt:
+    if not attempt or _STILL in fields.get("note", ""):
         return None
     ended_well = fields.get("status") == "completed"
-    return _ended(desk, attempt, ended_well, fields.get("result", ""), "", "UserPromptSubmit")
+    return _ended(desk, attempt, ended_well, fields.get("result", ""), "UserPromptSubmit")
 
 
-def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, model: str, event: str) -> Reply:
+def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, event: str) -> Reply:
     """Journal an attempt's return; what its agent claims counts for nothing."""
     worker = desk.bound.workers.pop(attempt)
     receipts = desk.bound.receipts.pop(worker.agent, [])
-    words = first_line(said or desk.bound.said.pop(worker.agent, ""))
+    last_words = desk.bound.said.pop(worker.agent, "")
+    words = first_line(said or last_words)
     agent: dict[str, str | int | float] = {"name": "claude-code"}
     if worker.agent:
         agent["id"] = worker.agent
-    if model:
-        agent["model"] = model
+    if worker.model:
+        agent["model"] = worker.model
     error = None
     if not ended_well:
         error = Failure("PB-AGENT-FAILED", words or "the subagent did not end well")
@@ -149,7 +180,10 @@ def _call_for(outlook: Outlook) -> str:
 
 
 def _was_interrupted(desk: Desk) -> bool:
-    """Whether the transcript ends with the mark that Esc leaves; no hook tells of it."""
+    """Whether the transcript ends with the mark that Esc leaves; no hook tells of it.
+
+    The prompt that is being submitted may stand behind the mark already.
+    """
     try:
         with Path(desk.text("transcript_path")).open("rb") as transcript:
             transcript.seek(0, 2)
@@ -157,5 +191,20 @@ def _was_interrupted(desk: Desk) -> bool:
             lines = transcript.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return False
-    spoken = [line for line in lines if '"type":"user"' in line or '"type":"assistant"' in line]
-    return any(_INTERRUPTED in line for line in spoken[-2:])
+    spoken = [words for line in lines if (words := _spoken(line)) is not None]
+    return any(words.startswith(_INTERRUPTED) for words in spoken[-2:])
+
+
+def _spoken(line: str) -> str | None:
+    """What a line of the transcript has a person say; empty for what the model says."""
+    if '"type":"user"' not in line and '"type":"assistant"' not in line:
+        return None
+    try:
+        entry = json.loads(line)
+        if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
+            return None
+        content = entry["message"]["content"]
+        said = content if isinstance(content, str) else str(content[0].get("text", ""))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return None
+    return said if entry["type"] == "user" else ""

@@ -1,0 +1,262 @@
+"""A client that is killed, closed, compacted, cleared, doubled; and who goes on then."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+from project import Project
+
+from claude import playbooks
+from claude.client import Client
+from claude.conftest import Open, Start
+from claude.conversation import Reply, Request, call, text
+from claude.obedient import Obedient
+from claude.recorder import Recorder
+
+FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
+INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
+SCRIPT: Final = """\
+steps:
+  plan: {write: {specs/013-playbook-create/plan.md: the plan}}
+  tasks: {write: {specs/013-playbook-create/tasks.md: the tasks}}
+"""
+
+
+@pytest.fixture(scope="session")
+def furnished(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return playbooks.furnished(pristine, tmp_path_factory.mktemp("recovery"))
+
+
+@pytest.fixture
+def project(furnished: Path, tmp_path: Path, home: Path) -> Project:
+    """A project with the tool installed, in which nothing has been run."""
+    made = Project.copied(furnished, tmp_path / "project", home=home)
+    made.gh("none")
+    return made
+
+
+def steps(project: Project) -> list[str]:
+    """Each entry as `attempt status`."""
+    return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in project.journal()]
+
+
+def ran(client: Client) -> list[str]:
+    """The commands that subagents were told to run, in order."""
+    first = [request for request in client.model.subagents if not request.calls]
+    return [request.prompt.split("`")[1] for request in first]
+
+
+class TestAKilledClient:
+    def test_loses_nothing_that_was_finished_and_repeats_only_what_was_not(
+        self, project: Project, start: Start
+    ) -> None:
+        """kai FR15, FR32, NFR1: what its evidence proves is recovered, the rest runs again."""
+        client = start(Obedient(held={"speckit.tasks"}, unending={"speckit.plan"}))
+        running = client.spawn("/playbook.run group 013", *FREE)
+        model = client.model
+        model.wait_for(lambda request: "Skill `qa.plan`" in request.prompt and not request.calls)
+        model.wait_for(lambda request: bool(request.agent) and request.called("Write") == 1)
+        model.wait_for(lambda request: bool(request.notifications))
+        running.kill()
+        before = project.journal()
+        assert [entry.get("returned_at") is not None for entry in before] == [False, False, True]
+        other = start(Obedient())
+        other.run("/playbook.resume", *FREE)
+        assert ran(other) == ["speckit.tasks"]
+        first, lost, third, again = project.journal()
+        assert first["recovered"] is True
+        assert lost["error_code"] == INTERRUPTED
+        assert third["returned_at"] == before[2]["returned_at"]
+        assert (third["status"], third["agent"]) == ("done", before[2]["agent"])
+        assert (again["step_id"], again["attempt"], again["status"]) == ("tasks", 2, "done")
+        assert project.manifest()["status"] == "completed"
+
+    def test_leaves_its_gate_open_and_a_closed_terminal_does(
+        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+    ) -> None:
+        """The gate is asked again with the same id; nothing settled is run again."""
+        terminal = open_terminal(start(Obedient()), *FREE)
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for("1. continue")
+        terminal.close()
+        before = project.journal()
+        again = open_terminal(start(Obedient()), *FREE)
+        again.ready()
+        again.say("/playbook.resume")
+        again.wait_for("1. continue")
+        assert project.journal() == before
+        again.choose("continue")
+        again.wait_for("two: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+        assert ran(again.client) == ["speckit.tasks"]
+
+    def test_in_the_background_a_second_client_is_told_and_left_alone(
+        self, project: Project, start: Start, recorder: Recorder
+    ) -> None:
+        """It may do as it likes, but for nothing: the hooks hold the other one."""
+        client = start(Obedient(held={"speckit.plan"}))
+        running = client.spawn("/playbook.run straight 013", *FREE)
+        client.model.wait_for(lambda request: bool(request.agent and request.calls))
+
+        def reply(request: Request) -> Reply:
+            if request.results:
+                return [text("done")]
+            return [call("Write", file_path="other.txt", content="x")]
+
+        other = start(reply)
+        other.run("write", *FREE)
+        assert "waits here: /playbook.resume" in other.model.main[0].context
+        assert project.read("other.txt") == "x"
+        refused = other.run("/playbook.resume", *FREE).text + other.run("/playbook.abort").text
+        assert refused.count("is being driven by Claude Code") == 2
+        client.model.release()
+        running.wait()
+        assert project.manifest()["status"] == "completed"
+
+
+class TestAFailedSession:
+    def test_is_taken_up_again_only_where_the_person_says_so(
+        self, project: Project, start: Start
+    ) -> None:
+        """kai FR15: plain resume says what to type instead, and asks no model."""
+        written = {"speckit.tasks": ("specs/013-playbook-create/tasks.md", "t\n")}
+        client = start(Obedient(written=written))
+        client.run("/playbook.run straight 013", *FREE)
+        assert project.manifest()["status"] == "failed"
+        asked = len(client.model.main)
+        assert "--retry takes it up" in client.run("/playbook.resume", *FREE).text
+        assert "does not know" in client.run("/playbook.resume --retri", *FREE).text
+        assert len(client.model.main) == asked
+        good = start(Obedient())
+        good.run("/playbook.resume --retry", *FREE)
+        assert steps(project) == ["plan#1 failed", "plan#2 done", "tasks#1 done"]
+        assert "is completed already" in good.run("/playbook.resume", *FREE).text
+
+
+class TestASessionOfBothDrivers:
+    def test_begun_headless_is_finished_in_the_client(self, project: Project, start: Start) -> None:
+        agent = project.script(SCRIPT)
+        assert project.playbook("run", "two", "013", "--agent", agent).code == 4
+        client = start(Obedient())
+        client.run("/playbook.resume", *FREE)
+        assert client.model.subagents == []
+        assert project.manifest()["gate"]["id"] == "tasks#1?1"
+
+    def test_begun_in_the_client_is_finished_headless(self, project: Project, start: Start) -> None:
+        client = start(Obedient(held={"speckit.tasks"}))
+        running = client.spawn("/playbook.run straight 013", *FREE)
+        client.model.wait_for(lambda request: "Skill `speckit.tasks`" in request.prompt)
+        agent = project.script(SCRIPT)
+        driven = project.playbook("resume", "--agent", agent)
+        assert (driven.code, f"process {running.pid}" in driven.err) == (3, True)
+        running.kill()
+        done = project.playbook("resume", "--agent", agent)
+        assert done.code == 0, done.err
+        assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
+        assert [e.get("agent", {}).get("name") for e in project.journal()] == [
+            "claude-code",
+            None,
+            "script",
+        ]
+
+
+class TestAConversation:
+    def test_that_is_compacted_or_cleared_is_told_again_what_is_due(
+        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+    ) -> None:
+        model = Obedient(held={"speckit.plan"})
+        terminal = open_terminal(start(model), *FREE)
+        terminal.say("/playbook.run straight 013")
+        recorder.wait_for("Stop")
+        terminal.say("/compact")
+        recorder.wait_for("PostCompact", saying="")
+        terminal.settle()
+        model.talk = lambda request: (
+            [text("Good day.")] if request.said.strip().endswith("hello") else None
+        )
+        terminal.say("hello")
+        recorder.wait_for("Stop", saying="Good day")
+        (told,) = [words for words in terminal.client.model.main[-1].texts if "straight" in words][
+            -1:
+        ]
+        assert '"id":"plan#1"' in told
+        terminal.client.model.release()
+        terminal.wait_for("straight: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    def test_that_is_cleared_at_a_gate_has_the_gate_still(
+        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+    ) -> None:
+        terminal = open_terminal(start(Obedient()), *FREE)
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for("1. continue")
+        terminal.interrupt()
+        terminal.say("/clear")
+        recorder.wait_for("SessionStart", saying='"clear"')
+        terminal.settle()
+        terminal.say("continue")
+        terminal.wait_for("two: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
+    def test_that_is_taken_up_in_a_new_process_or_forked_does_not_own_the_session(
+        self, project: Project, start: Start, how: list[str]
+    ) -> None:
+        client = start(Obedient())
+        first = client.run("/playbook.run two 013", *FREE)
+        model = Obedient(talk=lambda request: [text("Good day.")])
+        other = start(model)
+        other.run("hello", *how, first.session, *FREE)
+        assert "waits here: /playbook.resume" in "\n".join(other.model.main[-1].texts)
+        assert other.run("continue", *how, first.session, *FREE).code == 0
+        assert "resolution" not in project.journal()[1]
+
+
+class TestTheWorktree:
+    def test_two_at_once_do_not_know_of_each_other(
+        self, project: Project, start: Start, tmp_path: Path
+    ) -> None:
+        beside = tmp_path / "beside"
+        project.git("worktree", "add", "-q", str(beside), "-b", "014-other")
+        shutil.copytree(project.root / "specs/013-playbook-create", beside / "specs/014-other")
+        other = Project(beside, project.home, project.env)
+        one = start(Obedient())
+        written = {
+            "speckit.plan": ("specs/014-other/plan.md", "p\n"),
+            "speckit.tasks": ("specs/014-other/tasks.md", "t\n"),
+        }
+        two = start(Obedient(written=written), other)
+        both = [one.spawn("/playbook.run straight 013", *FREE)]
+        both.append(two.spawn("/playbook.run straight 014", *FREE))
+        for running in both:
+            running.wait()
+        for each in (project, other):
+            assert each.manifest()["status"] == "completed"
+            assert steps(each) == ["plan#1 done", "tasks#1 done"]
+
+    def test_without_our_tool_is_not_touched(
+        self, pristine: Path, tmp_path: Path, home: Path, start: Start, recorder: Recorder
+    ) -> None:
+        bare = Project.copied(pristine, tmp_path / "bare", home=home)
+        before = bare.git("status", "--porcelain", "--ignored")
+        client = start(
+            lambda request: [text("ok")] if request.results else [call("Bash", command="true")],
+            bare,
+        )
+        client.run("hello", *FREE)
+        assert bare.git("status", "--porcelain", "--ignored") == before
+        assert not (bare.root / ".git/playbook").exists()
+
+    def test_with_our_tool_and_no_session_is_as_it_was(
+        self, project: Project, start: Start
+    ) -> None:
+        before = sorted((project.root / ".git/playbook").rglob("*"))
+        client = start(
+            lambda request: [text("ok")] if request.results else [call("Bash", command="true")]
+        )
+        client.run("hello", *FREE)
+        assert sorted((project.root / ".git/playbook").rglob("*")) == before
+        assert not client.model.main[0].mentions("playbook: session")

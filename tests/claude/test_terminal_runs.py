@@ -1,0 +1,361 @@
+"""A person at the terminal, a playbook in the client: keys, words, Esc, and what is seen."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from project import Project
+
+from claude import playbooks
+from claude.conftest import Open, Start
+from claude.conversation import Pause, Reply, Request, call, text
+from claude.obedient import Obedient
+from claude.recorder import Recorder
+from claude.terminal import Terminal
+from playbook_supervisor import checkout
+from playbook_supervisor.drivers.claude_code import binding
+
+FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
+TASKS: Final = "Run /speckit.tasks (step tasks) now"
+
+Sit = Callable[[Obedient], Terminal]
+
+
+@pytest.fixture(scope="session")
+def furnished(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return playbooks.furnished(pristine, tmp_path_factory.mktemp("terminal"))
+
+
+@pytest.fixture
+def project(furnished: Path, tmp_path: Path, home: Path) -> Project:
+    """A project with the tool installed, in which nothing has been run."""
+    made = Project.copied(furnished, tmp_path / "project", home=home)
+    made.gh("none")
+    return made
+
+
+@pytest.fixture
+def sit(start: Start, open_terminal: Open) -> Sit:
+    """Sit down at a terminal with this model: nothing but gates asks for permission."""
+    return lambda model: open_terminal(start(model), *FREE)
+
+
+def steps(project: Project) -> list[str]:
+    """Each entry as `attempt status`."""
+    return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in project.journal()]
+
+
+def reply_to(words: str, *blocks: Any) -> Callable[[Request], Reply | None]:
+    """What Claude does when the person has just typed these words; once, then it says done."""
+
+    def talk(request: Request) -> Reply | None:
+        if not request.mentions(words):
+            return None
+        if request.said.strip().endswith(words):
+            return list(blocks)
+        if request.results and not request.notifications and request.results[0].tool != "Agent":
+            return [text("So be it.")]
+        return None
+
+    return talk
+
+
+def quiet(request: Request) -> Reply | None:
+    """A person's own words are answered with as many."""
+    return [text("I hear you.")] if "\n" not in request.said.strip() and request.said else None
+
+
+class TestAGate:
+    def test_is_put_and_answered_by_keys_on_the_way_through_auto_feature(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """kai FR17, FR24, FR26: the kernel's question and choices; words, name and gate id."""
+        model = Obedient(after={"feature.pr": lambda: project.gh("open")})
+        terminal = sit(model)
+        terminal.say("/playbook.run auto-feature 013")
+        terminal.wait_for(r"Session \d{8}-\w+ · auto-feature · 013-playbook-create · 8 steps")
+        terminal.wait_for(r"Run /feature\.pr \(step pr\) now", timeout=60)
+        assert "Shall I do as I like?" not in terminal.screen
+        assert terminal.rang
+        for line in ("1. continue", "2. skip", "3. abort", "7/8 steps done"):
+            assert line in terminal.screen
+        assert re.search(r"qa-run ✓ [\d.]+ s · qa_verdict_pass: .*says PASS", terminal.screen)
+        assert project.manifest()["gate"]["id"] == "pr#1?1"
+        terminal.choose("continue")
+        terminal.wait_for("auto-feature: completed", timeout=30)
+        last = project.journal()[-1]
+        (gate,) = last["gates"]
+        assert (gate["id"], gate["text"], gate["resolution"]) == ("pr#1?1", "continue", "continue")
+        name, mail = (project.git("config", f"user.{key}") for key in ("name", "email"))
+        assert gate["by"] == f"{name} <{mail}>"
+        assert "pull request #7 is open" in last["evidence"][0]
+        ran = [seen["tool_input"]["command"] for seen in recorder.of("PreToolUse", tool="Bash")]
+        assert ran == ["playbook next --wait"]
+        assert project.manifest()["status"] == "completed"
+        assert len(project.journal()) == 8
+
+    def test_is_talked_about_and_answered_by_typing(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """kai FR26, FR38: a question, many words, another wish are talk: the gate stays open."""
+        model = Obedient(talk=lambda request: None)
+        terminal = sit(model)
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for(re.escape(TASKS))
+        terminal.choose("Chat about this")
+        recorder.wait_for("Stop", saying="I wait", count=2)
+        model.talk = quiet
+        for number, words in enumerate(
+            (
+                "shall I continue?",
+                "please tell me all about it before I say continue",
+                "stop asking",
+                "no",
+            )
+        ):
+            terminal.say(words)
+            recorder.wait_for("Stop", count=3 + number)
+            assert "resolution" not in project.journal()[-1]
+            assert project.manifest()["gate"]["id"] == "tasks#1?1"
+        assert "Skip this step, or abort the run?" in terminal.client.model.main[-1].context
+        model.talk = lambda request: None
+        terminal.say("Yes, please.")
+        terminal.wait_for("two: completed", timeout=30)
+        (gate,) = project.journal()[-1]["gates"]
+        assert (gate["text"], gate["resolution"]) == ("Yes, please.", "continue")
+        assert gate["by"]
+
+    def test_of_a_failure_lets_claude_mend_it_in_the_persons_own_turn(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """kai FR26: own words in the dialog are talk; then "fixed test, continue" is an answer."""
+        verdict = ".qa/013-playbook-create/verdict.md"
+        failed, passed = (f"---\nverdict: {word}\n---\n" for word in ("FAIL", "PASS"))
+        journal = str(project.root / ".playbooks/sessions/x/journal.yaml")
+
+        def talk(request: Request) -> Reply | None:
+            asked = [result for result in request.results if result.tool == "AskUserQuestion"]
+            if asked and "mend the test" in asked[0].text:
+                return [
+                    call("Read", file_path=str(project.root / verdict)),
+                    call("Write", file_path=journal, content="entries: []\n"),
+                ]
+            if request.results and request.results[0].tool == "Read":
+                assert request.results[1].is_error
+                return [call("Write", file_path=str(project.root / verdict), content=passed)]
+            if request.results and request.results[0].tool == "Write":
+                return [text("It is mended.")]
+            return None
+
+        terminal = sit(Obedient(written={"qa.run": (verdict, failed)}, talk=talk))
+        terminal.say("/playbook.run judged 013")
+        terminal.wait_for("1. continue", timeout=30)
+        assert "FAIL" in terminal.screen
+        terminal.answer_freely("continue", "mend the test for me")
+        recorder.wait_for("Stop", saying="It is mended")
+        assert (project.root / verdict).read_text() == passed
+        assert "resolution" not in project.journal()[0]
+        terminal.say("fixed test, continue")
+        terminal.wait_for("judged: completed", timeout=30)
+        entry = project.journal()[0]
+        assert entry["human_response"] == "fixed test, continue"
+        assert entry["decision"] == "escalated"
+
+    def test_left_by_escape_stays_open_and_is_answered_by_typing(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        model = Obedient()
+        terminal = sit(model)
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for(re.escape(TASKS))
+        terminal.interrupt()
+        assert project.manifest()["gate"]["id"] == "tasks#1?1"
+        terminal.say("skip")
+        terminal.wait_for("two: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 skipped"]
+        assert project.journal()[1]["human_response"] == "skip"
+
+
+class TestTheRunningTurn:
+    def test_a_person_may_have_claude_do_something_else_while_a_step_is_at_work(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        note = str(project.root / "note.txt")
+        talk = reply_to("write a note", call("Write", file_path=note, content="x"))
+        model = Obedient(held={"speckit.plan"}, talk=talk)
+        terminal = sit(model)
+        terminal.say("/playbook.run straight 013")
+        recorder.wait_for("Stop")
+        terminal.say("write a note")
+        recorder.wait_for("Stop", saying="So be it")
+        assert (project.root / "note.txt").read_text() == "x"
+        terminal.client.model.release()
+        terminal.wait_for("straight: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    def test_escape_interrupts_the_step_and_its_late_agent_is_not_heard(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """kai NFR1: the attempt is settled, the session is open and goes on with the next one."""
+
+        def talk(request: Request) -> Reply | None:
+            if request.said.strip().endswith("hello there"):
+                return [text("Good day.")]
+            if request.results and "Async agent" in request.results[0].text and not spoken:
+                spoken.append(request)
+                return [text("Launched."), Pause()]
+            return None
+
+        spoken: list[Request] = []
+        model = Obedient(held={"speckit.plan"}, talk=talk)
+        terminal = sit(model)
+        terminal.say("/playbook.run straight 013")
+        terminal.wait_for("Launched.")
+        terminal.client.model.wait_for(lambda request: bool(request.agent and request.results))
+        terminal.interrupt()
+        terminal.say("hello there")
+        recorder.wait_for("Stop", saying="Good day")
+        first = project.journal()[0]
+        assert (first["status"], first["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
+        assert project.manifest()["status"] == "in_progress"
+        model.held.clear()
+        terminal.client.model.release()
+        terminal.wait_for("straight: completed", timeout=30)
+        assert steps(project) == ["plan#1 failed", "plan#2 done", "tasks#1 done"]
+        assert project.journal()[0] == first
+        late = [
+            result.text
+            for request in terminal.client.model.subagents
+            for result in request.results
+            if result.is_error
+        ]
+        assert len(late) == 1
+        assert "nobody waits for it" in late[0]
+
+
+class TestATypedCommand:
+    def test_that_cannot_be_carried_out_says_so_and_asks_no_model(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        terminal = sit(Obedient())
+        terminal.say("/playbook.run nonsense")
+        terminal.wait_for("do: ")
+        terminal.say("/playbook.resume")
+        terminal.wait_for("no session belongs to this worktree")
+        terminal.say("/playbook.pause")
+        terminal.wait_for("(?s)no session belongs.*no session belongs")
+        assert terminal.client.model.main == []
+        assert project.sessions == []
+
+    def test_takes_quotes_and_blanks_and_pauses_and_aborts_at_once_in_mid_step(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        model = Obedient(held={"speckit.plan"})
+        terminal = sit(model)
+        terminal.say("""/playbook.run two 013 note="two words; 'and' $HOME" """.strip())
+        recorder.wait_for("Stop")
+        assert project.manifest()["args"]["note"] == "two words; 'and' $HOME"
+        asked = len(terminal.client.model.main)
+        terminal.say("/playbook.pause")
+        terminal.wait_for("is paused")
+        assert "plan#1" in terminal.screen
+        assert not (project.root / ".git/playbook/bound").exists()
+        terminal.say("/playbook.resume")
+        recorder.wait_for("Stop", count=2)
+        assert steps(project) == ["plan#1 failed", "plan#2 in_progress"]
+        terminal.say("/playbook.abort I have changed my mind")
+        terminal.wait_for("is aborted")
+        assert project.manifest()["status"] == "aborted"
+        last = project.journal()[-1]
+        assert last["human_response"] == "I have changed my mind"
+        assert len(terminal.client.model.main) > asked
+        terminal.client.model.release()
+        recorder.wait_for("SubagentStop", count=2)
+        assert steps(project) == ["plan#1 failed", "plan#2 failed"]
+
+    def test_shows_what_there_is_through_the_model(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        def talk(request: Request) -> Reply | None:
+            if request.results:
+                return [text(request.results[-1].text)]
+            word = "status" if "playbook status" in request.said else "list"
+            return [call("Bash", command=f"playbook {word}", description="look")]
+
+        terminal = sit(Obedient(talk=talk))
+        terminal.say("/playbook.list")
+        assert "auto-feature" in json.dumps(recorder.wait_for("Stop"))
+        terminal.say("/playbook.status")
+        recorder.wait_for("Stop", count=2)
+        assert recorder.of("PermissionRequest") == []
+
+
+class TestAGroup:
+    def test_of_three_agents_runs_at_once_each_with_its_model_and_its_command(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """Commands from three places: with tools of its own, from a skill, and one that dispatches
+        an agent itself; one agent leaves work in the background."""
+        project.write(
+            ".claude/commands/speckit.plan.md",
+            "---\nallowed-tools: Bash(ls:*)\n---\nPlan.\n",
+        )
+        (project.root / ".claude/commands/speckit.tasks.md").unlink()
+        project.write(
+            ".claude/skills/speckit.tasks/SKILL.md",
+            "---\nname: speckit.tasks\ndescription: tasks\n---\nList tasks.\n",
+        )
+
+        def work(skill: str, request: Request) -> Reply | None:
+            if skill == "qa.plan" and not request.called("Agent"):
+                return [call("Agent", description="look", prompt="look around")]
+            if skill == "speckit.tasks" and not request.called("Bash"):
+                wait = "until [ -e go-on ]; do sleep 0.1; done"
+                return [call("Bash", command=wait, description="w", run_in_background=True)]
+            return None
+
+        terminal = sit(Obedient(work=work))
+        terminal.say("/playbook.run group 013")
+        recorder.wait_for("UserPromptSubmit", saying="still running")
+        project.write("go-on", "")
+        terminal.wait_for("group: completed", timeout=30)
+        launches = [seen for seen in recorder.of("PreToolUse", tool="Agent") if "#" in str(seen)]
+        assert len({seen["prompt_id"] for seen in launches if "agent_id" not in seen}) == 1
+        assert steps(project) == ["plan#1 done", "tasks#1 done", "qa-plan#1 done"]
+        agents = [entry["agent"] for entry in project.journal()]
+        assert "haiku" in agents[0]["model"]
+        assert all(agent["model"] and agent["name"] == "claude-code" for agent in agents)
+        seen = {request.agent for request in terminal.client.model.subagents}
+        assert {agent["id"] for agent in agents} < seen
+        assert recorder.of("PermissionRequest", tool="Skill") == []
+
+    def test_in_the_foreground_runs_as_well(
+        self, project: Project, start: Start, recorder: Recorder
+    ) -> None:
+        client = start(Obedient(background=False))
+        client.run("/playbook.run group 013", *FREE)
+        assert [e["status"] for e in project.journal()] == ["done"] * 3
+        assert "haiku" in project.journal()[0]["agent"]["model"]
+        assert project.manifest()["status"] == "completed"
+
+
+def test_a_person_is_called_when_a_worker_needs_leave(
+    project: Project, start: Start, open_terminal: Open, recorder: Recorder
+) -> None:
+    client = start(Obedient())
+    client.ask_first()
+    terminal = open_terminal(client, "--allowedTools", "Agent,Skill")
+    terminal.say("/playbook.run straight 013")
+    recorder.wait_for("PermissionRequest", saying='"Write"')
+    terminal.wait_for("1. Yes")
+    assert terminal.rang
+    private = checkout.find(project.root).runtime / project.session.name
+    assert binding.dialog(private) == "Write"
+    terminal.choose("Yes")
+    recorder.wait_for("SubagentStop")
+    assert binding.dialog(private) == ""
