@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.library import Shelved
     from playbook_supervisor.lint import Lookup
     from playbook_supervisor.model import Playbook
+    from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.overview import Seen
     from playbook_supervisor.store import Store
 
@@ -112,6 +113,14 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
         overview.find(store, session)
         seen = tuple(each for each in seen if each.session_id == session)
     return seen
+
+
+def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+    """Whether a runner lives that drives the session of this outlook."""
+    from playbook_supervisor.drivers import presence
+
+    store, session_id = place.meant(outlook.manifest.session_id, cwd)
+    return presence.living(store.runtime(session_id)) is not None
 
 
 class Shown(Record):

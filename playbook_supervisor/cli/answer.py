@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import driving
+from playbook_supervisor.api import driving, reading
 from playbook_supervisor.cli import streams
 from playbook_supervisor.render import text
 
@@ -14,5 +14,5 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     outlook = driving.answer(words, session=session, gate=gate)
     for event in outlook.events:
         streams.put(text.happened(event, outlook))
-    streams.put(text.what_next(outlook))
+    streams.put(text.what_next(outlook, driven=reading.driven(outlook)))
     return 0

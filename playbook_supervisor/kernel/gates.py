@@ -30,6 +30,8 @@ _BEFORE: Final = (R.CONTINUE, R.SKIP, R.ABORT)
 _PRECONDITION: Final = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
 _AFTER: Final = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 
+_LONGEST: Final = 240  # characters of an error in a question; the journal has all of it
+
 _TRIGGERS: Final = {trigger.value: trigger for trigger in Trigger}
 
 CHOICES: Final[dict[tuple[GateReason, Place], tuple[Resolution, ...]]] = {
@@ -44,7 +46,7 @@ CHOICES: Final[dict[tuple[GateReason, Place], tuple[Resolution, ...]]] = {
 """What may be answered at each gate, in the order in which it is offered."""
 
 _ASKED: Final[dict[tuple[GateReason, Place], str]] = {
-    (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now, skip it, or abort?",
+    (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
         "{step} cannot begin: {error}. Mend it and continue, accept it as it is, skip or abort?"
     ),
@@ -147,7 +149,9 @@ def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
 
     It says what happened, what is asked, and how far the session is (kai S-U2: under 30 s).
     """
-    error = entry.error.rstrip(".") or "something is missing"
+    error = " ".join(entry.error.split()).rstrip(".") or "something is missing"
+    if len(error) > _LONGEST:
+        error = f"{error[: _LONGEST - 1].rstrip()}…"
     asked = _ASKED[ask.reason, ask.place].format(
         step=ask.member.step.id, command=ask.member.step.command, error=error
     )

@@ -36,7 +36,7 @@ class Prompt(Record, frozen=False):
             self._shown = text.gate_id(outlook)
             for line in text.context(context):
                 to_stderr(f"  {line}")
-        sys.stderr.write(f"{text.choices_of(outlook)} > ")
+        sys.stderr.write(text.prompt(outlook))
         sys.stderr.flush()
         return self._listen(overtaken)
 

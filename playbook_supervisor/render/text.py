@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.plain_text import first_line, printable
 from playbook_supervisor.times import to_time
-from playbook_supervisor.vocabulary import Decision, EntryStatus
+from playbook_supervisor.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,22 +57,35 @@ def listed(words: Sequence[str]) -> str:
 
 
 def happened(event: Event, outlook: Outlook) -> str:
-    """One line of the log; empty for what another line says already (cat NFR-4.1)."""
+    """A line of the log, two where an answer settled it; empty for what another line says already.
+
+    Source: cat NFR-4.1.
+    """
     entry = event.entry
     match event.change:
         case Change.LAUNCHED:
             command = outlook.state.playbook.step(entry.step_id).command
             return f"{stamp(entry.launched_at or entry.started_at)} {entry.id} start {command}"
         case Change.ANSWERED:
-            gate = entry.gates[-1]
-            by = f" by {first_line(gate.by)}" if gate.by else ""
-            return f"{stamp(entry.latest)} {entry.id} answered {gate.resolution}{by}"
+            return _answered(entry)
         case Change.TAKEN_UP:
             return f"{stamp(entry.latest)} {entry.id} taken up again"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
-            return f"{stamp(entry.latest)} {_settled(entry)}"
+            line = f"{stamp(entry.latest)} {_settled(entry)}"
+            return f"{_answered(entry)}\n{line}" if _by_answer(entry) else line
         case _:
             return ""
+
+
+def _answered(entry: Entry) -> str:
+    gate = entry.gates[-1]
+    by = f" by {first_line(gate.by)}" if gate.by else ""
+    return f"{stamp(entry.latest)} {entry.id} answered {gate.resolution}{by}"
+
+
+def _by_answer(entry: Entry) -> bool:
+    """Whether it was an answer that settled the attempt, and not the work that followed one."""
+    return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 
 def _settled(entry: Entry) -> str:
@@ -82,7 +95,8 @@ def _settled(entry: Entry) -> str:
         said = entry.human_response
     else:
         words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
-        said = entry.error if entry.status is EntryStatus.FAILED else ""
+        told = entry.status is EntryStatus.FAILED and not _by_answer(entry)  # else the gate said it
+        said = entry.error if told else ""
     reason = first_line(said, _LINE)
     return " ".join(words) + (f": {reason}" if reason else "")
 
@@ -112,8 +126,7 @@ def why(entry: Entry) -> str:
 
 def waiting(outlook: Outlook, now: int) -> str:
     """The one unmistakable line of a gate, for a log."""
-    said = f"{question(outlook)} ({choices_of(outlook)})"
-    return f"{stamp(now)} {_asked(outlook).member.id} WAITS FOR A HUMAN: {said}"
+    return f"{stamp(now)} {_asked(outlook).member.id} WAITS FOR A HUMAN: {question(outlook)}"
 
 
 def gate_title(outlook: Outlook) -> str:
@@ -139,6 +152,15 @@ def first_choice(outlook: Outlook) -> str:
 def choices_of(outlook: Outlook) -> str:
     """`continue, skip or abort`."""
     return listed(_asked(outlook).choices)
+
+
+def prompt(outlook: Outlook) -> str:
+    """`continue (Enter), skip or abort > `: the choices, and what an empty line means."""
+    asked = _asked(outlook)
+    words = [choice.value for choice in asked.choices]
+    if asked.reason is GateReason.GATE_ALWAYS:
+        words[words.index(Resolution.CONTINUE)] += " (Enter)"
+    return f"{listed(words)} > "
 
 
 def _asked(outlook: Outlook) -> Ask:
@@ -213,15 +235,15 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def what_next(outlook: Outlook) -> str:
-    """One sentence: what a session that nobody drives now would do next."""
+def what_next(outlook: Outlook, *, driven: bool = False) -> str:
+    """What a session does next, and what to type for it where no runner is there to do it."""
     done = f"{outlook.done}/{outlook.total} steps done"
     match outlook.directive:
         case Ask():
-            return f"it waits for a human: {question(outlook)} ({choices_of(outlook)})"
+            return f"it waits for a human: {question(outlook)}\n{how_to_answer(outlook)}"
         case Finish(status=status):
             return f"the session is {status}: {done}"
-        case Run(members=members):
-            return f"next: {', '.join(member.id for member in members)} ({done}): playbook resume"
+        case _ if driven:
+            return f"the runner goes on by itself ({done})"
         case _:
-            return f"next: it goes on ({done}): playbook resume"
+            return f"next: playbook resume ({done})"

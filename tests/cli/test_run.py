@@ -55,7 +55,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     answered = project.playbook("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
-    assert answered.out.splitlines()[-1] == "next: it goes on (7/8 steps done): playbook resume"
+    assert answered.out.splitlines()[-1] == "next: playbook resume (7/8 steps done)"
 
     ended = project.playbook("resume", "--json")
     shape = conforms("run", ended.json)
@@ -163,7 +163,7 @@ def test_pause_lets_what_runs_return_and_launches_nothing_else(project: Project)
 def test_a_session_that_a_client_drives_says_what_is_next(project: Project) -> None:
     project.playbook("begin", "auto-validate", "013")
     paused = project.playbook("pause")
-    assert paused.out.endswith("next: qa-plan#1 (0/2 steps done): playbook resume\n")
+    assert paused.out.endswith("next: playbook resume (0/2 steps done)\n")
 
 
 def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) -> None:
@@ -214,6 +214,27 @@ def test_what_is_no_answer_is_asked_again_and_changes_nothing(gated: Project) ->
     (session,) = gated.sessions
     assert gated.playbook("answer", session.name, "skip").code == 0
     assert gated.playbook("answer", "continue").code == 3
+
+
+def test_an_answer_that_settles_a_step_is_told_before_what_it_did(long: Project) -> None:
+    """kai FR26: the error stood in the question, and is not said again."""
+    playbook = LONG.replace("error_policy: stop", "error_policy: gate")
+    long.write(".playbooks/playbooks/long.yaml", playbook)
+    asked = long.playbook("run", "long", "--agent", long.script(FAILS))
+    (gate,) = [line for line in asked.err.splitlines() if "WAITS FOR A HUMAN" in line]
+    assert gate.count("retry") == 1
+    assert gate.endswith(" 0/1 steps done.")
+    answered, settled, follows = long.playbook("answer", "retry").out.splitlines()
+    assert re.search(r" think#1 answered retry by .+$", answered)
+    assert re.search(r" think#1 failed \d+\.\ds \w+$", settled)
+    assert follows == "next: playbook resume (0/1 steps done)"
+
+
+def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:
+    gated.playbook("run", "gated", "--agent", gated.script(WORKS))
+    _, asked, how = gated.playbook("pause").out.splitlines()
+    assert asked.startswith("it waits for a human: Run /feature.pr (step publish) now: continue,")
+    assert how == "answer: playbook answer continue (or skip or abort), then playbook resume"
 
 
 def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:

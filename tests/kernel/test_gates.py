@@ -557,7 +557,7 @@ def test_aborting_a_session_at_an_open_gate_is_the_answer_of_that_gate() -> None
 @pytest.mark.parametrize(
     ("scene", "said"),
     [
-        (always(), "Run /do.pr (step pr) now, skip it, or abort? 3/8 steps done."),
+        (always(), "Run /do.pr (step pr) now: continue, skip it, or abort? 3/8 steps done."),
         (
             blocked(),
             "tasks cannot begin: spec_exists: spec_exists.md is missing. Mend it and continue, "
@@ -595,6 +595,16 @@ def test_a_question_says_what_happened_what_is_asked_and_how_far_the_session_is(
 ) -> None:
     """kai FR24: one or two sentences, made of the entry alone."""
     assert question(scene.gate, scene.last, done=3, total=8) == said
+
+
+def test_a_question_can_be_read_in_seconds_however_long_the_error_is() -> None:
+    """kai S-U2: what is asked stands behind the error, and must not be lost."""
+    error = Failure("PB-AGENT-FAILED", "the build\n  is broken " + "and so on " * 999)
+    scene = failed(Trigger.SUBAGENT_ERROR, error=error, report=found())
+    said = question(scene.gate, scene.last, done=0, total=2)
+    assert said.startswith("The agent failed at a: the build is broken and so on")
+    assert "…. Mend it and continue, retry the step, accept it as it is, or abort?" in said
+    assert len(said) < 400
 
 
 def test_a_question_survives_an_error_of_braces_and_of_nothing() -> None:
