@@ -36,6 +36,8 @@ def main() -> int:
     gc.set_threshold(_SELDOM)
     from playbook_supervisor.cli.funnel import guarded
 
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     argv = sys.argv[1:]
@@ -43,6 +45,14 @@ def main() -> int:
         return guarded(_plain(argv) or (lambda: _parsed(argv)), argv)
     finally:
         gc.freeze()  # the interpreter that ends looks for cycles three times, for nobody's good
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`>&-`) leads nowhere; no file of ours may take its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115, PTH123 - for good
 
 
 def _parsed(argv: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor import arguments, config, features, library, schema
+from playbook_supervisor.conditions import World, probe
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.files import ensure_folder, locked
 from playbook_supervisor.model import Playbook
@@ -14,7 +15,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.selection import open_here
 from playbook_supervisor.slash_commands import Shelf
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import SessionStatus
+from playbook_supervisor.vocabulary import Autonomy, SessionStatus
 
 
 class Intention(Record):
@@ -48,11 +49,13 @@ def intend(
         raise _no_step(playbook, start)
     args = arguments.bind(playbook, given)
     warnings = list(_missing_commands(playbook, root, commands_elsewhere=commands_elsewhere))
-    feature = features.of_branch(store.checkout.branch)
+    branch = store.checkout.branch
+    feature = features.of_branch(branch)
     if "feature" in args:
         found = features.resolve(root, args["feature"], settings, lambda: _branches(root))
         feature = args["feature"] = found.name
         warnings += [found.warning] if found.warning else []
+    warnings += _made_already(playbook, start, World(root, feature, branch, settings))
     pinned = _as_yaml(text) if file.suffix == ".json" else text
     return Intention(playbook, pinned, feature, args, tuple(warnings))
 
@@ -123,6 +126,20 @@ def _missing_commands(
     if closed:
         said.append(f"closed to models (disable-model-invocation): {', '.join(closed)}")
     return tuple(said)
+
+
+def _made_already(playbook: Playbook, start: str, world: World) -> tuple[str, ...]:
+    """What the first step that runs is to make may be there already, and be done by hand."""
+    ids = [step.id for step in playbook.steps]
+    steps = playbook.steps[ids.index(start) if start else 0 :]
+    first = next((step for step in steps if step.autonomy is not Autonomy.SKIP), None)
+    if first is None or not first.postconditions:
+        return ()
+    probed = [probe(condition, world) for condition in first.postconditions]
+    if not all(each.held for each in probed):
+        return ()
+    there = "; ".join(f"{each.name}: {each.evidence}" for each in probed)
+    return (f"what {first.id} is to bring is there, {first.command} may replace it ({there})",)
 
 
 def _no_step(playbook: Playbook, start: str) -> ArgumentError:

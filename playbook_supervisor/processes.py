@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from selectors import BaseSelector, SelectorKey
     from typing import IO
 
+_POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
+"""What a surrounding git (a hook, an alias) says of itself: a child's own folder decides."""
 _DRAIN: Final = 0.5
 """Seconds of reading on after the leader has ended, if others hold its pipes."""
 _TICK: Final = 0.1
@@ -86,10 +88,11 @@ class Worker:
     """One long running child with its process group.
 
     The constructor starts it (StorageError PB-IO-PROGRAM if that cannot be); it is to be read
-    through `lines()` to the end. `env` is its whole environment; None hands on ours. `wall` bounds
-    its life, `idle` its silence, in seconds; the time that the reader of `lines()` takes for
-    itself is no silence. Processes that it leaves behind at its own end go on; at a deadline, a
-    `stop()` or an abandoned `lines()` the whole group ends.
+    through `lines()` to the end. `env` is its whole environment; None hands on ours; neither makes
+    another repository than that of `cwd` its own. `wall` bounds its life, `idle` its silence, in
+    seconds; the time that the reader of `lines()` takes for itself is no silence. Processes that
+    it leaves behind at its own end go on; at a deadline, a `stop()` or an abandoned `lines()` the
+    whole group ends.
 
     With a `worker_file`, the child and all that it starts hold a lock on that file while they
     live (`worker_alive`, `kill_worker`); StateError PB-STATE-DRIVEN if others still hold it.
@@ -266,7 +269,7 @@ def _spawn(
         return subprocess.Popen(
             list(argv) or [""],
             cwd=cwd,
-            env=env,
+            env=_of_its_own(os.environ if env is None else env),
             stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -287,6 +290,10 @@ def _spawn(
             guidance="" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE,
             cause=reason,
         ) from error
+
+
+def _of_its_own(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in _POINTERS}
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -30,6 +30,7 @@ from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.outlook import Outlook, Work, running
 from playbook_supervisor.outlook import outlook as outlook_of
 from playbook_supervisor.process_groups import kill_worker
+from playbook_supervisor.records import replace
 from playbook_supervisor.references import interpolate
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
@@ -236,6 +237,8 @@ class Supervisor:
         return events
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
+        if observation.at < opened.manifest.started_at:  # the clock stepped back
+            observation = replace(observation, at=opened.manifest.started_at)
         if isinstance(observation, Answered):
             asked = kernel.directive(opened.state)
             if isinstance(asked, Ask) and asked.id == observation.id:

@@ -265,8 +265,8 @@ def test_stopping_what_has_ended_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_stopped_process_may_say_its_last_words(tmp_path: Path) -> None:
     code = (
-        "import signal, sys, time\n"
-        "def end(*_): print('cleaned up', flush=True); sys.exit(5)\n"
+        "import os, signal, sys, time\n"
+        "def end(*_): os.write(1, b'cleaned up\\n'); sys.exit(5)\n"
         "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
     )
     worker = Worker(python(code), cwd=tmp_path)

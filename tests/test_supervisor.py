@@ -91,6 +91,19 @@ def test_beginning_in_the_middle_journals_what_was_passed_over(scene: Scene) -> 
     ]
 
 
+def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
+    scene: Scene,
+) -> None:
+    """kai FR37: no entry begins before its session does."""
+    supervisor = scene.create("a")
+    scene.clock.now -= 3_600_000
+    outlook = supervisor.begin()
+    began = outlook.manifest.started_at
+    (entry,) = outlook.state.entries
+    assert (entry.started_at, entry.launched_at) == (began, began)
+    assert supervisor.report("a#1", OK).manifest.completed_at == began
+
+
 def test_a_session_begins_once(scene: Scene) -> None:
     supervisor = scene.create("a")
     supervisor.begin()

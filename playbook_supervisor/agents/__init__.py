@@ -6,6 +6,7 @@ Agents know nothing of each other, of sessions or of the kernel's decisions (Cat
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -127,6 +128,20 @@ def as_typed(path: str, root: Path) -> Path:
     """A path of `--agent`: from where the person stands, else from the repository's top."""
     here = Path.cwd() / path
     return here if here.exists() else root / path
+
+
+def from_anywhere(spec: str, root: Path) -> str:
+    """What `--agent` would have to say in any other folder to mean this agent."""
+    import shlex
+
+    name, _, argument = spec.strip().partition(":")
+    if name == "script":
+        return f"{name}:{as_typed(argument, root)}"
+    if name == "exec":
+        program, *others = shlex.split(argument)
+        whole = str(as_typed(program, root)) if os.sep in program else program
+        return f"{name}:{shlex.join([whole, *others])}"
+    return spec
 
 
 def carry_out(

@@ -143,19 +143,23 @@ def answer(
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outlook:
     """End the session, journaled; a runner is asked to stop what runs first."""
     from playbook_supervisor.drivers import presence
+    from playbook_supervisor.kernel.directives import Finish
 
     store, session_id = place.meant(session, cwd)
     place.a_human(store, session_id, "abort")
     supervisor = place.supervisor(store, session_id)
     _require_open(supervisor)
     words = text or Resolution.ABORT.value
-    if presence.living(supervisor.private) is None:
+    if presence.living(supervisor.private) is not None:
+        _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
+        outlook = supervisor.look()
+        if isinstance(outlook.directive, Finish):
+            return outlook
+    with presence.driving(supervisor.private, "abort"):  # nobody begins to drive it meanwhile
         supervisor.end_workers()
         outlook = supervisor.abort(words, _by(store))
-        _release(supervisor)
-        return place.kept(store, outlook)
-    _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
-    return supervisor.look()
+    _release(supervisor)
+    return place.kept(store, outlook)
 
 
 def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
@@ -186,6 +190,7 @@ def _drive(
     start: str = "",
     retry: bool = False,
 ) -> Ending:
+    from playbook_supervisor.agents import from_anywhere
     from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Runner
     from playbook_supervisor.drivers.presence import driving
@@ -205,7 +210,7 @@ def _drive(
 
     humans.vacate(store.checkout, supervisor.private, os.environ)
     with driving(supervisor.private, drive.agent or agent.name):
-        supervisor.remember(drive.agent, mode)
+        supervisor.remember(from_anywhere(drive.agent, store.checkout.root), mode)
         runner = Runner(
             supervisor,
             agent,

@@ -20,6 +20,7 @@ from playbook_supervisor.agents import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.answers import read_answer
 from playbook_supervisor.drivers.people import Person, Watcher
 from playbook_supervisor.drivers.presence import call, requested
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.outlook import Outlook, Work
@@ -230,8 +231,7 @@ class Runner(Record, frozen=False):
         assert isinstance(asked, Ask)  # noqa: S101 - the caller's match says so
         if self.mode is Mode.AUTONOMOUS and asked.reason is GateReason.GATE_ALWAYS:
             word = Resolution.CONTINUE
-            before = self.supervisor.answer(asked.id, word, word.value, Mode.AUTONOMOUS.value)
-            return self.supervisor.outlook().after(before), None
+            return self._answer(asked, word, word.value, Mode.AUTONOMOUS.value), None
         self._keep_copies()
         self.watcher.waits(outlook)
         if self.person is None:
@@ -256,9 +256,19 @@ class Runner(Record, frozen=False):
                 text = Resolution.CONTINUE.value  # Catalyst's ENTER
             reply = read_answer(text, asked.choices)
             if reply.resolution is not None:
-                before = self.supervisor.answer(asked.id, reply.resolution, text, self.by)
-                return self.supervisor.outlook().after(before), None
+                return self._answer(asked, reply.resolution, text, self.by), None
             person.not_understood(outlook, reply.question)
+
+    def _answer(self, asked: Ask, resolution: Resolution, text: str, by: str) -> Outlook:
+        """Record it, and what follows; somebody else may have been quicker by a moment."""
+        try:
+            before = self.supervisor.answer(asked.id, resolution, text, by)
+        except StateError as error:
+            if error.code != "PB-STATE-REFUSED":
+                raise
+            self.watcher.notice(f"too late: {asked.id} was answered elsewhere")
+            return self.supervisor.outlook()
+        return self.supervisor.outlook().after(before)
 
     def _overtaken(self) -> bool:
         return not self._news.empty() or self.supervisor.changed()
@@ -275,6 +285,7 @@ class Runner(Record, frozen=False):
             return outlook.without_events(), None
         if request.what == "abort":
             self._stop_workers()
+            self.supervisor.end_workers()  # those that an earlier runner left behind
             return self.supervisor.abort(request.text, request.by), None
         self._pausing = True
         if not self._workers:
@@ -312,9 +323,10 @@ class Runner(Record, frozen=False):
                 number = self._news.get(timeout=_ORPHAN).signal
             except Empty:
                 continue
-            if number and number != _CALL:
-                outlook = self.supervisor.outlook()
-                return outlook, Ending(outlook, "interrupted", number)
+            outlook = self.supervisor.outlook()
+            if number == _CALL:
+                return self._called(outlook, number)
+            return outlook, Ending(outlook, "interrupted", number)
         return self.supervisor.lose(attempt), None
 
     @contextmanager
