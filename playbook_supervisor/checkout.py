@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import read_bytes
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,9 +72,18 @@ def find(start: Path) -> Checkout:
             raise _none(f"there is no folder {str(start)!r}")
         return _nearest(Path(os.path.realpath(start)))
     except OSError as error:
-        raise StorageError(
-            "PB-IO-READ", f"cannot read {str(start)!r}: {error.strerror}", where=str(start)
-        ) from error
+        raise _unreadable(start, error) from error
+
+
+def again(known: Checkout) -> Checkout:
+    """The same checkout with its branch and commit of now. Errors as `find`, if it is gone."""
+    if not (os.path.lexists(f"{known.root}/.git") and os.path.lexists(f"{known.git_dir}/HEAD")):
+        return find(known.root)
+    try:
+        branch, head = _head(known.git_dir, known.common_dir)
+    except OSError as error:
+        raise _unreadable(known.root, error) from error
+    return replace(known, branch=branch, head=head)
 
 
 def _nearest(folder: Path) -> Checkout:
@@ -182,6 +191,12 @@ def _small(path: Path) -> bytes | None:
 
 def _path(content: bytes) -> str:
     return os.fsdecode(content.strip(b"\r\n").lstrip(b" "))
+
+
+def _unreadable(start: Path, error: OSError) -> StorageError:
+    return StorageError(
+        "PB-IO-READ", f"cannot read {str(start)!r}: {error.strerror}", where=str(start)
+    )
 
 
 def _none(message: str) -> StateError:

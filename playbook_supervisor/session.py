@@ -1,12 +1,13 @@
 """One open session: its state, its three files, and the one way to write them.
 
-Whoever holds an `OpenSession` holds the session's lock. `accept` takes in what follows from an
-observation, `write` takes it to the disk; nothing else does.
+Whoever holds an `OpenSession` holds the session's lock. `accept` takes facts in, `write`
+takes them to the disk; nothing else does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from playbook_supervisor import integrity, kernel, pinned, wire
@@ -17,7 +18,7 @@ from playbook_supervisor.integrity import FILES
 from playbook_supervisor.journal import Parsed, parse_journal
 from playbook_supervisor.journal_text import JournalText
 from playbook_supervisor.kernel import gates, phases
-from playbook_supervisor.kernel.directives import Ask, Observation
+from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import Entry, Event, State
 from playbook_supervisor.manifest import (
     Manifest,
@@ -73,15 +74,10 @@ class OpenSession(Record, frozen=False):
             and all(now in (None, was) for now, was in zip(seen, self._seen, strict=True))
         )
 
-    def accept(self, observation: Observation) -> tuple[Event, ...]:
-        """Take in the facts that follow from an observation; `write` makes them durable.
-
-        StateError `PB-STATE-REFUSED` if it answers nothing, and then nothing has changed.
-        """
-        events = kernel.decide(self.state, observation)
+    def accept(self, events: Iterable[Event]) -> None:
+        """Take in facts that the kernel has decided; `write` makes them durable."""
         for event in events:
             self._take_in(event)
-        return events
 
     def write(self) -> None:
         """What was accepted is on the disk, fsynced, when this returns (kai NFR2).

@@ -86,7 +86,7 @@ class Supervisor:
     def begin(self, start: str = "") -> Outlook:
         """Begin a pending session, at a later step if a person said so (`--from`)."""
         with self.store.open(self.id) as opened:
-            here = checkout.find(self.root)
+            here = self._here()
             now = self.store.clock()
             world = self._world(opened.manifest, here)
             opened.runtime.begun = evidence.begun(opened.playbook, world, here.head, now)
@@ -121,7 +121,7 @@ class Supervisor:
     def lose(self, attempt: Attempt) -> Outlook:
         """A launched attempt's worker is gone: its postconditions say whether it had finished."""
         with self.store.open(self.id) as opened:
-            world = self._world(opened.manifest, checkout.find(self.root))
+            world = self._world(opened.manifest, self._here())
             known = opened.runtime.launches.get(attempt.id)
         done = evidence.had_finished(attempt.step, world, known)
         return self._pump(Lost(self.store.clock(), attempt.id, done))
@@ -142,7 +142,7 @@ class Supervisor:
         """Variables that make the project's own tools look at the session's feature."""
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
-        feature = self._world(outlook.manifest, checkout.find(self.root)).feature
+        feature = self._world(outlook.manifest, self._here()).feature
         return self._point_speckit(feature)
 
     @property
@@ -244,10 +244,10 @@ class Supervisor:
             if isinstance(asked, Ask) and asked.id == observation.id:
                 entry = opened.entry(asked.member.id)
                 evidence.answered(opened.runtime, entry, observation.resolution)
-        due = kernel.decide(opened.state, observation)
-        launched = [event.entry for event in due if event.change is Change.LAUNCHED]
+        events = kernel.decide(opened.state, observation)
+        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if launched:
-            here = checkout.find(self.root)
+            here = self._here()
             world = self._world(opened.manifest, here)
             steps = [opened.playbook.step(entry.step_id) for entry in launched]
             if any(step.command.startswith(_SPECKIT) for step in steps):
@@ -255,7 +255,8 @@ class Supervisor:
             for entry, step in zip(launched, steps, strict=True):
                 at = entry.launched_at or entry.started_at
                 opened.runtime.launches[entry.id] = evidence.launch(step, world, here.head, at)
-        return opened.accept(observation)
+        opened.accept(events)
+        return events
 
     def _point_speckit(self, feature: str) -> dict[str, str]:
         exported = self.exports
@@ -265,10 +266,14 @@ class Supervisor:
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
-        world = self._world(opened.manifest, checkout.find(self.root))
+        world = self._world(opened.manifest, self._here())
         return evidence.Inquiry(world, opened.runtime, opened.manifest.started_at, launched)
 
+    def _here(self) -> Checkout:
+        """The checkout as it is now: steps may commit and switch branches."""
+        return checkout.again(self.store.checkout)
+
     def _world(self, manifest: Manifest, here: Checkout) -> World:
-        """Where conditions look. Steps may switch branches, so HEAD is read each time."""
+        """Where conditions look."""
         feature = manifest.feature or features.of_branch(here.branch)
         return World(self.root, feature, here.branch, self._config)

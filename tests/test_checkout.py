@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytest_mock import MockerFixture
 
-from playbook_supervisor.checkout import Checkout, find
+from playbook_supervisor.checkout import Checkout, again, find
 from playbook_supervisor.errors import StateError, StorageError
 
 
@@ -208,6 +208,46 @@ def test_no_process_is_started(repository: Path, mocker: MockerFixture) -> None:
     started = mocker.patch("subprocess.Popen")
     assert find(repository).branch == "main"
     started.assert_not_called()
+
+
+# ── looking again ───────────────────────────────────────────────────────────────────────────
+
+
+def test_looked_at_again_it_is_on_the_branch_and_commit_of_now(repository: Path) -> None:
+    known = find(repository)
+    git(repository, "switch", "-q", "-c", "feature/x")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "more")
+    now = again(known)
+    assert now == agrees_with_git(repository) == find(repository)
+    assert (now.branch, now.head != known.head) == ("feature/x", True)
+
+
+def test_a_worktree_that_has_vanished_is_an_error_when_it_is_looked_at_again(
+    repository: Path, tmp_path: Path
+) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
+    known = find(tmp_path / "linked")
+    (tmp_path / "linked").rename(tmp_path / "elsewhere")
+    with pytest.raises(StateError) as caught:
+        again(known)
+    assert caught.value.code == "PB-STATE-NO-REPOSITORY"
+
+
+def test_a_head_that_has_vanished_is_an_error_when_it_is_looked_at_again(repository: Path) -> None:
+    known = find(repository)
+    (repository / ".git" / "HEAD").unlink()
+    with pytest.raises(StateError):
+        again(known)
+
+
+def test_a_head_that_cannot_be_read_again_is_a_storage_error(
+    repository: Path, mocker: MockerFixture
+) -> None:
+    known = find(repository)
+    mocker.patch("pathlib.Path.is_dir", side_effect=PermissionError(13, "Permission denied"))
+    with pytest.raises(StorageError) as caught:
+        again(known)
+    assert caught.value.code == "PB-IO-READ"
 
 
 # ── where there is nothing to find ──────────────────────────────────────────────────────────

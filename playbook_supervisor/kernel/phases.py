@@ -7,7 +7,8 @@ mean to each other stands here; what may happen to one of them stands in `table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import (
@@ -51,11 +52,31 @@ from playbook_supervisor.vocabulary import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, TypeVar
+
+    T = TypeVar("T")
 
 _BEFORE_RUN: Final = frozenset({Position.DUE, Position.CLEARED})
 _THROUGH: Final = frozenset({Position.DONE, Position.SKIPPED})
 _NOT_STARTED_TEXT: Final = "another step of its group failed first"
+
+
+def _once(asked: Callable[[State], T]) -> Callable[[State], T]:
+    """A question to a state, worked out once: a state never changes, and is asked again and again.
+
+    The answer is kept where `cached_property` would keep it, and goes when the state goes.
+    """
+    name = asked.__qualname__
+
+    @wraps(asked)
+    def answer(state: State) -> T:
+        known = state.__dict__
+        if name not in known:
+            known[name] = asked(state)
+        found: T = known[name]
+        return found
+
+    return answer
 
 
 def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
@@ -78,7 +99,8 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
             return Position.RUNNING if entry.returned_at is None else Position.RETURNED
 
 
-def positions(state: State) -> dict[str, Position]:
+@_once
+def positions(state: State) -> Mapping[str, Position]:
     """Step id → position, for the members of the due phase, in order."""
     return {step.id: position(step, state.attempts(step.id)) for step in state.phase or ()}
 
@@ -97,12 +119,9 @@ def attempt(state: State, step: Step) -> Attempt:
     return Attempt(step, last.attempt + 1 if last.settled else last.attempt)
 
 
+@_once
 def status(state: State) -> SessionStatus:
     """The session's status: a projection of the entries (kai data model, Session Status)."""
-    return _status(state, positions(state))
-
-
-def _status(state: State, where: Mapping[str, Position]) -> SessionStatus:
     if state.pristine:
         return SessionStatus.PENDING
     if any(entry.resolution is Resolution.ABORT for entry in state.entries):
@@ -111,15 +130,16 @@ def _status(state: State, where: Mapping[str, Position]) -> SessionStatus:
         return SessionStatus.COMPLETED
     if any(not entry.settled for entry in state.entries):
         return SessionStatus.IN_PROGRESS
-    if Position.FAILED in where.values():
+    if Position.FAILED in positions(state).values():
         return SessionStatus.FAILED
     return SessionStatus.IN_PROGRESS
 
 
+@_once
 def outstanding(state: State) -> Directive:
     """The one thing that must happen next: gates first, then what runs, then judgement."""
     where = positions(state)
-    ended = _status(state, where)
+    ended = status(state)
     if ended in (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED):
         return Finish(ended)
     phase = state.phase or ()
