@@ -27,24 +27,35 @@ _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
         1,
     ),
     "check": ({"--strict": False}, 1, 1_000_000),
-    "hook": ({}, 0, 0),
 }
 
 
 def main() -> int:
     """The program. The exit code is what it returns."""
     gc.set_threshold(_SELDOM)
-    from playbook_supervisor.cli.funnel import guarded
-
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     argv = sys.argv[1:]
     try:
-        return guarded(_plain(argv) or (lambda: _parsed(argv)), argv)
+        return _hook() if argv == ["hook"] else _guarded(_plain(argv), argv)
     finally:
         gc.freeze()  # the interpreter that ends looks for cycles three times, for nobody's good
+
+
+def _guarded(call: Callable[[], int] | None, argv: Sequence[str]) -> int:
+    from playbook_supervisor.cli.funnel import guarded
+
+    return guarded(call or (lambda: _parsed(argv)), argv)
+
+
+def _hook() -> int:
+    """A client calls this at every move of a model; most of the time nothing is to be said."""
+    from playbook_supervisor.cli import hook
+
+    given = hook.payload()
+    return 0 if hook.at_once(given) else _guarded(lambda: hook.hook(given), ["hook"])
 
 
 def _open_closed_streams() -> None:
@@ -94,10 +105,6 @@ def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> 
                 from playbook_supervisor.cli.report import report
 
                 return report(operands[0], **given)  # type: ignore[arg-type]
-            case "hook":
-                from playbook_supervisor.cli.hook import hook
-
-                return hook()
             case _:
                 from playbook_supervisor.cli.check import check
 

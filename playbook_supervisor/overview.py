@@ -9,6 +9,7 @@ from pathlib import Path
 
 from playbook_supervisor import checkout, schema
 from playbook_supervisor.drivers import presence
+from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.presence import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import read_bytes
@@ -18,12 +19,33 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.selection import OPEN
 from playbook_supervisor.store import Store
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_CLAUDE: Final = "claude-code"
+
+
+class Client(Record):
+    """How it stands with the Claude Code conversation to which a session is bound.
+
+    `lives` says whether its process does, `stalled` that its model went round in circles, `dialog`
+    the tool for which it waits for a permission, `held` whether its hooks reach the session.
+    """
+
+    pid: int
+    lives: bool
+    stalled: bool
+    dialog: str
+    held: bool
+
 
 class Seen(Record):
     """One session as it stands on the disk of one worktree.
 
     `manifest` is None and `problem` says why where it cannot be read. `driver` is the process that
-    drives it; `activity` is ns since the epoch.
+    drives it, `client` the conversation to which it is bound, if it is to any; `activity` is ns
+    since the epoch.
     """
 
     store: Store
@@ -32,6 +54,7 @@ class Seen(Record):
     problem: str = ""
     driver: Driver | None = None
     activity: int = 0
+    client: Client | None = None
 
     @property
     def root(self) -> Path:
@@ -94,16 +117,30 @@ def pinned(store: Store, session_id: str) -> Playbook | None:
 
 
 def _look(store: Store, session_id: str) -> Seen:
-    driver, activity = None, 0
+    driver, activity, client = None, 0, None
     try:
+        client = _client(store, session_id)
         driver = presence.living(store.runtime(session_id))
+        if driver is None and client is not None and client.lives:
+            driver = Driver(client.pid, _CLAUDE)
         activity = store.activity(session_id)
-        return Seen(store, session_id, store.manifest(session_id), "", driver, activity)
+        manifest = store.manifest(session_id)
+        return Seen(store, session_id, manifest, "", driver, activity, client)
     except PlaybookError as error:
         said = f"{error.message} ({error.where})" if error.where else error.message
         if error.code == "PB-STATE-NO-SESSION":
             said = "its files have vanished; the next command restores them"
-        return Seen(store, session_id, None, said, driver, activity)
+        return Seen(store, session_id, None, said, driver, activity, client)
+
+
+def _client(store: Store, session_id: str) -> Client | None:
+    private = store.runtime(session_id)
+    bound = binding.load(private)
+    if bound is None:
+        return None
+    held = not bound.hooked or binding.hooks_reach(store.checkout, bound)
+    lives = binding.lives(bound)
+    return Client(bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", held)
 
 
 def _authority(seen: Seen) -> tuple[bool, bool, int]:

@@ -10,6 +10,7 @@ from playbook_supervisor.render import shapes, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Final
 
     from playbook_supervisor.outlook import Outlook
@@ -29,10 +30,11 @@ def hand_out(outlook: Outlook, *, json: bool) -> int:
     return 0
 
 
-def told(outlook: Outlook) -> list[str]:
+def told(outlook: Outlook, *, cwd: Path | None = None) -> list[str]:
     """What a model reads: prose, and as the last line the directive, without long text."""
-    context = protocol.context(outlook) if isinstance(outlook.directive, Ask) else ()
-    shape = shapes.directive(outlook, protocol.handouts(outlook), context)
+    asked = isinstance(outlook.directive, Ask)
+    context = protocol.context(outlook, cwd=cwd) if asked else ()
+    shape = shapes.directive(outlook, protocol.handouts(outlook, cwd=cwd), context)
     return [
         *_prose(outlook, text.context(context)[:_CONTEXT]),
         f"playbook-directive: {shapes.in_one_line(shape)}",

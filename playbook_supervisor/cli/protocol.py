@@ -73,4 +73,20 @@ def report(attempt: str, *, error: str, output: str, session: str, json: bool) -
     return report(attempt, error=error, output=output, session=session, json=json)
 
 
-COMMANDS = (begin, next, report)
+@click.command()
+@options.everywhere
+def hook() -> int:
+    """Answer a hook of Claude Code: JSON on stdin, JSON or nothing on stdout.
+
+    `playbook init` puts the shell lines that call it into .claude/settings.json.
+
+    \b
+    Examples:
+      playbook hook <payload.json
+    """
+    from playbook_supervisor.cli.hook import hook, payload
+
+    return hook(payload())
+
+
+COMMANDS = (begin, next, report, hook)

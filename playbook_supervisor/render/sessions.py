@@ -12,7 +12,7 @@ from playbook_supervisor.vocabulary import EntryStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.overview import Seen
+    from playbook_supervisor.overview import Client, Seen
 
 
 def brief(seen: Seen, now: int) -> Iterator[str]:
@@ -26,10 +26,22 @@ def brief(seen: Seen, now: int) -> Iterator[str]:
     yield "  ".join(first_line(word) for word in words if word) + _elsewhere(seen)
     if known.gate is not None:
         yield f"  {first_line(known.gate.question, 400)}"
-        if seen.driver is None:
+        if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
     if seen.driver is not None:
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
+    if seen.client is not None and seen.open:
+        yield from _in_the_client(seen.client)
+
+
+def _in_the_client(client: Client) -> Iterator[str]:
+    """What a person ought to know of the conversation that a session is bound to."""
+    if client.dialog:
+        yield f"  a permission dialog for {first_line(client.dialog)} waits for you there"
+    if client.stalled:
+        yield "  STALLED: the model does not do what is due; /playbook.resume there"
+    if client.lives and not client.held:
+        yield "  its hooks do not reach the session any more; /playbook.resume there"
 
 
 def _standing(seen: Seen, now: int) -> str:

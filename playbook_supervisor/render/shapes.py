@@ -178,6 +178,10 @@ def _session(seen: Seen) -> Json:
         }
     if seen.driver is not None:
         shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
+    if seen.client is not None and seen.client.stalled:
+        shape["stalled"] = True
+    if seen.client is not None and seen.client.dialog:
+        shape["dialog"] = seen.client.dialog
     return shape
 
 

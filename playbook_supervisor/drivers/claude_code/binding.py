@@ -118,7 +118,12 @@ def load(private: Path) -> Binding | None:
 def living(private: Path) -> Binding | None:
     """The binding of a session whose client's process lives."""
     found = load(private)
-    return found if found is not None and ancestry.lives(found.pid, found.born) else None
+    return found if found is not None and lives(found) else None
+
+
+def lives(bound: Binding) -> bool:
+    """Whether the client's process does."""
+    return ancestry.lives(bound.pid, bound.born)
 
 
 def driven(bound: Binding) -> StateError:

@@ -128,7 +128,7 @@ def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None
             return
         if not _unhooked(here):
             raise _unseen(here)
-        if bound is not None and bound.pid != pid and ancestry.lives(bound.pid, bound.born):
+        if bound is not None and bound.pid != pid and binding.lives(bound):
             raise binding.driven(bound)
         binding.bind(here, private, Binding(private.name, client, pid, hooked=False))
 

@@ -20,19 +20,19 @@ _LARGEST: Final = 10_000
 
 def git_directory(root: str) -> str:
     """What `root/.git` is or, as a file, points to; as the hooks' own shell lines find it."""
-    entry = os.path.join(root, ".git")  # noqa: PTH118 - pathlib costs a third of a whole hook
+    entry = os.path.join(root, ".git")
     try:
-        with open(entry, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        with open(entry, encoding="utf-8", errors="surrogateescape") as file:
             pointer = file.readline(_LARGEST).strip().removeprefix("gitdir: ")
     except (OSError, ValueError):
         return entry
-    return os.path.join(root, pointer)  # noqa: PTH118
+    return os.path.join(root, pointer)
 
 
 def marked(git_dir: str) -> tuple[str, str]:
     """The session that is bound in that git directory, and its Claude session; empty: none is."""
     try:
-        with open(f"{git_dir}/{MARKER}", "rb") as file:  # noqa: PTH123
+        with open(f"{git_dir}/{MARKER}", "rb") as file:
             lines = file.read(_LARGEST).decode("utf-8", "replace").splitlines()
     except (OSError, ValueError):
         return "", ""

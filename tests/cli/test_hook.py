@@ -1,0 +1,195 @@
+"""`playbook hook`: whatever is on stdin, it answers or says that it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bound import Conversation
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from project import Project
+
+from playbook_supervisor.cli import hook
+
+EVENTS = (
+    "ConfigChange",
+    "PermissionRequest",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PreCompact",
+    "PreToolUse",
+    "SessionEnd",
+    "SessionStart",
+    "Stop",
+    "SubagentStart",
+    "SubagentStop",
+    "UserPromptExpansion",
+    "UserPromptSubmit",
+)
+TOOLS = ("Agent", "AskUserQuestion", "Bash", "Edit", "Read", "SendMessage", "Skill", "Task")
+KEYS = ("prompt", "command", "file_path", "skill", "args", "success", "status", "agentId")
+MORE_KEYS = ("content", "answers", "notebook_path", "path", "resolvedModel", "run_in_background")
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=30)
+    | st.sampled_from(("", "qa-plan#1", "\ud800", "\0", "~", "/" * 5_000, "completed", "continue"))
+)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from((*KEYS, *MORE_KEYS)), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+FIELDS = (
+    "agent_id",
+    "background_tasks",
+    "command_args",
+    "cwd",
+    "error",
+    "file_path",
+    "is_interrupt",
+    "last_assistant_message",
+    "prompt",
+    "session_crons",
+    "source",
+    "tool_response",
+    "tool_use_id",
+    "transcript_path",
+)
+PAYLOADS = st.builds(
+    lambda event, tool, given, fields: {
+        "hook_event_name": event,
+        "tool_name": tool,
+        "tool_input": given,
+        **fields,
+    },
+    st.sampled_from(EVENTS) | JSON,
+    st.sampled_from(TOOLS) | JSON,
+    JSON,
+    st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5),
+)
+
+
+@pytest.fixture
+def conversation(project: Project) -> Iterator[Conversation]:
+    with Conversation(project) as conversation:
+        conversation.types("run", "auto-validate 013")
+        yield conversation
+
+
+class TestAnyPayload:
+    """Hooks that fail let things through: nothing may make ours fail, and none says 2."""
+
+    @settings(
+        max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    )
+    @given(payload=PAYLOADS | JSON)
+    def test_is_answered(
+        self,
+        payload: Any,
+        project: Project,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        around = {"CLAUDE_PROJECT_DIR": str(project.root), "CLAUDE_CODE_ENTRYPOINT": "cli"}
+        around |= {"CLAUDE_PID": str(os.getppid()), "CLAUDECODE": "1"}
+        for name, value in around.items():
+            monkeypatch.setenv(name, value)
+        begin = {"hook_event_name": "UserPromptExpansion", "command_name": "playbook.run"}
+        if not (project.root / ".git/playbook/bound").exists():
+            assert hook.hook(begin | {"command_args": "auto-validate 013", "session_id": "c"}) == 0
+        if isinstance(payload, dict) and "session_id" not in payload:
+            payload = {**payload, "session_id": "c"}
+        capsys.readouterr()
+        code = 0 if hook.at_once(payload) else hook.hook(payload)
+        assert code in (0, 1)
+        said = capsys.readouterr().out
+        assert not said or isinstance(json.loads(said), dict)
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", "7", "null", "[" * 100_000, "1" * 5_000, '"\udc80"', "\xff\xfe"]
+    )
+    def test_that_is_no_object_is_1(self, project: Project, text: str) -> None:
+        said = project.playbook("hook", input=text.encode("utf-8", "replace").decode())
+        assert (said.code, said.out) == (1, "")
+        assert "stdin is no JSON object of a hook" in said.err
+
+    def test_of_ten_megabytes_is_answered(self, conversation: Conversation) -> None:
+        large = "x" * 10_000_000
+        given = {"file_path": "large.txt", "content": large}
+        assert (
+            conversation.hook("PreToolUse", tool_name="Write", agent_id="a", tool_input=given)
+            is None
+        )
+        denied = conversation.hook("PreToolUse", tool_name="Write", tool_input=given)
+        assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert conversation.hook("SubagentStop", agent_id="a", last_assistant_message=large) is None
+
+    def test_outside_of_a_repository_is_1(self, project: Project) -> None:
+        payload = {"hook_event_name": "Stop", "cwd": str(project.root.parent)}
+        assert project.playbook("hook", input=json.dumps(payload)).code == 1
+
+
+class TestWhatAWorkerDoes:
+    """Decided without opening the session, by the same rules."""
+
+    def asked(self, conversation: Conversation, tool: str, **given: str) -> str:
+        reply = conversation.hook(
+            "PreToolUse", agent_id="a1", tool_name=tool, tool_input=given, tool_use_id="t"
+        )
+        return str(reply and reply["hookSpecificOutput"]["permissionDecision"])
+
+    def test_is_its_own_affair(self, conversation: Conversation) -> None:
+        assert self.asked(conversation, "Write", file_path="a.py", content="1") == "None"
+        assert self.asked(conversation, "Bash", command="make test") == "None"
+        assert self.asked(conversation, "Read", file_path="\0") == "None"
+
+    def test_does_not_touch_the_journal(self, conversation: Conversation) -> None:
+        project = conversation.project
+        journal = project.session / "journal.yaml"
+        (project.root / "link").symlink_to(project.root / ".playbooks/sessions")
+        for path in (str(journal), f"link/{project.session.name}/journal.yaml"):
+            assert self.asked(conversation, "Edit", file_path=path) == "deny"
+        assert self.asked(conversation, "Bash", command=f"rm {journal}") == "deny"
+
+    def test_is_seen_in_a_linked_worktree_too(self, project: Project) -> None:
+        other = project.root.with_name("other")
+        project.git("worktree", "add", "-q", "-b", "014-other", str(other))
+        there = Project(other, project.home)
+        with Conversation(there) as conversation:
+            conversation.types("run", "auto-validate 013")
+            private = project.root / ".git/playbook/ids/x"
+            assert self.asked(conversation, "Write", file_path=str(private)) == "deny"
+            assert self.asked(conversation, "Write", file_path="made.py") == "None"
+
+    def test_prompts_nobody(self, conversation: Conversation) -> None:
+        assert self.asked(conversation, "SendMessage", message="continue") == "deny"
+
+    def test_is_looked_at_properly_where_the_binding_is_not_plain(
+        self, conversation: Conversation
+    ) -> None:
+        """Another process, a lost binding, a dialog that waits: then nothing is taken for granted."""
+        asked = {"tool_name": "SendMessage", "tool_input": {}, "agent_id": "a1"}
+        stranger = conversation.hook("PreToolUse", session_id="another", **asked)
+        assert stranger is None
+        conversation.hook("PermissionRequest", tool_name="Write", agent_id="a1")
+        assert "for Write" in conversation.project.playbook("status").out
+        denied = conversation.hook("PreToolUse", **asked)
+        assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert "for Write" not in conversation.project.playbook("status").out
+
+
+def test_the_command_is_told_of(project: Project) -> None:
+    assert "hook" in project.playbook("--help").out
+    assert "Answer a hook of Claude Code" in project.playbook("hook", "--help").out
+    refused = project.playbook("hook", "--log-level", "info", input="{}")
+    assert refused.code == 0 or "there is no folder" in refused.err
