@@ -89,9 +89,11 @@ def work(request: Request) -> Reply:
     skill, args = found[1], found[2]
     if not request.called("Skill"):
         return [call("Skill", skill=skill, **({"args": args} if args else {}))]
-    if skill in FILES and not request.called("Write"):
+    if skill in FILES:
         path, content = FILES[skill]
-        return [call("Write", file_path=path, content=content)]
+        write = call("Write", file_path=path, content=content)
+        if write not in request.calls:
+            return [write]
     return [text(f"{skill} is done")]
 
 
@@ -239,10 +241,9 @@ def _tampered(project: Project, error: StateError) -> Ending:
     """Every command says so, and does nothing."""
     assert error.code in ("PB-STATE-TAMPERED", "PB-STATE-CORRUPT"), error
     before = (project.session / "journal.yaml").read_bytes()
+    assert error.code in project.playbook("next").err
     for command in (["next"], ["report", "plan#1"], ["answer", "continue"]):
-        told = project.playbook(*command)
-        assert told.code != 0
-        assert error.code in told.err
+        assert project.playbook(*command).code != 0
     assert (project.session / "journal.yaml").read_bytes() == before
     return "tampered"
 

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor import checkout, store
-from playbook_supervisor.drivers.claude_code import allowlist, binding, caller, gates, settings, turns
+from playbook_supervisor.drivers.claude_code import (
+    allowlist,
+    binding,
+    caller,
+    gates,
+    settings,
+    turns,
+)
 from playbook_supervisor.drivers.claude_code.commands import command
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.errors import PlaybookError
@@ -41,7 +48,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
         if not str(payload.get("command_name", "")).startswith(_COMMAND):
             return None
         caller.admit(environment)
-        return command(here, payload, environment)
+        return _kept(store.Store(here), command(here, payload, environment))
     session = binding.bound(here)
     if not session:
         return None
@@ -64,7 +71,15 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
             reply = _trouble(desk, event, error)
         if not desk.released:
             binding.save(private, bound)
-        return reply
+        return _kept(sessions, reply)
+
+
+def _kept(sessions: store.Store, reply: Reply | None) -> Reply | None:
+    """The same; what was journaled on the way is copied to where no worker looks."""
+    if reply is not None and reply.tell is not None and reply.tell.events:
+        with sessions.open(reply.tell.manifest.session_id) as opened:
+            opened.copy()
+    return reply
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
@@ -88,7 +103,7 @@ def _before_tool(desk: Desk) -> Reply | None:
             at_work=frozenset(desk.bound.workers),
             gate_open=isinstance(asked, Ask),
             file=_file(desk, given),
-            kept=_kept(desk),
+            kept=_ours(desk),
         )
     )
     match ruling.verdict:
@@ -112,7 +127,7 @@ def _file(desk: Desk, given: Mapping[str, Any]) -> str:
         return named  # no file can have that name
 
 
-def _kept(desk: Desk) -> tuple[str, ...]:
+def _ours(desk: Desk) -> tuple[str, ...]:
     """The folders that only playbook writes."""
     sessions = desk.here.root / store.SESSIONS
     return tuple(map(os.path.realpath, (sessions, desk.here.runtime, desk.here.ids.parent)))
