@@ -146,5 +146,9 @@ def _changed(known: Entry | Manifest, found: Entry | Manifest) -> str:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value in (None, "", ()):
+        return "empty"
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return repr(text)[:80]

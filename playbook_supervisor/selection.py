@@ -22,7 +22,7 @@ OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 
 class Chosen(Record):
-    """The session that is meant, and others that might have been."""
+    """The session that is meant, and other open ones that might have been."""
 
     session_id: str
     others: tuple[str, ...] = ()
@@ -37,10 +37,11 @@ def choose(store: Store, named: str = "") -> Chosen:
         if named not in store.ids() and not store.drives(named):
             store.manifest(named)  # says in its own words why there is none
         return Chosen(named)
-    found = open_here(store) or _by_activity(store, _here(store, ended=True))
-    if not found:
-        raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
-    return Chosen(found[0], tuple(found[1:]))
+    if candidates := open_here(store):
+        return Chosen(candidates[0], tuple(candidates[1:]))
+    if ended := _by_activity(store, _here(store, ended=True)):
+        return Chosen(ended[0])
+    raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
 
 
 def open_here(store: Store) -> list[str]:

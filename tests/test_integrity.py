@@ -65,14 +65,19 @@ def test_the_copy_says_which_settled_entry_it_is(tmp_path: Path, due: int) -> No
     copy.write_bytes(HEADER + b"".join(map(emit_entry, MADE)))
     changed = [MADE[0], replace(MADE[1], output="forged"), *MADE[2:]]
     told = Recorded(MADE, due).differs(changed, copy)
-    assert told == "the entry b#1 was changed: output was '' and is 'forged'"
+    assert told == "the entry b#1 was changed: output was empty and is 'forged'"
     assert "b#1 was removed or moved" in Recorded(MADE, due).differs([MADE[0], *MADE[2:]], copy)
 
 
 def test_values_in_a_message_are_short(tmp_path: Path) -> None:
     told = Recorded(MADE, 4).differs([replace(MADE[0], evidence=("x" * 500, "y")), *MADE[1:]])
-    assert told.startswith("the entry a#1 was changed: evidence was '' and is 'xxx")
+    assert told.startswith("the entry a#1 was changed: evidence was empty and is 'xxx")
     assert len(told) < 150
+
+
+def test_yes_and_no_are_said_as_the_journal_writes_them() -> None:
+    told = Recorded(MADE, 4).differs([replace(MADE[0], recovered=True), *MADE[1:]])
+    assert told == "the entry a#1 was changed: recovered was false and is true"
 
 
 @pytest.mark.parametrize(

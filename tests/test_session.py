@@ -152,7 +152,10 @@ LIES = {
     "a time": (("T10:00:0", "T09:00:0"), "entry a#1 was changed: started_at"),
     "a duration": (("duration_seconds: ", "duration_seconds: 9"), "the duration of a#1"),
     "an order": (("step_id: b", "step_id: z"), "entry b#1 was removed or moved"),
-    "an answer": (("output: ok", 'output: ok\n    human_response: "yes"'), "human_response was ''"),
+    "an answer": (
+        ("output: ok", 'output: ok\n    human_response: "yes"'),
+        "human_response was empty",
+    ),
 }
 
 

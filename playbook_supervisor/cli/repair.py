@@ -24,8 +24,9 @@ def repair(session: str, *, take: bool, restore: bool) -> int:
         streams.tell(f"session {name} is as it was written")
         return 0
     if take or restore:
-        done = "taken as it is" if take else "as it was written, again"
-        streams.tell(f"session {name} is {done}")
+        done = "counts as it is now" if take else "is again as it was written"
+        streams.tell(f"session {name} {done}")
         return 0
-    streams.tell("take it as it is: playbook repair --take; put back what was: --restore")
+    streams.tell(f"put back what was written: playbook repair {name} --restore")
+    streams.tell(f"let it count as it is now: playbook repair {name} --take")
     return DIFFERS

@@ -237,6 +237,16 @@ def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:
     assert how == "answer: playbook answer continue (or skip or abort), then playbook resume"
 
 
+def test_of_ended_sessions_the_last_is_meant_and_none_is_called_open(gated: Project) -> None:
+    for _ in range(2):
+        gated.playbook("run", "gated", "--agent", gated.script(WORKS))
+        assert gated.playbook("abort").code == 0
+    resumed = gated.playbook("resume")
+    assert resumed.code == 2
+    assert "there is nothing to do" in resumed.err
+    assert "also open" not in resumed.err
+
+
 def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     name = gated.session.name

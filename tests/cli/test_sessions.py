@@ -226,7 +226,7 @@ class TestRepair:
         assert waiting.playbook("next").code == 3
 
         restored = waiting.playbook("repair", "--restore")
-        assert (restored.code, "as it was written, again" in restored.err) == (0, True)
+        assert (restored.code, "is again as it was written" in restored.err) == (0, True)
         assert journal.read_bytes() == before
         assert waiting.playbook("repair").code == 0
         assert waiting.playbook("answer", "continue").code == 0
