@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cli.terminal import Terminal
+from project import FEATURE, Project
+from test_journeys import STEPS, WORK, playbook, wait_until
 
 from playbook_supervisor.drivers import presence
-from tests.cli.terminal import Terminal
-from tests.project import FEATURE, Project
-from tests.test_journeys import STEPS, WORK, playbook, wait_until
+from playbook_supervisor.process_groups import worker_alive
 
 SLEEPER = "exec:sleep 60"
 
@@ -38,7 +39,7 @@ def worker(project: Project) -> Path | None:
 
 def lives(project: Project) -> bool:
     file = worker(project)
-    return file is not None and presence.worker_alive(file)
+    return file is not None and worker_alive(file)
 
 
 # ── requests from elsewhere ─────────────────────────────────────────────────────────────────
@@ -186,3 +187,20 @@ def test_nothing_is_warned_of_where_nothing_can_be_lost(project: Project, first:
     assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
     name = playbook(project, first, STEPS[1])
     assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
+
+
+def test_who_stands_in_a_folder_that_is_gone_is_told_so(project: Project, tmp_path: Path) -> None:
+    """A worktree may vanish under a run: a clear error and 3, never a traceback."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f'rmdir "{gone}"; exec "{sys.executable}" -m playbook_supervisor status'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=gone,
+        env=project.environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert "the folder that you stand in is gone" in done.stderr

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.project import FEATURE, Project
+from project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
 BREAKING = "---\nverdict: FAIL\nbreaking_changes: 2\n---\n"

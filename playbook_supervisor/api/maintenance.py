@@ -26,7 +26,7 @@ def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
     from playbook_supervisor import installer
     from playbook_supervisor.drivers.claude_code import settings
 
-    return installer.plan(cwd or Path.cwd(), {settings.FILE: settings.merged}, no_hooks=no_hooks)
+    return installer.plan(cwd or place.current_folder(), {settings.FILE: settings.merged}, no_hooks=no_hooks)
 
 
 def install(plan: Plan) -> None:
@@ -40,14 +40,14 @@ def findings(*, cwd: Path | None = None) -> Iterator[Finding]:
     """What works here and what does not, each with its cure, tried one after the other."""
     from playbook_supervisor.drivers.claude_code import doctor
 
-    return doctor.examine(cwd or Path.cwd(), home=Path.home())
+    return doctor.examine(cwd or place.current_folder(), home=Path.home())
 
 
 def index(*, cwd: Path | None = None, check: bool = False) -> bool:
     """Bring the index up to date; whether it was not. With `check` it is only an error."""
     from playbook_supervisor import checkout, library
 
-    root = checkout.find(cwd or Path.cwd()).root
+    root = checkout.find(cwd or place.current_folder()).root
     if not check:
         return library.write_index(root, _now())
     stale = library.index_is_stale(root)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from playbook_supervisor.errors import StateError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
@@ -18,12 +20,24 @@ VARIABLE: Final = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""
 
 
+def current_folder() -> Path:
+    """The folder that this process stands in. StateError if somebody has removed it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise StateError(
+            "PB-STATE-NO-REPOSITORY",
+            "the folder that you stand in is gone",
+            guidance="Change to one that is there.",
+        ) from error
+
+
 def store(cwd: Path | None = None) -> Store:
     """The sessions of the worktree that the folder lies in. StateError outside of one."""
     from playbook_supervisor import checkout
     from playbook_supervisor.store import Store
 
-    return Store(checkout.find(cwd or Path.cwd()))
+    return Store(checkout.find(cwd or current_folder()))
 
 
 def supervisor(store: Store, session_id: str, *, exports: bool = True) -> Supervisor:

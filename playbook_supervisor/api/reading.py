@@ -89,14 +89,14 @@ def playbooks(*, cwd: Path | None = None) -> tuple[Shelved, ...]:
     """The project's playbooks, those that cannot run with their problem (kai FR9)."""
     from playbook_supervisor import checkout, library
 
-    return library.playbooks(checkout.find(cwd or Path.cwd()).root)
+    return library.playbooks(checkout.find(cwd or place.current_folder()).root)
 
 
 def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
     """The playbook of that name or path. CheckError if it is not valid."""
     from playbook_supervisor import checkout, library, schema
 
-    file, data = library.find(checkout.find(cwd or Path.cwd()).root, reference)
+    file, data = library.find(checkout.find(cwd or place.current_folder()).root, reference)
     return schema.read_playbook(data, str(file))
 
 
