@@ -26,7 +26,9 @@ def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
     from playbook_supervisor import installer
     from playbook_supervisor.drivers.claude_code import settings
 
-    return installer.plan(cwd or place.current_folder(), {settings.FILE: settings.merged}, no_hooks=no_hooks)
+    return installer.plan(
+        cwd or place.current_folder(), {settings.FILE: settings.merged}, no_hooks=no_hooks
+    )
 
 
 def install(plan: Plan) -> None:
