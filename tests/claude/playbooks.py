@@ -78,15 +78,18 @@ _STEPS: Final = {
 """,
 }
 
-NAMES: Final = tuple(_STEPS)
-
 
 def furnished(pristine: Path, folder: Path) -> Path:
     """A project in which `playbook init` has been run, and which has these playbooks."""
     made = Project.copied(pristine, folder / "project", home=folder)
     done = made.playbook("init", "--yes")
     assert done.code == 0, done.err
-    for name, steps in _STEPS.items():
-        made.write(f".playbooks/playbooks/{name}.yaml", _HEAD.format(name=name) + steps)
+    shelve(made)
     made.commit("Furnish")
     return made.root
+
+
+def shelve(project: Project) -> None:
+    """Put these playbooks into the project."""
+    for name, steps in _STEPS.items():
+        project.write(f".playbooks/playbooks/{name}.yaml", _HEAD.format(name=name) + steps)

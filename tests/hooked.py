@@ -1,0 +1,132 @@
+"""The hooks of a conversation without the client: payloads in, replies out, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from project import Project
+
+from playbook_supervisor import checkout
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.drivers.claude_code.desk import Reply
+from playbook_supervisor.drivers.claude_code.hooks import handle
+
+
+class Hooked:
+    """A conversation whose client is the process that started this one."""
+
+    def __init__(
+        self, project: Project, client: str = "conversation", *, entry: str = "cli", pid: int = 0
+    ) -> None:
+        self.project, self.client = project, client
+        self.environment = {
+            "CLAUDE_PROJECT_DIR": str(project.root),
+            "CLAUDE_CODE_ENTRYPOINT": entry,
+            "CLAUDE_PID": str(pid or os.getppid()),
+        }
+        self.transcript = project.root.parent / f"{client}.jsonl"
+
+    def __call__(self, event: str, **fields: Any) -> Reply | None:
+        payload = {
+            "hook_event_name": event,
+            "session_id": self.client,
+            "cwd": str(self.project.root),
+            "transcript_path": str(self.transcript),
+        }
+        return handle(payload | fields, self.environment)
+
+    # ── what a person does ──────────────────────────────────────────────────────────────────
+
+    def says(self, prompt: str) -> Reply | None:
+        return self("UserPromptSubmit", prompt=prompt)
+
+    def types(self, line: str) -> Reply:
+        """`types("/playbook.run two 013")`: both hooks, as the client calls them."""
+        self.says(line)
+        name, _, args = line.removeprefix("/").partition(" ")
+        reply = self("UserPromptExpansion", command_name=name, command_args=args, prompt=line)
+        assert reply is not None
+        return reply
+
+    def presses_escape(self, words: str = "[Request interrupted by user]") -> None:
+        """What the client writes down of it."""
+        self.writes("user", [{"type": "text", "text": words}])
+
+    def writes(self, kind: str, content: Any, **more: Any) -> None:
+        """A line of the transcript."""
+        line = {"type": kind, "isSidechain": False, "message": {"content": content}} | more
+        with self.transcript.open("a") as transcript:
+            transcript.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    # ── what a model does ───────────────────────────────────────────────────────────────────
+
+    def calls(self, tool: str, **given: Any) -> Reply | None:
+        use = str(given.get("prompt", tool))
+        return self("PreToolUse", tool_name=tool, tool_input=given, tool_use_id=f"use of {use}")
+
+    def launches(self, attempt: str, *, agent: str = "") -> Reply | None:
+        """Let the agent of an attempt go to work in the background."""
+        reply = self.calls("Agent", description=attempt, prompt=attempt)
+        response = {"status": "async_launched", "agentId": agent or f"agent of {attempt}"}
+        self.returned(attempt, **response, resolvedModel="claude-x")
+        return reply
+
+    def returned(self, attempt: str, **response: Any) -> Reply | None:
+        """What the call of an attempt's agent returns."""
+        return self(
+            "PostToolUse",
+            tool_name="Agent",
+            tool_use_id=f"use of {attempt}",
+            tool_response=response,
+        )
+
+    def ran(self, attempt: str, skill: str, args: str = "") -> None:
+        """The attempt's agent has run that command."""
+        self(
+            "PostToolUse",
+            agent_id=f"agent of {attempt}",
+            tool_name="Skill",
+            tool_input={"skill": skill, "args": args},
+            tool_response={"success": True},
+        )
+
+    def ended(self, attempt: str, said: str = "done", **more: str) -> Reply | None:
+        """The notification that the attempt's agent has come to its end."""
+        fields = {"task-id": f"agent of {attempt}", "status": "completed", **more, "result": said}
+        inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
+        return self.says(f"<task-notification>\n{inner}\n</task-notification>")
+
+    def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> Reply | None:
+        """All of it: launch, the command, what it writes, the end."""
+        self.launches(attempt)
+        self.ran(attempt, skill, args)
+        if path:
+            self.project.write(path, "x\n")
+        return self.ended(attempt)
+
+    def stops(self, *tasks: str) -> Reply | None:
+        return self("Stop", background_tasks=[{"id": task} for task in tasks])
+
+    # ── what is known ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def private(self) -> Path:
+        return checkout.find(self.project.root).runtime / self.project.session.name
+
+    @property
+    def bound(self) -> Binding:
+        found = binding.load(self.private)
+        assert found is not None
+        return found
+
+    @property
+    def steps(self) -> list[str]:
+        """Each entry as `attempt status`."""
+        return [
+            f"{entry['step_id']}#{entry.get('attempt', 1)} {entry['status']}"
+            for entry in self.project.journal()
+        ]
