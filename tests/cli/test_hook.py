@@ -178,7 +178,7 @@ class TestWhatAWorkerDoes:
         self, conversation: Conversation
     ) -> None:
         """Another process, a lost binding, a dialog that waits: then nothing is taken for granted."""
-        asked = {"tool_name": "SendMessage", "tool_input": {}, "agent_id": "a1"}
+        asked: dict[str, Any] = {"tool_name": "SendMessage", "tool_input": {}, "agent_id": "a1"}
         stranger = conversation.hook("PreToolUse", session_id="another", **asked)
         assert stranger is None
         conversation.hook("PermissionRequest", tool_name="Write", agent_id="a1")
