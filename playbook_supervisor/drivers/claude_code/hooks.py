@@ -21,7 +21,7 @@ from playbook_supervisor.drivers.claude_code import (
 )
 from playbook_supervisor.drivers.claude_code.commands import command
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import locked, read_bytes
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.outlook import Outlook
@@ -57,7 +57,9 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
-            return None
+            if marker.marked(str(here.git_dir))[1] != payload.get("session_id"):
+                return None  # another conversation, whatever has become of that one
+            raise _lost(session)
         desk = Desk(here, sessions, private, bound, dict(payload), dict(environment))
         if event == "PreToolUse" and desk.text("agent_id") in bound.dismissed:
             return Reply(event, decision="deny", reason=turns.DISMISSED)
@@ -72,6 +74,14 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
         if not desk.released:
             binding.save(private, bound)
         return _kept(sessions, reply)
+
+
+def _lost(session: str) -> StateError:
+    return StateError(
+        "PB-STATE-CORRUPT",
+        f"what is known of this conversation is gone, and session {session} is bound to it",
+        guidance="/playbook.resume binds it anew; /playbook.pause and /playbook.abort let it go.",
+    )
 
 
 def _kept(sessions: store.Store, reply: Reply | None) -> Reply | None:

@@ -1,0 +1,265 @@
+"""What a tool call may do while a session is bound; a row of the contract each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook_supervisor.drivers.claude_code.allowlist import (
+    AGENTS,
+    DISPATCHING,
+    READING,
+    Call,
+    Ruling,
+    named_file,
+    rule,
+)
+
+KEPT = ("/project/.playbooks/sessions", "/project/.git/playbook", "/bare/playbook")
+WRITING = ("Write", "Edit", "MultiEdit", "NotebookEdit", "mcp__files__write_file")
+SHELLS = ("Bash", "Monitor", "PowerShell")
+OTHERS = ("TodoWrite", "TaskCreate", "TaskStop", "WebFetch", "Skill", "ExitPlanMode", "NotKnownYet")
+EVERY_TOOL = sorted({*READING, *DISPATCHING, *AGENTS, *WRITING, *SHELLS, *OTHERS})
+SIDES: dict[str, Any] = {
+    "supervised": {"worker": False, "supervised": True},
+    "human turn": {"worker": False, "supervised": False},
+    "worker": {"worker": True, "supervised": True},
+    "worker in a human turn": {"worker": True, "supervised": False},
+}
+FREE = [name for name in SIDES if name != "supervised"]
+
+
+def ruled(tool: str, given: Mapping[str, Any] | None = None, **more: Any) -> Ruling:
+    """The ruling on a call of a supervised main thread, unless `more` says otherwise."""
+    around: dict[str, Any] = {"worker": False, "supervised": True, "kept": KEPT} | more
+    return rule(Call(tool, given or {}, **around))
+
+
+def command(text: str, **more: Any) -> str:
+    return ruled("Bash", {"command": text}, **more).verdict
+
+
+class TestTheSupervisingModel:
+    @pytest.mark.parametrize("tool", EVERY_TOOL)
+    def test_has_what_reads_and_nothing_else(self, tool: str) -> None:
+        assert ruled(tool).verdict == ("pass" if tool in READING else "deny")
+
+    @pytest.mark.parametrize("tool", sorted(AGENTS))
+    def test_launches_what_is_due_by_its_id(self, tool: str) -> None:
+        due = frozenset({"plan#1", "docs#1"})
+        assert ruled(tool, {"prompt": "plan#1"}, due=due) == Ruling("launch", attempt="plan#1")
+        assert ruled(tool, {"prompt": " docs#1\n"}, due=due) == Ruling("launch", attempt="docs#1")
+
+    @pytest.mark.parametrize(
+        "prompt", ["build#1", "plan#2", "plan", "", "plan#1 please", "PLAN#1", None, 1, ["plan#1"]]
+    )
+    def test_launches_nothing_else_and_is_told_what_is_due(self, prompt: object) -> None:
+        refused = ruled("Agent", {"prompt": prompt}, due=frozenset({"plan#1", "docs#1"}))
+        assert refused.verdict == "deny"
+        assert refused.reason.endswith(
+            "Expected now: Agent(description='docs#1', prompt='docs#1')"
+            " and Agent(description='plan#1', prompt='plan#1')."
+        )
+
+    def test_waits_for_what_is_at_work(self) -> None:
+        refused = ruled("Agent", {"prompt": "plan#1"}, at_work=frozenset({"plan#1"}))
+        assert refused == Ruling("deny", "plan#1 is at work already: wait for it.")
+
+    def test_asks_at_a_gate_and_nowhere_else(self) -> None:
+        assert ruled("AskUserQuestion", gate_open=True) == Ruling("ask")
+        assert ruled("AskUserQuestion") == Ruling(
+            "deny", "No gate is open: there is nothing to ask."
+        )
+
+    def test_is_told_to_ask_where_a_gate_is_open(self) -> None:
+        refused = ruled("Agent", {"prompt": "pr#1"}, gate_open=True)
+        assert refused.reason.endswith("the gate's question to the person, or nothing.")
+
+    def test_is_told_to_stop_where_nothing_is_due(self) -> None:
+        assert ruled("Write").reason.endswith("Expected now: nothing; stop and wait.")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "playbook next",
+            "playbook next --wait",
+            "playbook status --all",
+            "  playbook list\n",
+            "playbook begin 'auto-feature' '013'",
+            "playbook report plan#1 --error 'it broke'",
+            "playbook show 20260219-a7k --json",
+            "playbook probe plan_exists",
+        ],
+    )
+    def test_runs_what_reads_of_ours(self, text: str) -> None:
+        assert command(text) == "pass"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "ls",
+            "playbook",
+            "playbook answer continue",
+            "playbook abort",
+            "playbook pause",
+            "playbook resume",
+            "playbook run short",
+            "playbook repair --take",
+            "playbook init",
+            "playbook hook",
+            "playbook nextish",
+            "playbooks next",
+            "./playbook next",
+            "env playbook next",
+            "PATH=. playbook next",
+            "playbook next; ls",
+            "playbook next & ls",
+            "playbook next | sh",
+            "playbook next > file",
+            "playbook next < file",
+            "playbook next `ls`",
+            "playbook next $(ls)",
+            "playbook next $HOME",
+            "playbook next\nls",
+            "playbook next \\\nls",
+            "ls; playbook next",
+        ],
+    )
+    def test_runs_nothing_else(self, text: str) -> None:
+        assert command(text) == "deny"
+
+    @given(st.text(st.characters(codec="utf-8")))
+    def test_runs_no_second_command_whatever_is_appended(self, tail: str) -> None:
+        if any(sign in tail.strip() for sign in ";&|`$()<>\n\\"):
+            assert command(f"playbook next {tail}") == "deny"
+
+
+class TestEverybody:
+    @pytest.mark.parametrize("tool", sorted(DISPATCHING))
+    @pytest.mark.parametrize("side", SIDES)
+    def test_has_no_other_way_to_prompt(self, tool: str, side: str) -> None:
+        refused = ruled(tool, **SIDES[side])
+        assert refused.verdict == "deny"
+        assert tool in refused.reason
+
+    @pytest.mark.parametrize("tool", [*WRITING, "NotKnownYet"])
+    @pytest.mark.parametrize("side", SIDES)
+    @pytest.mark.parametrize(
+        "file",
+        [
+            "/project/.playbooks/sessions",
+            "/project/.playbooks/sessions/20260219-a7k/journal.yaml",
+            "/project/.PlayBooks/SESSIONS/20260219-a7k/session.yaml",
+            "/project/.git/playbook/bound",
+            "/bare/playbook/ids/x",
+        ],
+    )
+    def test_leaves_the_journal_to_the_program(self, tool: str, side: str, file: str) -> None:
+        refused = ruled(tool, {"file_path": "whatever"}, file=file, **SIDES[side])
+        assert refused.reason == (
+            "The journal is written by playbook alone; `playbook show` reads it."
+        )
+
+    @pytest.mark.parametrize("side", FREE)
+    @pytest.mark.parametrize(
+        "file",
+        [
+            "",
+            "/project/specs/plan.md",
+            "/project/.git/config",
+            "/project/.playbooks/playbooks/a.yaml",
+            "/project/.playbooks/sessions.md",
+            "/elsewhere/.playbooks/sessions/x",
+        ],
+    )
+    def test_but_a_supervising_model_writes_all_else(self, side: str, file: str) -> None:
+        assert ruled("Write", {"file_path": "x"}, file=file, **SIDES[side]) == Ruling("pass")
+
+    @pytest.mark.parametrize("tool", SHELLS)
+    @pytest.mark.parametrize("side", SIDES)
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "echo x > .playbooks/sessions/20260219-a7k/journal.yaml",
+            "cp a /project/.playbooks/sessions/",
+            "cat .playbooks//sessions/x",
+            "cat .playbooks/./sessions/x",
+            "cat '.playbooks'/\"sessions\"/x",
+            "cat .play\\books/sessions",
+            "cat .PLAYBOOKS/Sessions",
+            "rm .git/playbook/bound",
+            "rm .git/worktrees/other/playbook/bound",
+            "rm .git/modules/lib/inner/playbook/bound",
+            'rm "$(git rev-parse --git-dir)/playbook/bound"',
+            "rm $(git rev-parse --git-common-dir)/playbook/ids",
+            "rm $(git rev-parse --git-path playbook/bound)",
+            "echo {} | playbook hook",
+            "echo {} | python -m playbook_supervisor hook",
+            "playbook next; rm .git/playbook/bound",
+        ],
+    )
+    def test_leaves_it_alone_in_a_shell(self, tool: str, side: str, text: str) -> None:
+        refused = ruled(tool, {"command": text}, **SIDES[side])
+        assert refused.verdict == "deny"
+        assert "playbook" in refused.reason
+
+    @pytest.mark.parametrize("side", FREE)
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "make test",
+            "git add --all && git commit -m x",
+            "ls .playbooks/playbooks",
+            "cat .github/playbook",
+            "playbook show; true",
+            "vi playbook-hook.md",
+            "playbook status .playbooks/sessions",
+        ],
+    )
+    def test_but_a_supervising_model_runs_all_else(self, side: str, text: str) -> None:
+        assert command(text, **SIDES[side]) == "pass"
+
+    @pytest.mark.parametrize("tool", sorted(READING))
+    @pytest.mark.parametrize("side", SIDES)
+    def test_reads_also_the_journal(self, tool: str, side: str) -> None:
+        assert ruled(tool, file=f"{KEPT[0]}/x/journal.yaml", **SIDES[side]).verdict == "pass"
+
+
+class TestWorkersAndHumanTurns:
+    @pytest.mark.parametrize("tool", [name for name in EVERY_TOOL if name not in DISPATCHING])
+    @pytest.mark.parametrize("side", FREE)
+    def test_are_as_free_as_ever(self, tool: str, side: str) -> None:
+        assert ruled(tool, **SIDES[side]) == Ruling("pass")
+
+    @pytest.mark.parametrize("side", ["worker", "worker in a human turn"])
+    def test_workers_launch_no_step_of_ours(self, side: str) -> None:
+        due = frozenset({"plan#1"})
+        assert ruled("Agent", {"prompt": "plan#1"}, due=due, **SIDES[side]) == Ruling("pass")
+
+    def test_a_step_that_is_due_has_its_agent_in_a_human_turn_as_well(self) -> None:
+        around: dict[str, Any] = {"due": frozenset({"b#1"}), "at_work": frozenset({"a#1"})}
+        around |= SIDES["human turn"]
+        assert ruled("Agent", {"prompt": "b#1"}, **around) == Ruling("launch", attempt="b#1")
+        assert ruled("Agent", {"prompt": "a#1"}, **around).verdict == "deny"
+        assert ruled("Agent", {"prompt": "mend the test"}, **around) == Ruling("pass")
+
+
+@pytest.mark.parametrize(
+    ("given_input", "file"),
+    [
+        ({"file_path": "a"}, "a"),
+        ({"notebook_path": "b"}, "b"),
+        ({"path": "c"}, "c"),
+        ({"file_path": "", "path": "c"}, "c"),
+        ({"file_path": 3}, ""),
+        ({"file_path": None, "command": "x"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_call_names_at_most_one_file(given_input: dict[str, Any], file: str) -> None:
+    assert named_file(given_input) == file
