@@ -16,6 +16,7 @@ from playbook_supervisor.drivers.claude_code import (
     binding,
     caller,
     gates,
+    marker,
     settings,
     turns,
 )
