@@ -70,7 +70,7 @@ def begin(store: Store, wanted: Intention) -> str:
         for session_id in open_here(store):
             if _same(store, session_id, wanted):
                 return session_id
-            raise _occupied(store, session_id)
+            raise occupied(store, session_id)
         return store.create(
             playbook=wanted.playbook.name,
             text=wanted.text,
@@ -96,7 +96,8 @@ def _same(store: Store, session_id: str, wanted: Intention) -> bool:
     )
 
 
-def _occupied(store: Store, session_id: str) -> StateError:
+def occupied(store: Store, session_id: str) -> StateError:
+    """The refusal that names the open session, and the ways out."""
     known = store.manifest(session_id)
     at = f" at {known.current_step}" if known.current_step else ""
     return StateError(

@@ -85,7 +85,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
 
 
 def test_an_answer_typed_too_late_is_told_so_and_the_run_goes_on(project: Project) -> None:
-    """chapter 3, property 6: a gate is passed once, and its runner goes on with what was said."""
+    """A gate is passed once, and its runner goes on with what was said."""
     name = playbook(project, STEPS[5], "qa /qa.plan auto stop")
     project.gh("open")
     with Terminal(project, "run", name, "013", "--agent", project.script("steps: {}")) as person:
@@ -204,3 +204,21 @@ def test_who_stands_in_a_folder_that_is_gone_is_told_so(project: Project, tmp_pa
     )
     assert done.returncode == 3
     assert "the folder that you stand in is gone" in done.stderr
+
+
+# ── one checkout, one open session ──────────────────────────────────────────────────────────
+
+
+def test_a_failed_session_is_not_taken_up_beside_an_open_one(project: Project) -> None:
+    """Two sessions would work in one tree; the open one goes first."""
+    failing = playbook(project, "plan /speckit.plan auto stop", name="failing")
+    assert project.playbook("run", failing, "013", "--agent", "exec:false").code == 2
+    failed = project.session.name
+    gated = playbook(project, "pr /feature.pr gate_always stop", name="gated")
+    assert project.playbook("run", gated, "013", "--agent", "exec:true").code == 4
+    refused = project.playbook("resume", failed, "--retry")
+    assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
+    (waiting,) = (folder.name for folder in project.sessions if folder.name != failed)
+    assert waiting in refused.err
+    assert project.playbook("abort", waiting).code == 0
+    assert project.playbook("resume", failed, "--retry", "--agent", "exec:true").code == 0

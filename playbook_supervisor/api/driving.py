@@ -99,6 +99,7 @@ def resume(
     if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
         watching.notice(f"session {session_id} is {status}: there is nothing to do")
         return Ending(place.supervisor(store, session_id).outlook(), status.value)
+    _require_room(store, session_id)
     spec = drive.agent or remembered
     agent = agents.choose(spec, config.load(store.checkout.root), store.checkout.root)
     drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill)
@@ -232,6 +233,15 @@ def _pin(store: Store, session_id: str) -> None:
     if not store.drives(session_id) and not store.pinned(session_id):
         _, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
         store.pin(session_id, text)
+
+
+def _require_room(store: Store, session_id: str) -> None:
+    """One checkout drives one open session: what is open here goes before what is taken up."""
+    from playbook_supervisor import beginning
+
+    driven = store.driven()
+    if driven and session_id not in driven:
+        raise beginning.occupied(store, driven[0])
 
 
 def _require_open(supervisor: Supervisor) -> None:
