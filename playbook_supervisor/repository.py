@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 20.0  # seconds
 _TRACKED, _LINES = 8, 12
+_COARSE = 50  # ms by which a file's time may lag behind the clock
 _SESSIONS: Final = ":(exclude,top).playbooks/sessions"
 
 
@@ -64,11 +65,12 @@ def branches(root: Path) -> tuple[str, ...]:
         return ()
 
 
-def diff_stat(root: Path, since: str) -> tuple[str, ...]:
+def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
     """What has changed since that commit, a line per file, new files at the end; for people.
 
-    `since` is empty before the first commit. At most twelve lines, without the sessions' folders
-    and without control characters; nothing at all if git cannot say.
+    `since` is empty before the first commit. Untracked files that lay there before `since_ms` (ms
+    since the epoch) are left out: nobody asks about them. At most twelve lines, without the
+    sessions' folders and without control characters; nothing at all if git cannot say.
     """
     try:
         stat = _ask(
@@ -85,13 +87,19 @@ def diff_stat(root: Path, since: str) -> tuple[str, ...]:
         new = _ask(
             root, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", _SESSIONS
         )
-    except PlaybookError:
+        fresh = [name for name in new.split("\0") if name and _changed(root / name) >= since_ms]
+    except (PlaybookError, OSError):
         return ()
     *changed, total = stat.splitlines() or [""]
     tracked = [*_shortened(changed, _TRACKED), total] if changed else []
-    untracked = [f" {name} | new" for name in new.split("\0") if name]
+    untracked = [f" {name} | new" for name in fresh]
     lines = [*tracked, *_shortened(untracked, _LINES - len(tracked))]
     return tuple(printable(line) for line in lines)
+
+
+def _changed(file: Path) -> int:
+    """The latest time, ms, at which its inode may have changed; no `touch` sets that back."""
+    return file.lstat().st_ctime_ns // 1_000_000 + _COARSE
 
 
 def _shortened(lines: Sequence[str], room: int) -> Iterable[str]:

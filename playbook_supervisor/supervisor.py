@@ -25,13 +25,14 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     TakenUp,
 )
-from playbook_supervisor.kernel.state import Change, Event
+from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.outlook import Outlook, Work, running
 from playbook_supervisor.outlook import outlook as outlook_of
 from playbook_supervisor.process_groups import kill_worker
 from playbook_supervisor.records import replace
 from playbook_supervisor.references import interpolate
+from playbook_supervisor.runtime import Launch
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import Mode, Resolution
@@ -169,18 +170,18 @@ class Supervisor:
         lines = list(entry.evidence)
         if said := last_words or entry.output:
             lines.append(f"the agent said: {said}")
-        head = self._launch_head(entry.id)
-        return (*lines, *(diff_stat(self.root, head) if head else ()))
+        if (launch := self._launched(entry)) and launch.head:
+            lines += diff_stat(self.root, launch.head, since_ms=launch.at)
+        return tuple(lines)
 
     def worker_file(self, attempt: Attempt) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""
         return self.private / f"worker-{attempt.id}"
 
-    def _launch_head(self, attempt_id: str) -> str:
-        """The commit that stood there when the attempt was launched; empty if not known."""
+    def _launched(self, entry: Entry) -> Launch | None:
+        """What was known when the attempt was launched, if it was, from here."""
         with self.store.open(self.id) as opened:
-            launch = opened.runtime.launches.get(attempt_id)
-        return launch.head if launch else ""
+            return opened.runtime.launches.get(entry.id)
 
     # ── the pump ────────────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,22 @@ def test_sessions_and_ignored_files_are_left_out(repository: Path, head: str) ->
     (repository / ".gitignore").write_text("*.log\n")
     (repository / "x.log").write_text("")
     assert diff_stat(repository, head) == (" .gitignore | new",)
+
+
+def test_what_lay_there_untracked_before_is_nobody_s_work(repository: Path, head: str) -> None:
+    (repository / "old").write_text("x\n")
+    (repository / "again").write_text("x\n")
+    os.utime(repository / "old", (2_000_000_000, 2_000_000_000))
+    launch = max((repository / name).stat().st_ctime_ns for name in ("old", "again")) // 1_000_000
+    assert diff_stat(repository, head, since_ms=launch) == (" again | new", " old | new")
+    assert diff_stat(repository, head, since_ms=launch + 60_000) == ()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes no such name")
+def test_a_new_file_whose_name_is_no_text_is_listed(repository: Path, head: str) -> None:
+    Path(os.fsdecode(bytes(repository) + b"/\xff")).write_text("x\n")
+    (line,) = diff_stat(repository, head)
+    assert line.endswith("| new")
 
 
 def test_a_long_list_is_cut_to_twelve_lines_that_say_what_is_missing(

@@ -52,7 +52,7 @@ def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, le
     if json:
         streams.put_json(shapes.ending(outlook, ending.why, ending.exit_code, entries, context))
     if ending.why == "waiting":
-        for line in text.context(context):
+        for line in text.context(context) if person is None else ():  # a person has seen it
             streams.tell(f"  {line}")
         streams.tell(text.how_to_answer(outlook))
     elif level >= Level.INFO:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from playbook_supervisor.drivers.people import Said
 from playbook_supervisor.records import Record
@@ -36,9 +39,8 @@ class Prompt(Record, frozen=False):
             self._shown = text.gate_id(outlook)
             for line in text.context(context):
                 to_stderr(f"  {line}")
-        sys.stderr.write(text.prompt(outlook))
-        sys.stderr.flush()
-        return self._listen(overtaken)
+        with _shown_again(text.prompt(outlook)):
+            return self._listen(overtaken)
 
     def not_understood(self, outlook: Outlook, question: str) -> None:
         """Say that it was no answer, and what to ask back."""
@@ -60,3 +62,20 @@ class Prompt(Record, frozen=False):
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return Said(line.decode("utf-8", "replace"))
+
+
+@contextmanager
+def _shown_again(prompt: str) -> Iterator[None]:
+    """Show it, and once more whenever the program comes back to the foreground."""
+
+    def show(number: int = 0, frame: FrameType | None = None) -> None:
+        del number, frame
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+
+    former = signal.signal(signal.SIGCONT, show)
+    try:
+        show()
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, former)

@@ -73,6 +73,7 @@ class Terminal(Record, frozen=False):
     def waits(self, outlook: Outlook) -> None:
         """A gate is open: the list stands still, and the bell calls."""
         self._outlook = outlook
+        self._entries |= {each.step_id: each for each in outlook.state.entries}
         self._draw()
         self.close()
         self.console.bell()

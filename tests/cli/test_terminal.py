@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from project import Project
 
@@ -57,9 +59,9 @@ def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> 
         assert "   made.py | new" in shown
         terminal.type("hm\n")
         terminal.until("abort > ")
+        terminal.type("\x04")
+        assert terminal.end() == 4
         assert terminal.shown.count("the agent said") == 1
-        terminal.type("abort\n")
-        assert terminal.end() == 2
 
 
 def test_notes_stand_above_the_list(project: Project) -> None:
@@ -79,8 +81,20 @@ def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
         assert terminal.end() == 4
         assert "answer: playbook answer continue" in terminal.shown
     with Terminal(gated, "resume") as terminal:
+        terminal.until("?  publish")
         terminal.until("abort > ")
         terminal.type("\n")
+        assert terminal.end() == 0
+
+
+def test_a_prompt_that_comes_back_to_the_foreground_is_shown_again(gated: Project) -> None:
+    """Ctrl-Z and `fg`: what had been typed is lost, and nothing else."""
+    with run(gated) as terminal:
+        terminal.until("skip or abort > ")
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until("skip or abort > ")
+        terminal.type("continue\n")
         assert terminal.end() == 0
 
 
