@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import ancestry, binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.records import Record, field
@@ -16,7 +16,9 @@ from playbook_supervisor.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Any, Final, Literal
+
+_SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class Reply(Record):
@@ -101,9 +103,12 @@ class Desk(Record, frozen=False):
 
 
 def process(environment: Mapping[str, str]) -> int:
-    """The client's process: it says so itself, else it is our parent."""
+    """The client's process: it says so itself, else it is above the shells that started us."""
     said = environment.get("CLAUDE_PID", "")
-    return int(said) if said.isdecimal() else os.getppid()
+    if said.isdecimal():
+        return int(said)
+    above = (each.pid for each in ancestry.ancestors() if each.name not in _SHELLS)
+    return next(above, os.getppid())
 
 
 def interactive(environment: Mapping[str, str]) -> bool:
