@@ -10,7 +10,7 @@ from playbook_supervisor.conditions import World, probe
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.files import ensure_folder, locked
 from playbook_supervisor.model import Playbook
-from playbook_supervisor.plain_text import did_you_mean, first_line
+from playbook_supervisor.plain_text import first_line, suggestion
 from playbook_supervisor.records import Record
 from playbook_supervisor.selection import open_here
 from playbook_supervisor.slash_commands import Shelf
@@ -145,11 +145,9 @@ def _made_already(playbook: Playbook, start: str, world: World) -> tuple[str, ..
 
 def _no_step(playbook: Playbook, start: str) -> ArgumentError:
     names = [step.id for step in playbook.steps]
-    near = did_you_mean(start, names)
-    hint = f"; did you mean {near}?" if near else ""
     return ArgumentError(
         "PB-ARG-STEP",
-        f"{playbook.name} has no step {first_line(start, 60)!r}{hint}",
+        f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}",
         guidance=f"Its steps are {', '.join(names)}.",
     )
 

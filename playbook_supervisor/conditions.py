@@ -16,7 +16,7 @@ from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.features import of_branch
 from playbook_supervisor.files import Stamp, contained, digest, read_bytes, stamp
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.plain_text import did_you_mean, first_line, printable
+from playbook_supervisor.plain_text import first_line, printable, suggestion
 from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Condition, Trigger
 
@@ -120,9 +120,8 @@ def artifacts(name: str, world: World) -> tuple[str, ...]:
         Trigger.POSTCONDITION_FAIL: (),
     }
     if name not in places:
-        near = did_you_mean(name, places)
-        hint = f"; did you mean {near}?" if near else ""
-        raise ConditionError("PB-COND-UNKNOWN", f"no condition {first_line(name, 60)!r}{hint}")
+        said = f"no condition {first_line(name, 60)!r}{suggestion(name, places)}"
+        raise ConditionError("PB-COND-UNKNOWN", said)
     return places[name]
 
 

@@ -67,3 +67,9 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     spelled = {candidate.casefold(): candidate for candidate in islice(allowed, _MOST_WORDS)}
     near = get_close_matches(word.casefold(), spelled, n=1)
     return spelled[near[0]] if near else ""
+
+
+def suggestion(word: str, allowed: Iterable[str]) -> str:
+    """`; did you mean plan?`, to end a sentence with; empty where nothing is near."""
+    near = did_you_mean(word, allowed)
+    return f"; did you mean {near}?" if near else ""

@@ -198,16 +198,14 @@ def _trigger(name: str, world: object, finding: Callable[..., tuple[str, str] | 
 
 
 def _require_known(names: Sequence[str]) -> None:
-    from playbook_supervisor.plain_text import did_you_mean, first_line
+    from playbook_supervisor.plain_text import first_line, suggestion
 
     known = words()
     for name in names:
         if name not in known:
-            near = did_you_mean(name, known)
-            hint = f"; did you mean {near}?" if near else ""
             raise ArgumentError(
                 "PB-COND-UNKNOWN",
-                f"{first_line(name, 60)!r} is nothing that can be probed{hint}",
+                f"{first_line(name, 60)!r} is nothing that can be probed{suggestion(name, known)}",
                 guidance=f"There are {', '.join(known)}.",
             )
 
