@@ -7,8 +7,7 @@ mean to each other stands here; what may happen to one of them stands in `table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import (
@@ -34,6 +33,7 @@ from playbook_supervisor.kernel.state import (
     Position,
     State,
     merged,
+    once,
     settle,
 )
 from playbook_supervisor.model import Step
@@ -52,31 +52,11 @@ from playbook_supervisor.vocabulary import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
-
-    T = TypeVar("T")
+    from typing import Final
 
 _BEFORE_RUN: Final = frozenset({Position.DUE, Position.CLEARED})
 _THROUGH: Final = frozenset({Position.DONE, Position.SKIPPED})
 _NOT_STARTED_TEXT: Final = "another step of its group failed first"
-
-
-def _once(asked: Callable[[State], T]) -> Callable[[State], T]:
-    """A question to a state, worked out once: a state never changes, and is asked again and again.
-
-    The answer is kept where `cached_property` would keep it, and goes when the state goes.
-    """
-    name = asked.__qualname__
-
-    @wraps(asked)
-    def answer(state: State) -> T:
-        known = state.__dict__
-        if name not in known:
-            known[name] = asked(state)
-        found: T = known[name]
-        return found
-
-    return answer
 
 
 def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
@@ -99,7 +79,7 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
             return Position.RUNNING if entry.returned_at is None else Position.RETURNED
 
 
-@_once
+@once
 def positions(state: State) -> Mapping[str, Position]:
     """Step id → position, for the members of the due phase, in order."""
     return {step.id: position(step, state.attempts(step.id)) for step in state.phase or ()}
@@ -119,7 +99,7 @@ def attempt(state: State, step: Step) -> Attempt:
     return Attempt(step, last.attempt + 1 if last.settled else last.attempt)
 
 
-@_once
+@once
 def status(state: State) -> SessionStatus:
     """The session's status: a projection of the entries (kai data model, Session Status)."""
     if state.pristine:
@@ -135,7 +115,7 @@ def status(state: State) -> SessionStatus:
     return SessionStatus.IN_PROGRESS
 
 
-@_once
+@once
 def outstanding(state: State) -> Directive:
     """The one thing that must happen next: gates first, then what runs, then judgement."""
     where = positions(state)

@@ -7,9 +7,9 @@ entries of the phase that is due: a session of 10,000 steps costs no more than o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, wraps
 
 from playbook_supervisor.model import Phase, Playbook
 from playbook_supervisor.records import Record, field, replace
@@ -24,7 +24,9 @@ from playbook_supervisor.vocabulary import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, TypeVar
+
+    T = TypeVar("T")
 
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 NOT_STARTED: Final = "PB-STATE-NOT-STARTED"
@@ -246,3 +248,21 @@ class State(Record, slots=False):
                 changed = (*self.entries[:index], entry, *self.entries[index + 1 :])
                 return replace(self, entries=changed)
         return replace(self, entries=(*self.entries, entry))
+
+
+def once(asked: Callable[[State], T]) -> Callable[[State], T]:
+    """A question to a state that is worked out once, for it never changes and is asked again.
+
+    The answer is kept where `cached_property` would keep it, and goes when the state goes.
+    """
+    name = asked.__qualname__
+
+    @wraps(asked)
+    def answer(state: State) -> T:
+        known = state.__dict__
+        if name not in known:
+            known[name] = asked(state)
+        found: T = known[name]
+        return found
+
+    return answer
