@@ -32,21 +32,29 @@ _ESCAPED: Final = (
 _UNSTORABLE: Final = "[\0\ud800-\udfff]"
 
 
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def scalar(value: object) -> str:
     """A string, number or boolean as YAML text on one line.
 
     NUL and halves of surrogate pairs, which no file is to hold, become U+FFFD.
     """
+    if isinstance(value, str):
+        return _string(str(value))
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, float):
         return _number(value)
-    text = str(value)
+    return str(value)
+
+
+def _string(text: str) -> str:
     if re.match(_WORD, text) and text.lower() not in _RESERVED:
         return text
-    quoted = json.dumps(re.sub(_UNSTORABLE, "\ufffd", text), ensure_ascii=False)
+    if text.isprintable():  # then nothing is in it that one would have to look for
+        return _quoted(text)
+    quoted = _quoted(re.sub(_UNSTORABLE, "\ufffd", text))
     return re.sub(_ESCAPED, lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
@@ -58,6 +66,8 @@ def _number(value: float) -> str:
 
 def flow(value: object) -> str:
     """Any value on one line: `word`, `["a", "b"]`, `{id: "plan#1", place: after}`."""
+    if isinstance(value, str):
+        return _string(str(value))
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -68,6 +78,8 @@ def flow(value: object) -> str:
 def pair(key: str, value: object, indent: int) -> str:
     """`key: value` and a line's end, indented; a list of mappings takes a line for each."""
     margin = " " * indent
+    if isinstance(value, str):
+        return f"{margin}{key}: {_string(str(value))}\n"
     if isinstance(value, Block):
         return f"{margin}{key}:\n" + "".join(pair(k, v, indent + 2) for k, v in value.items())
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):

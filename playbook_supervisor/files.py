@@ -39,36 +39,36 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     With `durable` the content and the name are on the disk when this returns. On any trouble:
     StorageError PB-IO-WRITE, the old content stands and no temporary file is left.
     """
-    temporary = _temporary_beside(path)
+    temporary = _temporary_in(path.parent)
     written = False
     try:
         _fill(temporary, data, _permissions(path), durable=durable)
         if durable:
             _replace_durably(temporary, path)
         else:
-            temporary.replace(path)
+            os.replace(temporary, path)
         written = True
     except OSError as error:
         raise _refused("cannot write", path, error) from error
     finally:
         if not written:
             with suppress(OSError):
-                temporary.unlink()
+                os.unlink(temporary)
 
 
-def _temporary_beside(path: Path) -> Path:
-    return path.parent / (_TEMPORARY + os.urandom(8).hex())
+def _temporary_in(folder: Path) -> str:
+    return f"{folder}/{_TEMPORARY}{os.urandom(8).hex()}"
 
 
 def _permissions(path: Path) -> int | None:
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
     return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None
 
 
-def _fill(temporary: Path, data: bytes, permissions: int | None, *, durable: bool) -> None:
+def _fill(temporary: str, data: bytes, permissions: int | None, *, durable: bool) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         if permissions is not None:
@@ -82,32 +82,32 @@ def _fill(temporary: Path, data: bytes, permissions: int | None, *, durable: boo
         os.close(descriptor)
 
 
-def _replace_durably(temporary: Path, path: Path) -> None:
+def _replace_durably(temporary: str, path: Path) -> None:
     """Rename and sync the folder; if that sync fails, put the old file back.
 
     Who is told "not written" must not find the new content later. The old inode is kept alive by
     a second name meanwhile; where a file system has no hard links, only that way back is missing.
     """
-    former = _temporary_beside(path)
+    former = _temporary_in(path.parent)
     kept = False
     with suppress(OSError):
-        former.hardlink_to(path)
+        os.link(path, former)
         kept = True
     existed = kept or os.path.lexists(path)
     try:
-        temporary.replace(path)
+        os.replace(temporary, path)
         try:
             _sync_folder(path.parent)
         except OSError:
             if kept:
-                former.replace(path)
+                os.replace(former, path)
             elif not existed:
-                path.unlink()
+                os.unlink(path)
             raise
     finally:
         if kept:
             with suppress(OSError):
-                former.unlink()
+                os.unlink(former)
 
 
 def _sync_folder(folder: Path) -> None:

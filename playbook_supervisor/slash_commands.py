@@ -66,9 +66,9 @@ class Shelf:
     def __init__(self, root: Path, *, home: Path) -> None:
         self._root = root
         self._home = home
-        self._files: dict[str, Path] = {}
-        self._plugins: dict[str, Path] | None = None
-        for folder in (root / ".claude", home / ".claude"):
+        self._files: dict[str, str] = {}
+        self._plugins: dict[str, str] | None = None
+        for folder in (f"{root}/.claude", f"{home}/.claude"):
             for name, file in _in_folder(folder):
                 self._files.setdefault(name, file)
 
@@ -86,13 +86,14 @@ class Shelf:
         if not spellings:
             return None
         name = self._preferred(wanted, spellings)
-        return Found(f"/{name}", files[name], _is_closed(files[name]))
+        file = Path(files[name])
+        return Found(f"/{name}", file, _is_closed(file))
 
     def names(self) -> tuple[str, ...]:
         """As the function `installed`."""
         return tuple(sorted(f"/{name}" for name in self._all()))
 
-    def _all(self) -> dict[str, Path]:
+    def _all(self) -> dict[str, str]:
         if self._plugins is None:
             self._plugins = dict(_in_plugins(self._home / ".claude" / "plugins"))
         return {**self._plugins, **self._files}
@@ -111,22 +112,21 @@ def _fold(name: str) -> str:
     return name.replace(".", "-")
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
+def _in_folder(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Name and file of what one `.claude` or plugin folder defines; a skill before a command."""
-    for skill in _listed(folder / "skills"):
-        if (file := skill / "SKILL.md").is_file():
-            yield skill.name, file
-    commands = folder / "commands"
+    for skill in _listed(f"{folder}/skills"):
+        if os.path.isfile(file := f"{folder}/skills/{skill}/SKILL.md"):
+            yield skill, file
+    commands = f"{folder}/commands"
     for place, folders, files in os.walk(commands):
         folders.sort()
-        inside = Path(place).relative_to(commands).parts
+        inside = place[len(commands) :].split("/")[1:]
         for file_name in sorted(files):
             if file_name.endswith(".md"):
-                name = ":".join((*inside, file_name.removesuffix(".md")))
-                yield name, Path(place) / file_name
+                yield ":".join((*inside, file_name.removesuffix(".md"))), f"{place}/{file_name}"
 
 
-def _in_plugins(folder: Path) -> Iterator[tuple[str, Path]]:
+def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
     """What the installed plugins define, as `plugin:name`; the walk is bounded."""
     for count, (place, folders, _) in enumerate(os.walk(folder)):
         here = Path(place)
@@ -149,9 +149,9 @@ def _plugin_name(folder: Path) -> str:
     return folder.parent.name if re.match(_VERSION, folder.name) else folder.name
 
 
-def _listed(folder: Path) -> list[Path]:
+def _listed(folder: str) -> list[str]:
     try:
-        return sorted(folder.iterdir())
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 
