@@ -36,12 +36,16 @@ class Work(Record):
 
 
 class Outlook(Record):
-    """What is outstanding in a session, and how far it is. `events` led here, oldest first."""
+    """What is outstanding in a session, and how far it is. `events` led here, oldest first.
+
+    `notices` are sentences for the person: what was restored, what is worth a warning.
+    """
 
     manifest: Manifest
     state: State
     directive: Directive
     events: tuple[Event, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @property
     def done(self) -> int:

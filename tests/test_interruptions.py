@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,3 +223,27 @@ def test_a_failed_session_is_not_taken_up_beside_an_open_one(project: Project) -
     assert waiting in refused.err
     assert project.playbook("abort", waiting).code == 0
     assert project.playbook("resume", failed, "--retry", "--agent", "exec:true").code == 0
+
+
+# ── what is worth a sentence ────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "command", [("next",), ("next", "--json"), ("answer", "continue"), ("pause",), ("abort",)]
+)
+def test_a_vanished_session_is_restored_with_a_sentence(
+    project: Project, command: tuple[str, ...]
+) -> None:
+    """A worker's `git clean -fdx` loses nothing, and every command says what it put back."""
+    name = playbook(project, "pr /feature.pr gate_always stop")
+    project.playbook("run", name, "013", "--agent", "exec:true")
+    shutil.rmtree(project.session)
+    done = project.playbook(*command)
+    assert (done.code, "restored from the copy" in done.err) == (0, True)
+    assert project.journal()[0]["step_id"] == "pr"
+
+
+def test_a_client_is_warned_of_what_a_person_is_warned_of(project: Project) -> None:
+    project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
+    begun = project.playbook("begin", playbook(project, STEPS[0]), "013")
+    assert "note: what plan is to bring is there" in begun.err

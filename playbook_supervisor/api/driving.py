@@ -155,7 +155,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
         _ask_runner(supervisor, presence.Request("abort", words, _by(store)), _PATIENCE)
         outlook = supervisor.look()
         if isinstance(outlook.directive, Finish):
-            return outlook
+            return place.kept(store, outlook)
     with presence.driving(supervisor.private, "abort"):  # nobody begins to drive it meanwhile
         supervisor.end_workers()
         outlook = supervisor.abort(words, _by(store))
@@ -174,7 +174,7 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
     if presence.living(supervisor.private) is not None:
         _ask_runner(supervisor, presence.Request("pause", by=_by(store)), float("inf"))
     _release(supervisor)
-    return supervisor.look()
+    return place.kept(store, supervisor.look())
 
 
 # ── what they share ─────────────────────────────────────────────────────────────────────────

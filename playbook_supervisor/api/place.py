@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
 
 
 def kept(store: Store, outlook: Outlook) -> Outlook:
-    """The same; what was journaled on the way is copied to where no worker looks."""
+    """The same, with what the store has to say; what was journaled is copied out of reach."""
     if outlook.events:
         with store.open(outlook.manifest.session_id) as opened:
             opened.copy()
-    return outlook
+    return replace(outlook, notices=(*outlook.notices, *store.notices))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.api import place
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def begin(
         humans.admit_beginning(store.checkout, start, os.environ)
     wanted = beginning.intend(store, reference, args, start=start)
     supervisor = place.admitted(store, beginning.begin(store, wanted))
-    return _handed_out(store, supervisor, supervisor.begin(start))
+    outlook = replace(supervisor.begin(start), notices=wanted.warnings)
+    return _handed_out(store, supervisor, outlook)
 
 
 def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:

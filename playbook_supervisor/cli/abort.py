@@ -10,6 +10,7 @@ from playbook_supervisor.render import text
 def abort(session: str, words: str) -> int:
     """End it, journaled; a runner ends what runs first."""
     outlook = driving.abort(session, words)
+    streams.tell_notices(outlook.notices)
     status = outlook.manifest.status
     streams.put(text.summary(outlook, protocol.entries(outlook), status))
     return 0

@@ -12,6 +12,7 @@ from playbook_supervisor.render import text
 def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     """Record it and print what comes next (kai FR26)."""
     outlook = driving.answer(words, session=session, gate=gate)
+    streams.tell_notices(outlook.notices)
     for event in outlook.events:
         streams.put(text.happened(event, outlook))
     streams.put(text.what_next(outlook, driven=reading.driven(outlook)))

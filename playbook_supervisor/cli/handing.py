@@ -21,6 +21,7 @@ _CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characte
 
 def hand_out(outlook: Outlook, *, json: bool) -> int:
     """Print the directive; the exit code says that it was printed."""
+    streams.tell_notices(outlook.notices)
     if json:
         context = protocol.context(outlook)
         streams.put_json(shapes.directive(outlook, protocol.handouts(outlook), context))

@@ -10,6 +10,7 @@ from playbook_supervisor.render import text
 def pause(session: str) -> int:
     """What runs may return; nothing else is launched."""
     outlook = driving.pause(session)
+    streams.tell_notices(outlook.notices)
     streams.put(f"session {outlook.manifest.session_id} is paused")
     streams.put(text.what_next(outlook))
     return 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.plain_text import printable
 
 
 def put(text: str) -> None:
@@ -23,6 +25,12 @@ def tell(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def tell_notices(notices: Sequence[str]) -> None:
+    """What a session has to say beside what was asked of it, a line each."""
+    for notice in notices:
+        tell(f"note: {printable(notice)}")
 
 
 def at_a_terminal() -> bool:
