@@ -49,8 +49,8 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Rulin
             given,
             worker=worker,
             supervised=False,
-            file=_file(cwd if isinstance(cwd, str) and cwd else root, given),
-            kept=_kept(root, git_dir),
+            file=named_file(cwd if isinstance(cwd, str) and cwd else root, given),
+            kept=kept_folders(root, git_dir),
         )
     )
 
@@ -67,7 +67,7 @@ def _plainly_ours(private: str, agent: str, environment: Mapping[str, str]) -> b
         return False
 
 
-def _file(folder: str, given: Mapping[str, Any]) -> str:
+def named_file(folder: str, given: Mapping[str, Any]) -> str:
     """The file that the call names, wherever symbolic links lead."""
     named = allowlist.named_file(given)
     try:
@@ -76,7 +76,7 @@ def _file(folder: str, given: Mapping[str, Any]) -> str:
         return named  # no file can have that name
 
 
-def _kept(root: str, git_dir: str) -> tuple[str, ...]:
+def kept_folders(root: str, git_dir: str) -> tuple[str, ...]:
     """The folders that only playbook writes."""
     shared = git_dir
     if exists(pointer := join(git_dir, "commondir")):

@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor import checkout, store
+from playbook_supervisor import checkout
 from playbook_supervisor.drivers.claude_code import (
     allowlist,
     binding,
     caller,
+    front_desk,
     gates,
     marker,
     settings,
@@ -26,6 +27,7 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import locked, read_bytes
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,18 +51,18 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
         if not str(payload.get("command_name", "")).startswith(_COMMAND):
             return None
         caller.admit(environment)
-        return _kept(store.Store(here), command(here, payload, environment))
+        return _kept(Store(here), command(here, payload, environment))
     session = binding.bound(here)
     if not session:
         return None
-    sessions = store.Store(here)
+    sessions = Store(here)
     private = sessions.runtime(session)
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
             if marker.marked(str(here.git_dir))[1] != payload.get("session_id"):
                 return None  # another conversation, whatever has become of that one
-            raise _lost(session)
+            return _told(event, _lost(session))
         desk = Desk(here, sessions, private, bound, dict(payload), dict(environment))
         if event == "PreToolUse" and desk.text("agent_id") in bound.dismissed:
             return Reply(event, decision="deny", reason=turns.DISMISSED)
@@ -85,7 +87,7 @@ def _lost(session: str) -> StateError:
     )
 
 
-def _kept(sessions: store.Store, reply: Reply | None) -> Reply | None:
+def _kept(sessions: Store, reply: Reply | None) -> Reply | None:
     """The same; what was journaled on the way is copied to where no worker looks."""
     if reply is not None and reply.tell is not None and reply.tell.events:
         with sessions.open(reply.tell.manifest.session_id) as opened:
@@ -100,6 +102,7 @@ def _before_tool(desk: Desk) -> Reply | None:
     tool, given = desk.text("tool_name"), desk.mapping("tool_input")
     if desk.worker and tool == "Skill":
         return _skill(desk, given)
+    root = str(desk.here.root)
     supervised = desk.bound.turn == "supervised"
     ours = not desk.worker and (supervised or tool in allowlist.AGENTS)
     outlook = desk.look() if ours else None
@@ -113,8 +116,8 @@ def _before_tool(desk: Desk) -> Reply | None:
             due=_to_launch(desk, outlook) if outlook else frozenset(),
             at_work=frozenset(desk.bound.workers),
             gate_open=isinstance(asked, Ask),
-            file=_file(desk, given),
-            kept=_ours(desk),
+            file=front_desk.named_file(desk.text("cwd") or root, given),
+            kept=front_desk.kept_folders(root, str(desk.here.git_dir)),
         )
     )
     match ruling.verdict:
@@ -126,22 +129,6 @@ def _before_tool(desk: Desk) -> Reply | None:
             return _refuse(desk, ruling.reason)
         case _:
             return None
-
-
-def _file(desk: Desk, given: Mapping[str, Any]) -> str:
-    """The file that a call names, wherever symbolic links lead."""
-    named = allowlist.named_file(given)
-    folder = desk.text("cwd") or str(desk.here.root)
-    try:
-        return os.path.realpath(Path(folder, named).expanduser()) if named else ""
-    except (OSError, ValueError, RuntimeError):
-        return named  # no file can have that name
-
-
-def _ours(desk: Desk) -> tuple[str, ...]:
-    """The folders that only playbook writes."""
-    sessions = desk.here.root / store.SESSIONS
-    return tuple(map(os.path.realpath, (sessions, desk.here.runtime, desk.here.ids.parent)))
 
 
 def _skill(desk: Desk, given: Mapping[str, Any]) -> Reply | None:
@@ -290,8 +277,12 @@ def _permission(desk: Desk) -> Reply | None:
 
 
 def _trouble(desk: Desk, event: str, error: PlaybookError) -> Reply | None:
-    """The session cannot go on (it was tampered with, say): the model is told, and may stop."""
+    """The session cannot go on (it was tampered with, say); the model may stop."""
     desk.bound.stalled = True
+    return _told(event, error)
+
+
+def _told(event: str, error: PlaybookError) -> Reply | None:
     said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
     match event:
         case "PreToolUse":
