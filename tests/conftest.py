@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import guard
 import pytest
@@ -44,6 +45,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 GUARD = pytest.StashKey[guard.Guard]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many scenarios ran in the real client, and plainly which were left out, and why."""
+    reporter = terminalreporter
+    held, left_out, failed, broken = (_in_the_client(reporter, kind) for kind in OUTCOMES)
+    ran = len(held) + len(failed) + len(broken)
+    if not ran and not left_out:
+        return
+    reporter.section("in the real Claude Code client")
+    reporter.write_line(f"scenarios held: {len(held)} of {ran}")
+    for reason in sorted({str(report.longrepr[2]) for report in left_out}):
+        why = reason.removeprefix("Skipped: ")
+        number = sum(reason == report.longrepr[2] for report in left_out)
+        reporter.write_line(f"scenarios left out: {number}, for {why}", yellow=True)
+
+
+OUTCOMES = ("passed", "skipped", "failed", "error")
+
+
+def _in_the_client(reporter: pytest.TerminalReporter, outcome: str) -> list[Any]:
+    reports = reporter.stats.get(outcome, [])
+    return [each for each in reports if each.nodeid.startswith("tests/claude/")]
 
 
 @pytest.fixture(autouse=True)

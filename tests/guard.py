@@ -22,6 +22,7 @@ KEPT: Final = (
     "COVERAGE_",
     "HYPOTHESIS_",
     "PATH",
+    "PLAYBOOK_REQUIRE_",
     "PYTEST_",
     "PYTHONDONTWRITEBYTECODE",
     "TESTS_REAL_HOME",
