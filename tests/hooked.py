@@ -19,14 +19,12 @@ from playbook_supervisor.drivers.claude_code.hooks import handle
 class Hooked:
     """A conversation whose client is the process that started this one."""
 
-    def __init__(
-        self, project: Project, client: str = "conversation", *, entry: str = "cli", pid: int = 0
-    ) -> None:
+    def __init__(self, project: Project, client: str = "conversation") -> None:
         self.project, self.client = project, client
         self.environment = {
             "CLAUDE_PROJECT_DIR": str(project.root),
-            "CLAUDE_CODE_ENTRYPOINT": entry,
-            "CLAUDE_PID": str(pid or os.getppid()),
+            "CLAUDE_CODE_ENTRYPOINT": "cli",
+            "CLAUDE_PID": str(os.getppid()),
         }
         self.transcript = project.root.parent / f"{client}.jsonl"
 
@@ -115,7 +113,10 @@ class Hooked:
 
     @property
     def private(self) -> Path:
-        return checkout.find(self.project.root).runtime / self.project.session.name
+        return self.private_of(self.project.session.name)
+
+    def private_of(self, session: str) -> Path:
+        return checkout.find(self.project.root).runtime / session
 
     @property
     def bound(self) -> Binding:

@@ -16,9 +16,8 @@ from claude.conftest import Open, Start
 from claude.conversation import Pause, Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
+from claude.scripts import FILES
 from claude.terminal import Terminal
-from playbook_supervisor import checkout
-from playbook_supervisor.drivers.claude_code import binding
 
 FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
 TASKS: Final = "Run /speckit.tasks (step tasks) now"
@@ -198,8 +197,9 @@ class TestTheRunningTurn:
         terminal.wait_for("straight: completed", timeout=30)
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
+    @pytest.mark.parametrize("words", ["hello there", "/playbook.resume"])
     def test_escape_interrupts_the_step_and_its_late_agent_is_not_heard(
-        self, project: Project, sit: Sit, recorder: Recorder
+        self, project: Project, sit: Sit, recorder: Recorder, words: str
     ) -> None:
         """kai NFR1: the attempt is settled, the session is open and goes on with the next one."""
 
@@ -218,12 +218,13 @@ class TestTheRunningTurn:
         terminal.wait_for("Launched.")
         terminal.client.model.wait_for(lambda request: bool(request.agent and request.results))
         terminal.interrupt()
-        terminal.say("hello there")
-        recorder.wait_for("Stop", saying="Good day")
+        model.held.clear()
+        terminal.say(words)
+        recorder.wait_for("PreToolUse", saying="plan#2")
+        assert ("Good day." in terminal.screen) is (words == "hello there")
         first = project.journal()[0]
         assert (first["status"], first["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
         assert project.manifest()["status"] == "in_progress"
-        model.held.clear()
         terminal.client.model.release()
         terminal.wait_for("straight: completed", timeout=30)
         assert steps(project) == ["plan#1 failed", "plan#2 done", "tasks#1 done"]
@@ -347,15 +348,17 @@ class TestAGroup:
 def test_a_person_is_called_when_a_worker_needs_leave(
     project: Project, start: Start, open_terminal: Open, recorder: Recorder
 ) -> None:
-    client = start(Obedient())
+    client = start(Obedient(written={"speckit.plan": FILES["speckit.plan"]}))
     client.ask_first()
     terminal = open_terminal(client, "--allowedTools", "Agent,Skill")
     terminal.say("/playbook.run straight 013")
     recorder.wait_for("PermissionRequest", saying='"Write"')
     terminal.wait_for("1. Yes")
     assert terminal.rang
-    private = checkout.find(project.root).runtime / project.session.name
-    assert binding.dialog(private) == "Write"
+    waits = "a permission dialog for Write waits for you there"
+    assert waits in project.playbook("status").out
     terminal.choose("Yes")
     recorder.wait_for("SubagentStop")
-    assert binding.dialog(private) == ""
+    terminal.wait_for("plan ✓")
+    assert steps(project)[0] == "plan#1 done"
+    assert waits not in project.playbook("status").out

@@ -6,6 +6,7 @@ the session begins, or is let go, before the model has said a word.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.desk import Reply, interactive, process
 from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.files import read_bytes, remove, write_atomically
 from playbook_supervisor.outlook import Outlook, running
 from playbook_supervisor.process_groups import worker_alive
 from playbook_supervisor.records import Record
@@ -29,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+_LEFT: Final = "left.json"
 _EVENT: Final = "UserPromptExpansion"
 
 
@@ -62,6 +65,7 @@ class Typed(Record):
         bound = former or Binding(session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
         bound.turn, bound.at_work = "supervised", True
+        bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()
         binding.bind(self.store.checkout, self.store.runtime(session_id), bound)
 
@@ -71,6 +75,21 @@ class Typed(Record):
         if living is not None and living.pid != self.pid and not self.interactive:
             raise binding.driven(living)
         return binding.load(private)
+
+    def leave(self, former: Binding) -> None:
+        """Its agents may run on for a while: whoever is bound here next refuses what they try."""
+        former.dismiss()
+        left = json.dumps(former.dismissed).encode()
+        write_atomically(self.store.checkout.runtime / _LEFT, left, durable=False)
+
+    def _left(self) -> list[str]:
+        file = self.store.checkout.runtime / _LEFT
+        try:
+            left = json.loads(read_bytes(file))
+        except (FileNotFoundError, ValueError):
+            return []
+        remove(file)
+        return [str(agent) for agent in left] if isinstance(left, list) else []
 
 
 def _run(typed: Typed) -> Reply:
@@ -155,9 +174,12 @@ def _pause(typed: Typed) -> Reply:
     with binding.alone(supervisor.private):
         former = typed.former(supervisor.private)
         binding.unbind(typed.store.checkout, supervisor.private)
+        at_work = [] if former is None else list(former.workers)
+        if former is not None:
+            typed.leave(former)
     said = f"Session {supervisor.id} is paused; /playbook.resume goes on with it."
-    if former is not None and former.workers:
-        said += f"\nStill at work, and not supervised now: {', '.join(former.workers)}."
+    if at_work:
+        said += f"\nStill at work, and not supervised now: {', '.join(at_work)}."
     return Reply(_EVENT, decision="block", reason=said)
 
 
@@ -170,7 +192,7 @@ def _abort(typed: Typed) -> Reply:
         by = identity(typed.store.checkout.root)
         outlook = supervisor.abort(" ".join(typed.words) or "abort", by)
         if former is not None and former.pid == typed.pid and former.workers:
-            former.dismiss()
+            typed.leave(former)
             former.turn = "human"
             binding.save(supervisor.private, former)
         else:
