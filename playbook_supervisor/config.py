@@ -13,12 +13,12 @@ from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.files import contained, read_bytes
 from playbook_supervisor.plain_text import did_you_mean, first_line, printable
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.strict_yaml import MAX_BYTES, Data, Document, Plain
-from playbook_supervisor.strict_yaml import load as load_yaml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Literal, TypeVar
+
+    from playbook_supervisor.document import Data, Document
 
     Commits = Literal["publish", "step", "never"]
     Word = TypeVar("Word", bound=str)
@@ -28,6 +28,7 @@ FILE: Final = ".playbooks/config.yaml"
 PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 """What a headless client may be told; bypassing permissions is not among them, ever."""
 
+_LARGEST: Final = 1 << 20
 _AGENT_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
 _HANDLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 _PLACEHOLDER: Final = r"\{([^{}]*)\}"
@@ -79,13 +80,15 @@ def load(root: Path) -> Config:
     and lists every fault, StorageError where the file cannot be read or is a link that leads out.
     """
     try:
-        data = read_bytes(contained(root, FILE), limit=MAX_BYTES)
+        data = read_bytes(contained(root, FILE), limit=_LARGEST)
     except FileNotFoundError:
         return Config()
     except StorageError as error:
         if isinstance(error.__cause__, NotADirectoryError):
             return Config()
         raise
+    from playbook_supervisor.strict_yaml import load as load_yaml  # most projects have no file
+
     document = load_yaml(data, FILE)
     faults = _Faults(document)
     config = _read(_Section(faults, document.data, (), _KEYS))
@@ -242,8 +245,7 @@ class _Section:
     def switch(self, key: str, *, default: bool) -> bool:
         if key not in self._data:
             return default
-        data = self._data[key]
-        value = data.value if isinstance(data, Plain) else None
+        value = getattr(self._data[key], "value", None)  # of what has no quotes
         if not isinstance(value, bool):
             self.fault(key, "must be true or false, without quotes")
             return default
@@ -281,4 +283,4 @@ class _Section:
 
 
 def _is_empty(data: Data) -> bool:
-    return isinstance(data, Plain) and data.value is None
+    return getattr(data, "value", data) is None

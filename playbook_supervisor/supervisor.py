@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor import checkout, config, evidence, features, kernel
+from playbook_supervisor import checkout, config, kernel
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.conditions import World
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -41,7 +40,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from playbook_supervisor.conditions import World
+    from playbook_supervisor.evidence import Inquiry
 
+# What evidence needs is imported where there is a check to answer or a launch to record: `next`
+# and `report` of most steps ask nothing of the world.
 _SPECKIT: Final = "/speckit"
 
 
@@ -86,6 +89,8 @@ class Supervisor:
 
     def begin(self, start: str = "") -> Outlook:
         """Begin a pending session, at a later step if a person said so (`--from`)."""
+        from playbook_supervisor import evidence
+
         with self.store.open(self.id) as opened:
             here = self._here()
             now = self.store.clock()
@@ -121,6 +126,8 @@ class Supervisor:
 
     def lose(self, attempt: Attempt) -> Outlook:
         """A launched attempt's worker is gone: its postconditions say whether it had finished."""
+        from playbook_supervisor import evidence
+
         with self.store.open(self.id) as opened:
             world = self._world(opened.manifest, self._here())
             known = opened.runtime.launches.get(attempt.id)
@@ -207,6 +214,8 @@ class Supervisor:
             if not isinstance(asked, Check) or not self.asks_the_world:
                 return outlook
             inquiry = self._inquiry(opened)
+        from playbook_supervisor import evidence
+
         checked, failing = evidence.answer(asked, inquiry, self.store.clock())
         with self.store.open(self.id) as opened:
             if kernel.directive(opened.state) == asked:
@@ -222,6 +231,8 @@ class Supervisor:
         """
         events: tuple[Event, ...] = ()
         while isinstance(asked := kernel.directive(opened.state), Check):
+            from playbook_supervisor import evidence
+
             if evidence.asks_the_world(asked):
                 break
             if evidence.asks_nothing(asked):
@@ -243,11 +254,15 @@ class Supervisor:
         if isinstance(observation, Answered):
             asked = kernel.directive(opened.state)
             if isinstance(asked, Ask) and asked.id == observation.id:
+                from playbook_supervisor import evidence
+
                 entry = opened.entry(asked.member.id)
                 evidence.answered(opened.runtime, entry, observation.resolution)
         events = kernel.decide(opened.state, observation)
         launched = [event.entry for event in events if event.change is Change.LAUNCHED]
         if launched:
+            from playbook_supervisor import evidence
+
             here = self._here()
             world = self._world(opened.manifest, here)
             steps = [opened.playbook.step(entry.step_id) for entry in launched]
@@ -260,15 +275,19 @@ class Supervisor:
         return events
 
     def _point_speckit(self, feature: str) -> dict[str, str]:
+        from playbook_supervisor import features
+
         exported = self.exports
         return dict(features.point_speckit(self.root, feature, self._config, exported=exported))
 
-    def _inquiry(self, opened: OpenSession) -> evidence.Inquiry:
+    def _inquiry(self, opened: OpenSession) -> Inquiry:
+        from playbook_supervisor.evidence import Inquiry
+
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
         world = self._world(opened.manifest, self._here())
-        return evidence.Inquiry(world, opened.runtime, opened.manifest.started_at, launched)
+        return Inquiry(world, opened.runtime, opened.manifest.started_at, launched)
 
     def _here(self) -> Checkout:
         """The checkout as it is now: steps may commit and switch branches."""
@@ -276,5 +295,8 @@ class Supervisor:
 
     def _world(self, manifest: Manifest, here: Checkout) -> World:
         """Where conditions look."""
+        from playbook_supervisor import features
+        from playbook_supervisor.conditions import World
+
         feature = manifest.feature or features.of_branch(here.branch)
         return World(self.root, feature, here.branch, self._config)
