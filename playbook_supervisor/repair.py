@@ -285,7 +285,7 @@ def _take(place: _Place) -> None:
     if former is not None:
         opened.runtime.agent, opened.runtime.mode = former.agent, former.mode
         opened.runtime.begun = former.begun
-        opened.runtime.launches = former.launches
+        opened.runtime.launches, opened.runtime.failing = former.launches, former.failing
         opened.runtime.waivers, opened.runtime.findings = former.waivers, former.findings
         opened.save()
     remove(place.private / "playbook.yaml")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from stored import FEATURE, Scene, ask, ids, step, unsynced, work
 
+from playbook_supervisor import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.supervisor import Supervisor
@@ -220,6 +221,19 @@ def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> N
     outlook = answer(supervisor, outlook, Resolution.ACCEPT)
     assert work(outlook).id == "careful#1"
     assert isinstance(supervisor.report("careful#1", OK).directive, Finish)
+
+
+def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_as_they_are(
+    scene: Scene,
+) -> None:
+    """What was failing at an open gate is known after a repair, too."""
+    supervisor, _ = breaking_gate(scene)
+    journal = scene.file(supervisor, "journal.yaml")
+    journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
+    repair.take(supervisor.store, supervisor.id)
+    again = scene.again(supervisor)
+    outlook = answer(again, again.outlook(), Resolution.ACCEPT)
+    assert work(outlook).id == "careful#1"
 
 
 def test_another_breaking_report_is_asked_about(scene: Scene) -> None:
