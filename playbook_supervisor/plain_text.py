@@ -57,6 +57,11 @@ def first_line(text: str, limit: int = 200) -> str:
     return ""
 
 
+def counted(number: int, word: str) -> str:
+    """`1 step`, `8 steps`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """The allowed word that is nearest to this one, or nothing where none is near."""
     if len(word) > _LONGEST_WORD:

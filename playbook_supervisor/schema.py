@@ -83,10 +83,14 @@ def read_playbook(data: bytes, source: str) -> Playbook:
     )
 
 
+def schema_names() -> tuple[str, ...]:
+    """The documents that have a JSON Schema: `playbook`, `session`, `journal`, `config`, …"""
+    return tuple(sorted(path.stem for path in _SCHEMAS.glob("*.json")))
+
+
 def schema_text(name: str) -> str:
-    """The JSON Schema (draft-07) of a document: `playbook`, `session`, `journal`, `config`, …"""
-    known = sorted(path.stem for path in _SCHEMAS.glob("*.json"))
-    if name not in known:
+    """The JSON Schema (draft-07) of a document."""
+    if name not in (known := schema_names()):
         raise ArgumentError(
             "PB-ARG-USAGE",
             f"there is no schema of that name; there are {', '.join(known)}",

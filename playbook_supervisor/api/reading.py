@@ -234,6 +234,13 @@ def _feature(store: Store, given: str, session: str) -> str:
     return feature or features.of_branch(store.checkout.branch)
 
 
+def schema_names() -> tuple[str, ...]:
+    """The names of which there is a JSON Schema."""
+    from playbook_supervisor.schema import schema_names as names
+
+    return names()
+
+
 def schema_text(name: str) -> str:
     """The JSON Schema of that name."""
     from playbook_supervisor.schema import schema_text as text

@@ -56,7 +56,15 @@ def _conditions(ctx: click.Context) -> Iterable[str]:
     return reading.words()
 
 
+def _schemas(ctx: click.Context) -> Iterable[str]:
+    del ctx
+    from playbook_supervisor.api import reading
+
+    return reading.schema_names()
+
+
 playbooks = _beginning(_playbooks)
 sessions = _beginning(_sessions)
 steps = _beginning(_steps)
 conditions = _beginning(_conditions)
+schemas = _beginning(_schemas)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
+from playbook_supervisor.plain_text import counted
 from playbook_supervisor.render import shapes, text
 
 
@@ -16,7 +17,7 @@ def list(*, json: bool = False) -> int:
     rows = [
         (each.name, "-", f"cannot run: {each.problem}")
         if each.problem
-        else (each.name, f"{each.steps} steps", each.description)
+        else (each.name, counted(each.steps, "step"), each.description)
         for each in shelved
     ]
     for line in text.table(rows):

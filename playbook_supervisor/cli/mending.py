@@ -81,7 +81,7 @@ def index(*, check: bool) -> int:
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", default="playbook")
+@click.argument("name", metavar="[NAME]", default="playbook", shell_complete=completion.schemas)
 @options.everywhere
 def schema(name: str) -> int:
     """Print the JSON Schema of a document; without a name, of a playbook.

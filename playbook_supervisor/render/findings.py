@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.plain_text import counted, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ def verdict(checked: Sequence[Checked]) -> str:
     """`2 files: 1 error, 3 warnings`."""
     problems = [problem for each in checked for problem in each.problems]
     errors = sum(problem.severity == "error" for problem in problems)
-    counts = [_count(errors, "error"), _count(len(problems) - errors, "warning")]
-    return f"{_count(len(checked), 'file')}: {', '.join(counts) if problems else 'fine'}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    counts = [counted(errors, "error"), counted(len(problems) - errors, "warning")]
+    return f"{counted(len(checked), 'file')}: {', '.join(counts) if problems else 'fine'}"
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ def brief(seen: Seen, now: int) -> Iterator[str]:
         yield f"  {first_line(known.gate.question, 400)}"
         if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
+    elif seen.open and seen.driver is None and seen.client is None:
+        yield f"  playbook resume {seen.session_id}"
     if seen.driver is not None:
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
     if seen.client is not None and seen.open:

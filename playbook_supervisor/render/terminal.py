@@ -140,7 +140,9 @@ class Terminal(Record, frozen=False):
         name = Text(step_id if entry.attempt == 1 else entry.id)
         if entry.settled:
             mark = Text(*_MARKS[entry.status])
+            # As it was counted while it ran: a gate's hours are not the step's.
             lasted = (entry.completed_at or entry.latest) - entry.started_at
+            lasted -= text.waited_ms((entry,))
             skipped = entry.status is EntryStatus.SKIPPED
             return mark, name, Text("" if skipped else text.lasting(lasted)), Text(text.why(entry))
         if entry.gate is not None:

@@ -124,8 +124,10 @@ class TestList:
     def test_shows_the_playbooks_and_what_keeps_one_from_running(self, project: Project) -> None:
         """kai FR9."""
         project.write(".playbooks/playbooks/bad.yaml", BROKEN)
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
         listed = project.playbook("list", cwd=project.root / "specs")
         assert listed.code == 0
+        assert "gated          1 step   One step behind a gate" in listed.out
         assert "auto-validate  2 steps  Plan the tests of a feature and run them" in listed.out
         assert "cannot run: line" in listed.out
         shape = conforms("list", project.playbook("list", "--json").json)
@@ -166,6 +168,7 @@ class TestCompletion:
             ("playbook run auto-validate --from ", {"qa-plan", "qa-run"}),
             ("playbook probe spec", {"spec_exists"}),
             ("playbook sta", {"status"}),
+            ("playbook schema pl", {"playbook"}),
             ("playbook run --from ", set()),
         ],
     )

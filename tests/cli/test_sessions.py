@@ -65,13 +65,14 @@ class TestStatus:
 
         for project in (waiting, beside):
             status = project.playbook("status")
-            first, question, how, second = status.out.splitlines()
+            first, question, how, second, further = status.out.splitlines()
             assert first.startswith(f"{waiting.session.name}  gated  {FEATURE}  WAITS FOR A HUMAN")
             assert "Run /feature.pr" in question
             assert how == f"  playbook answer {waiting.session.name} …"
             assert second.startswith(
                 f"{fresh.name}  auto-validate  {FEATURE}  in_progress at qa-pl"
             )
+            assert further == f"  playbook resume {fresh.name}"
         assert f"in {waiting.root}" in first
         shape = conforms("status", waiting.playbook("status", "--json").json)
         assert [each["root"] for each in shape["sessions"]] == [str(waiting.root), str(other)]

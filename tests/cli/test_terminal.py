@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import time
 
 import pytest
 from project import Project
@@ -35,12 +37,15 @@ def test_a_person_watches_the_steps_and_answers_the_gate(project: Project) -> No
         terminal.until("That is no answer here: say continue, skip or abort.")
         terminal.type("no\n")
         terminal.until("Skip this step, or abort the run?")
+        time.sleep(1.1)  # a person reads, and the step is not charged with it
         terminal.type("looks good, continue\n")
         assert terminal.end() == 0
-        assert "✓  pr" in terminal.shown
+        lasted = re.findall(r"✓  pr +([\d.]+) s", terminal.shown)[-1]
         assert "completed, 8/8 steps" in terminal.shown
         assert "\a" in terminal.raw  # the bell calls
-    assert project.journal()[-1]["human_response"] == "looks good, continue"
+    entry = project.journal()[-1]
+    assert entry["human_response"] == "looks good, continue"
+    assert float(lasted) <= entry["duration_seconds"] - 1
 
 
 def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> None:
