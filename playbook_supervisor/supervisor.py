@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 # What evidence needs is imported where there is a check to answer or a launch to record: `next`
 # and `report` of most steps ask nothing of the world.
 _SPECKIT: Final = "/speckit"
+_LONGEST: Final = 2_000  # characters of an error's text; a reviewer must not scroll past more
 
 
 class Supervisor:
@@ -102,11 +103,11 @@ class Supervisor:
 
     def report(self, attempt_id: str, outcome: Outcome) -> Outlook:
         """A worker came back. What it brought is journaled before anything is judged."""
-        return self._pump(Returned(self.store.clock(), attempt_id, outcome))
+        return self._pump(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Outlook:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(Returned(self.store.clock(), attempt_id, outcome))
+        return self._record(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
 
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
         """A human decided at a gate; what follows is asked for by `outlook`."""
@@ -300,3 +301,15 @@ class Supervisor:
 
         feature = manifest.feature or features.of_branch(here.branch)
         return World(self.root, feature, here.branch, self._config)
+
+
+def _bounded(outcome: Outcome) -> Outcome:
+    """The same, its error short enough for a journal that is read again and again."""
+    error = outcome.error
+    if error is None:
+        return outcome
+    texts = {name: getattr(error, name) for name in ("message", "guidance", "cause")}
+    short = {
+        name: f"{text[: _LONGEST - 1]}…" for name, text in texts.items() if len(text) > _LONGEST
+    }
+    return replace(outcome, error=replace(error, **short)) if short else outcome

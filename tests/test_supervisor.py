@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from stored import FEATURE, Scene, ask, failed, finish, ids, playbook, step, uns
 
 from playbook_supervisor import checkout
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.outlook import running
 from playbook_supervisor.processes import Worker
@@ -151,6 +152,21 @@ def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
     assert "returned_at" in entry
     scene.write(f"specs/{FEATURE}/plan.md")
     assert isinstance(scene.again(supervisor).outlook().directive, Finish)
+
+
+@pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
+def test_a_giant_error_is_journaled_as_far_as_people_read(
+    scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
+) -> None:
+    """A worker cannot fill the journal, which is read whole again and again."""
+    supervisor = scene.create("a")
+    supervisor.begin()
+    giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
+    report(supervisor, "a#1", Outcome(giant))
+    (entry,) = scene.store.journal(supervisor.id).entries
+    assert entry.error == "m" * 1_999 + "…"
+    assert entry.error_guidance == "g" * 1_999 + "…"
+    assert entry.error_cause == "c" * 2_000
 
 
 def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
