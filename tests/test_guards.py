@@ -73,6 +73,7 @@ class TestWhatIsAHumans:
     def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
         with Terminal(conversation.project, "answer", "continue") as terminal:
             assert terminal.end() == 0
+            assert "Claude Code goes on, at your next message there" in terminal.shown
         (entry,) = conversation.project.journal()
         assert entry["gates"][0]["resolution"] == "continue"
         assert entry["gates"][0]["by"] == "Ada Example <ada@example.org>"

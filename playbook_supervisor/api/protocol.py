@@ -84,7 +84,18 @@ def report(
 
 def supervised(outlook: Outlook, *, cwd: Path | None = None) -> bool:
     """Whether the hooks of a living client report what happens in the session."""
-    return _supervised(_of(outlook, cwd))
+    from playbook_supervisor.drivers.claude_code import humans
+
+    store, session_id = place.meant(outlook.manifest.session_id, cwd)
+    return humans.supervised(store.runtime(session_id))
+
+
+def in_a_client(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+    """Whether a client that lives drives the session, with hooks or without."""
+    from playbook_supervisor.drivers.claude_code import binding
+
+    store, session_id = place.meant(outlook.manifest.session_id, cwd)
+    return binding.living(store.runtime(session_id)) is not None
 
 
 def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:

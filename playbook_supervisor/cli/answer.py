@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import driving, reading
+from playbook_supervisor.api import driving, protocol, reading
 from playbook_supervisor.cli import streams
 from playbook_supervisor.render import text
 
@@ -15,5 +15,8 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     streams.tell_notices(outlook.notices)
     for event in outlook.events:
         streams.put(text.happened(event, outlook))
-    streams.put(text.what_next(outlook, driven=reading.driven(outlook)))
+    if protocol.in_a_client(outlook):
+        streams.put("next: Claude Code goes on, at your next message there")
+    else:
+        streams.put(text.what_next(outlook, driven=reading.driven(outlook)))
     return 0
