@@ -204,6 +204,12 @@ def brought_back(agent: Agent, folder: Path) -> tuple[Outcome, list[str]]:
     return carry_out(agent, call_for("works", folder), heard.append), heard
 
 
+def test_of_what_an_agent_brings_back_its_first_line_is_kept(tmp_path: Path) -> None:
+    giant = Outcome(output="\n\x1b[1mall is well\n" + "more\n" * 100_000)
+    outcome, _ = brought_back(Odd(lambda: iter([Message(outcome=giant)])), tmp_path)
+    assert outcome.output == "all is well"
+
+
 def error_of(agent: Agent, folder: Path) -> Failure:
     error = brought_back(agent, folder)[0].error
     assert error is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from playbook_supervisor.errors import CODES, AgentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.plain_text import did_you_mean, printable
+from playbook_supervisor.plain_text import did_you_mean, first_line, printable
 from playbook_supervisor.records import Record, field, replace
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _harmless(outcome: Outcome) -> Outcome:
             guidance=printable(error.guidance),
             cause=printable(error.cause, keep_newlines=True),
         )
-    return replace(outcome, error=error, output=printable(outcome.output))
+    return replace(outcome, error=error, output=first_line(outcome.output))
 
 
 def _make(wanted: str, config: Config, root: Path) -> Agent:
