@@ -17,8 +17,9 @@ import pytest
 from project import FEATURE, Project
 
 from claude.client import Client
-from claude.conftest import Start
+from claude.conftest import Open, Start
 from claude.model import Call, Reply, Request, Script, call, text
+from claude.recorder import Recorder
 from claude.scripts import (
     FREE,
     Disobedient,
@@ -454,6 +455,36 @@ class TestHooksStay:
 
         client = go(Disobedient(main, at_work("speckit.plan", strip)))
         assert "is not yours here" in refusals(client)["Bash"]
+        reached_the_gate(project, client)
+
+    def test_settings_that_a_worker_drops_are_not_taken(
+        self,
+        project: Project,
+        start: Start,
+        open_terminal: Open,
+        recorder: Recorder,
+        tmp_path: Path,
+    ) -> None:
+        """Row: hooks stay. At the terminal the client would take them at once."""
+        script = tmp_path / "drop.sh"
+        script.write_text(
+            "cd .claude; echo '{}' >settings.json; sleep 1; echo '{' >settings.json; sleep 1\n"
+            "echo '{\"disableAllHooks\": true}' >settings.local.json; sleep 2\n"
+        )
+        drops = bash(f"sh '{script}'")
+        mine = bash("touch mine")
+
+        def main(request: Request) -> Reply | None:
+            return [mine] if request.notifications and mine not in request.calls else None
+
+        client = start(Disobedient(main, at_work("speckit.plan", drops)))
+        terminal = open_terminal(client, *FREE)
+        terminal.say(RUN)
+        for name in ("settings.json", "settings.local.json"):
+            recorder.wait_for("ConfigChange", saying=name)
+        client.model.wait_for(lambda request: request.mentions("hand-in#1?1"), timeout=30)
+        assert "is not yours here" in refusals(client)["Bash"]
+        assert not (project.root / "mine").exists()
         reached_the_gate(project, client)
 
     def test_the_supervising_model_does_not_change_settings(self, project: Project, go: Go) -> None:
