@@ -11,7 +11,7 @@ help:
 	@echo 'make lint    style, types and the directions of imports'
 	@echo 'make format  let the formatter rewrite what it may'
 	@echo 'make bench   measure; docs/performance.md says what the figures mean'
-	@echo 'make fuzz    look for new counterexamples, for many minutes'
+	@echo 'make fuzz    look for new counterexamples and kill 1,000 runs, for many minutes'
 	@echo 'make clean   remove .venv and everything generated'
 
 test: .venv/installed-dev
@@ -37,6 +37,7 @@ bench: .venv/installed-dev
 
 fuzz: .venv/installed-dev
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto -m hypothesis --timeout=0
+	CRASH_KILLS=1000 $(BIN)/python -m pytest -n auto --timeout=0 tests/test_crash.py
 
 clean:
 	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
