@@ -26,6 +26,7 @@ class Hooked:
             "CLAUDE_CODE_ENTRYPOINT": "cli",
             "CLAUDE_PID": str(os.getppid()),
         }
+        self._lines = 0
         self.transcript = project.root.parent / f"{client}.jsonl"
 
     def __call__(self, event: str, **fields: Any) -> Reply | None:
@@ -56,7 +57,9 @@ class Hooked:
 
     def writes(self, kind: str, content: Any, **more: Any) -> None:
         """A line of the transcript."""
-        line = {"type": kind, "isSidechain": False, "message": {"content": content}} | more
+        self._lines += 1
+        line: dict[str, Any] = {"type": kind, "isSidechain": False, "message": {"content": content}}
+        line |= {"uuid": f"line {self._lines}"} | more
         with self.transcript.open("a") as transcript:
             transcript.write(json.dumps(line, separators=(",", ":")) + "\n")
 

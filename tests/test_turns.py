@@ -7,6 +7,7 @@ from claude import playbooks
 from hooked import Hooked
 from project import FEATURE, Project
 
+from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.outlook import running
 
@@ -272,6 +273,15 @@ class TestEscape:
         at_work.says("hello")
         assert at_work.steps == ["plan#1 in_progress"]
 
+    def test_is_heard_once(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape()
+        at_work.says("/playbook.status")
+        at_work.types("/playbook.resume")
+        at_work.says("in mid-turn, before the model has said a word")
+        assert at_work.steps == ["plan#1 failed", "plan#2 in_progress"]
+        assert at_work.bound.turn == "supervised"
+
     def test_before_a_notification_leaves_the_step_to_it(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work.presses_escape()
@@ -280,6 +290,34 @@ class TestEscape:
         at_work.ended("plan#1")
         assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
         assert (at_work.bound.turn, at_work.bound.at_work) == ("supervised", True)
+
+
+class TestAnErrorOfTheApi:
+    def test_ends_the_turn_and_the_next_is_the_persons(self, at_work: Hooked) -> None:
+        """No Stop hook runs then; nothing of the playbook's has failed."""
+        at_work.says("/playbook.status")
+        broken = [{"type": "text", "text": "API Error: 400"}]
+        at_work.writes("assistant", broken, isApiErrorMessage=True)
+        at_work.says("hello")
+        assert at_work.bound.turn == "human"
+        assert at_work.steps == ["plan#1 in_progress"]
+
+
+class TestAClearedConversation:
+    def test_leaves_the_next_prompt_to_the_person(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.client = "cleared"
+        reply = at_work("SessionStart", source="clear")
+        assert reply is not None
+        assert reply.tell is not None
+        at_work.says("hello")
+        assert at_work.bound.turn == "human"
+
+    def test_that_was_compacted_in_mid_turn_goes_on_with_it(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work("SessionStart", source="compact")
+        at_work.says("hello")
+        assert at_work.bound.turn == "supervised"
 
 
 class TestAGate:
@@ -362,11 +400,29 @@ class TestAGate:
         assert asked.project.journal()[1]["human_response"] == words
         assert asked.bound.turn == "supervised"
 
+    def test_is_not_answered_in_a_conversation_that_does_not_own_the_session(
+        self, asked: Hooked
+    ) -> None:
+        for owner in ({"client": "another"}, {"pid": 1}):
+            bound = asked.bound
+            before = {name: getattr(bound, name) for name in owner}
+            for name, value in owner.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+            assert asked.says("continue") is None
+            for name, value in before.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+        assert "resolution" not in asked.project.journal()[1]
+
     def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
         reply = asked.says("abort")
         assert reply is not None
         assert reply.tell is not None
         assert isinstance(reply.tell.directive, Finish)
+        ended = asked.stops()
+        assert ended is not None
+        assert (ended.ring, ended.shown) == ("two: aborted", "two: aborted (1/2 steps)")
 
     @pytest.mark.parametrize(
         "words",

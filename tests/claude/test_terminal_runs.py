@@ -13,7 +13,7 @@ from project import Project
 
 from claude import playbooks
 from claude.conftest import Open, Start
-from claude.conversation import Pause, Reply, Request, call, text
+from claude.conversation import Failure, Pause, Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
 from claude.scripts import FILES
@@ -195,6 +195,28 @@ class TestTheRunningTurn:
         assert (project.root / "note.txt").read_text() == "x"
         terminal.client.model.release()
         terminal.wait_for("straight: completed", timeout=30)
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    def test_that_an_error_of_the_api_ends_leaves_the_next_to_the_person(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """Then no Stop hook runs, as after Esc; the playbook goes on at the end of theirs."""
+        note = str(project.root / "note.txt")
+        talk = reply_to("write a note", call("Write", file_path=note, content="x"))
+        broken = Failure(400, "invalid_request_error", "scripted")  # the client tries it twice
+        model = Obedient(
+            talk=lambda request: (
+                broken
+                if request.notifications and not request.mentions("write a note")
+                else talk(request)
+            )
+        )
+        terminal = sit(model)
+        terminal.say("/playbook.run straight 013")
+        recorder.wait_for("StopFailure")
+        terminal.say("write a note")
+        terminal.wait_for("straight: completed", timeout=30)
+        assert (project.root / "note.txt").read_text() == "x"
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
     @pytest.mark.parametrize("words", ["hello there", "/playbook.resume"])

@@ -51,7 +51,8 @@ class Binding(Record, frozen=False):
     that were launched and have not returned; `receipts` the commands that a subagent has run, by
     agent id; `said` its last words. `dismissed` are agents whose attempt is settled while they
     may still be at work. `question` is the gate that a dialog shows. `blocks` and `refusals` are
-    counted in a row, until a launch or an answer is accepted.
+    counted in a row, until a launch or an answer is accepted. `heard` is the last end of a turn
+    that only the transcript told of.
     """
 
     session: str
@@ -64,6 +65,7 @@ class Binding(Record, frozen=False):
     said: dict[str, str] = field(default_factory=dict)
     dismissed: list[str] = field(default_factory=list)
     question: str = ""
+    heard: str = ""
     blocks: int = 0
     refusals: int = 0
     stalled: bool = False

@@ -22,7 +22,6 @@ from playbook_supervisor.files import read_bytes, remove, write_atomically
 from playbook_supervisor.outlook import Outlook, running
 from playbook_supervisor.process_groups import worker_alive
 from playbook_supervisor.records import Record
-from playbook_supervisor.repository import identity
 from playbook_supervisor.store import Store
 from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import SessionStatus
@@ -185,6 +184,8 @@ def _pause(typed: Typed) -> Reply:
 
 def _abort(typed: Typed) -> Reply:
     """End the session. Agents of this client are refused every further call, until they end."""
+    from playbook_supervisor.repository import identity
+
     supervisor = _open(typed, "")
     with binding.alone(supervisor.private):
         former = typed.former(supervisor.private)

@@ -6,7 +6,6 @@ from playbook_supervisor.answers import read_answer
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.repository import identity
 from playbook_supervisor.vocabulary import Resolution
 
 TYPE_CHECKING = False
@@ -77,6 +76,8 @@ def settle(desk: Desk, asked: Ask, resolution: Resolution, text: str) -> Outlook
 
     Who it is, git knows: a program is started for it, for a person has just been waited for.
     """
+    from playbook_supervisor.repository import identity
+
     by = identity(desk.here.root)
     before = desk.supervisor.answer(asked.id, resolution, text, by)
     desk.bound.progress()

@@ -233,6 +233,8 @@ def _subagent_stopped(desk: Desk) -> Reply | None:
 def _started(desk: Desk) -> Reply | None:
     """Compaction, and resume or clear in the same process: the facts are said again."""
     desk.bound.client = desk.text("session_id")
+    if desk.text("source") != "compact":
+        desk.bound.at_work = False  # whatever turn was running, Esc has ended it
     binding.bind(desk.here, desk.private, desk.bound)
     return Reply("SessionStart", tell=desk.outlook())
 

@@ -29,8 +29,10 @@ DISMISSED: Final = "This step was interrupted, and nobody waits for it: end your
 _STILL: Final = "background work of its own still running"
 _FIELD: Final = re.compile(r"<(task-id|tool-use-id|status|note|result)>(.*?)</\1>", re.DOTALL)
 _OURS: Final = re.compile(r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)")
-_INTERRUPTED: Final = "[Request interrupted by user"
-_TAIL: Final = 65_536  # bytes of a transcript that are looked at for an interruption
+_MARK: Final = "[Request interrupted by user"
+_INTERRUPTED: Final = "interrupted"
+_FAILED: Final = "failed"
+_TAIL: Final = 65_536  # bytes of a transcript that are looked at for the end of a turn
 
 
 def launch(desk: Desk, attempt_id: str) -> Reply:
@@ -96,15 +98,15 @@ def prompted(desk: Desk) -> Reply | None:
     """A prompt: a notification, a person's words, or something that only looks like them."""
     bound, prompt = desk.bound, desk.text("prompt")
     bound.question = ""  # a dialog that was left by Esc is over
-    interrupted = bound.at_work and _was_interrupted(desk)
-    mid_turn = bound.at_work and not interrupted
+    over = _unseen_end(desk) if bound.at_work else ""
+    mid_turn = bound.at_work and not over
     if prompt.startswith(NOTIFICATION):
         if not mid_turn:
             bound.at_work, bound.turn = True, "supervised"
         return _notified(desk, prompt)
     if prompt.lstrip().startswith("<") or prompt in bound.crons:
         return None
-    if interrupted:
+    if over == _INTERRUPTED:
         desk.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
@@ -179,10 +181,11 @@ def _call_for(outlook: Outlook) -> str:
     return outlook.question if isinstance(outlook.directive, Ask) else ""
 
 
-def _was_interrupted(desk: Desk) -> bool:
-    """Whether the transcript ends with the mark that Esc leaves; no hook tells of it.
+def _unseen_end(desk: Desk) -> str:
+    """How the turn has ended that no Stop hook has ended: by Esc, by an error, or not at all.
 
-    The prompt that is being submitted may stand behind the mark already.
+    The transcript says so in its last words, each time once; the prompt that is being submitted
+    may stand behind them already.
     """
     try:
         with Path(desk.text("transcript_path")).open("rb") as transcript:
@@ -190,21 +193,27 @@ def _was_interrupted(desk: Desk) -> bool:
             transcript.seek(max(0, transcript.tell() - _TAIL))
             lines = transcript.read().decode("utf-8", "replace").splitlines()
     except OSError:
-        return False
+        return ""
     spoken = [words for line in lines if (words := _spoken(line)) is not None]
-    return any(words.startswith(_INTERRUPTED) for words in spoken[-2:])
+    for end, name in reversed(spoken[-2:]):
+        if end and name != desk.bound.heard:
+            desk.bound.heard = name
+            return end
+    return ""
 
 
-def _spoken(line: str) -> str | None:
-    """What a line of the transcript has a person say; empty for what the model says."""
+def _spoken(line: str) -> tuple[str, str] | None:
+    """What end of a turn a line of the transcript tells of, and its id; None: nobody speaks."""
     if '"type":"user"' not in line and '"type":"assistant"' not in line:
         return None
     try:
         entry = json.loads(line)
         if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
             return None
-        content = entry["message"]["content"]
+        content, name = entry["message"]["content"], str(entry["uuid"])
         said = content if isinstance(content, str) else str(content[0].get("text", ""))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
-    return said if entry["type"] == "user" else ""
+    if entry["type"] == "assistant":
+        return (_FAILED if entry.get("isApiErrorMessage") is True else ""), name
+    return (_INTERRUPTED if said.startswith(_MARK) else ""), name
