@@ -115,7 +115,11 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
     agent = _make(wanted, config, root)
     reason = agent.available()
     if reason is not None:
-        raise AgentError("PB-AGENT-NONE", f"the agent {printable(wanted)} cannot be used: {reason}")
+        raise AgentError(
+            "PB-AGENT-NONE",
+            f"the agent {printable(wanted)} cannot be used: {reason}",
+            guidance="Mend that, or name another agent: --agent exec:PROGRAM.",
+        )
     return agent
 
 

@@ -247,7 +247,8 @@ def _require_room(store: Store, session_id: str) -> None:
 def _require_open(supervisor: Supervisor) -> None:
     status = supervisor.look().manifest.status
     if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
-        raise StateError("PB-STATE-ENDED", f"session {supervisor.id} is {status} already")
+        verb = "has" if status is SessionStatus.FAILED else "is"
+        raise StateError("PB-STATE-ENDED", f"session {supervisor.id} {verb} {status} already")
 
 
 def _release(supervisor: Supervisor) -> None:

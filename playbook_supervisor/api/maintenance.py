@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from playbook_supervisor.api import place
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.doctor import Finding
     from playbook_supervisor.installer import Plan
     from playbook_supervisor.repair import Difference
+    from playbook_supervisor.store import Store
 
 
 def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
@@ -76,11 +77,26 @@ def repair(
     place.undriven(store, session_id)
     store.folder(session_id)
     found = repair.differences(store, session_id)
+    if not found:
+        _readable(store, session_id)
     if take:
         repair.take(store, session_id)
     elif restore:
         repair.restore(store, session_id)
     return Repaired(session_id, found)
+
+
+def _readable(store: Store, session_id: str) -> None:
+    """StateError where nothing differs only because no copy is kept to compare with."""
+    try:
+        store.manifest(session_id)
+    except StateError as error:
+        raise StateError(
+            error.code,
+            error.message,
+            where=error.where,
+            guidance="No copy is kept here: mend the file by hand, or take it from git.",
+        ) from error
 
 
 def demonstration() -> Demo:

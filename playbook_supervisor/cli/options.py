@@ -14,6 +14,20 @@ Command = Callable[..., Any]
 _LEVELS: Final = [level.name.lower() for level in Level]
 
 
+def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A length of time that somebody can wait for."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        said = f"{value!r} is no number of seconds above 0"
+        raise click.BadParameter(said, ctx, parameter)
+    return number
+
+
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     del parameter
     if value is not None:
@@ -118,14 +132,14 @@ def driving(command: Command) -> Command:
         click.option(
             "--timeout",
             metavar="SECONDS",
-            type=click.FloatRange(min=0, min_open=True),
+            callback=_seconds,
             default=None,
             help="How long a step may take.",
         ),
         click.option(
             "--idle-timeout",
             metavar="SECONDS",
-            type=click.FloatRange(min=0, min_open=True),
+            callback=_seconds,
             default=None,
             help="How long a step may say nothing.",
         ),

@@ -125,6 +125,14 @@ def test_a_step_has_deadlines(long: Project) -> None:
         done = long.playbook(*command, "--agent", agent, option, "0.3")
         assert done.code == 2
         assert long.journal()[-1]["error_code"] == "PB-AGENT-TIMEOUT"
+    assert "has failed already" in long.playbook("abort").err
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "soon", "nan", "inf"])
+def test_a_deadline_is_a_length_of_time(long: Project, said: str) -> None:
+    done = long.playbook("run", "long", "--agent", long.script(HANGS), "--timeout", said)
+    assert (done.code, f"'{said}' is no number of seconds above 0" in done.err) == (1, True)
+    assert not long.sessions
 
 
 def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> None:

@@ -125,6 +125,8 @@ class TestStatus:
         assert "WAITS FOR A HUMAN" in status.out
         conforms("status", waiting.playbook("status", "--json").json)
         assert waiting.playbook("show", "20260101-bad").code == 3
+        repair = waiting.playbook("repair", "20260101-bad")
+        assert (repair.code, "No copy is kept here" in repair.err) == (3, True)
 
     def test_says_that_a_folder_has_vanished(self, waiting: Project) -> None:
         shutil.rmtree(waiting.session)
