@@ -96,6 +96,18 @@ class TestWhatIsAHumans:
         assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
         assert waits(project)
 
+    def test_stays_so_where_somebody_has_written_over_it(self, conversation: Conversation) -> None:
+        project = conversation.project
+        (file,) = (project.root / ".git/playbook").glob("*/claude.json")
+        file.write_text(file.read_text().replace(str(conversation.pid), "1"))
+        agent = project.script("default: {}\n")
+        for command in (["resume", "--agent", agent], ["answer", "continue"]):
+            refused = project.playbook(*command)
+            assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
+        assert waits(project)
+        with Terminal(project, "answer", "continue") as terminal:
+            assert terminal.end() == 0
+
     def test_does_not_depend_on_the_marker(self, conversation: Conversation) -> None:
         (conversation.project.root / ".git/playbook/bound").unlink()
         assert conversation.project.playbook("answer", "continue").code == 3
@@ -164,6 +176,23 @@ class TestCommandsInTheClientsShell:
         with Conversation(project) as conversation:
             refused = conversation.runs("begin", "auto-validate", "013", "--from", "qa-run")
         assert (refused.code, "`playbook begin --from` is a human's" in refused.err) == (3, True)
+
+    def test_begin_no_second_session_beside_the_one_that_is_bound(
+        self, conversation: Conversation
+    ) -> None:
+        refused = conversation.runs("begin", "auto-validate", "013")
+        assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
+        assert len(conversation.project.sessions) == 1
+
+    def test_tell_of_an_end_and_leave_it_to_the_hooks_to_let_go(
+        self, conversation: Conversation
+    ) -> None:
+        with Terminal(conversation.project, "answer", "abort") as terminal:
+            assert terminal.end() == 0
+        assert conversation.runs("next", "--json").json["status"] == "aborted"
+        assert (conversation.project.root / ".git/playbook/bound").exists()
+        conversation.hook("Stop")
+        assert not (conversation.project.root / ".git/playbook/bound").exists()
 
     def test_go_on_in_the_conversation_that_is_bound(self, conversation: Conversation) -> None:
         asked = conversation.runs("next", "--json")

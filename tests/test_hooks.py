@@ -160,8 +160,16 @@ class TestWhoCalls:
         with pytest.raises(StateError, match="a shell of another kind runs this"):
             hooked.says("continue")
 
-    def test_a_binding_that_is_lost_holds_everything_up(self, hooked: Hooked) -> None:
-        (hooked.private / "claude.json").write_text("{")
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [('"supervised"', '"human"'), ('"receipts": {', '"receipts": {"a": [],'), ("{", "")],
+    )
+    def test_a_binding_that_is_lost_or_written_over_holds_everything_up(
+        self, hooked: Hooked, old: str, new: str
+    ) -> None:
+        file = hooked.private / "claude.json"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
         reason = denied(hooked.calls("Read", file_path="x"))
         assert "is bound to it" in reason
         assert "/playbook.resume binds it anew" in reason

@@ -417,6 +417,29 @@ class TestTheJournalIsOurs:
         assert honest(project, client) == "tampered"
         assert executed(client) == ["speckit.plan"]
 
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ('"supervised"', '"human"'),
+            ('"receipts": {', '"receipts": {"a": [["speckit.plan", ""]],'),
+        ],
+        ids=["a person's turn", "a receipt"],
+    )
+    def test_who_writes_over_the_binding_is_noticed(
+        self, project: Project, go: Go, old: str, new: str
+    ) -> None:
+        """Row: workers work freely; what they do to the binding is found out by its digest."""
+        forging = bash(one_liner("claude.json", old, new, place=".git/playb*/*"))
+        mine = bash("touch mine")
+
+        def main(request: Request) -> Reply | None:
+            return [mine] if request.called("Agent") and mine not in request.calls else None
+
+        client = go(Disobedient(main, at_work("speckit.plan", forging)))
+        assert honest(project, client) == "let go"
+        assert steps(project) == ["plan#1 in_progress"]
+        assert not (project.root / "mine").exists()
+
     @pytest.mark.parametrize("command", ["git clean -qfdx", "rm -rf .playb*"])
     def test_what_is_swept_away_comes_back(self, project: Project, go: Go, command: str) -> None:
         """Row: the journal is ours; a worker that cleans up takes nothing with it."""
@@ -595,10 +618,10 @@ def first(deeds: Callable[[], list[Call]], where: str = "") -> Line:
     return line
 
 
-def one_liner(file: str, old: str, new: str) -> str:
+def one_liner(file: str, old: str, new: str, place: str = ".playb*/sess*/*") -> str:
     """An edit of the session that no rule can see coming."""
     code = (
-        f"import glob; p = glob.glob('.playb*/sess*/*/{file}')[0]; s = open(p).read(); "
+        f"import glob; p = glob.glob('{place}/{file}')[0]; s = open(p).read(); "
         f"assert {old!r} in s; open(p, 'w').write(s.replace({old!r}, {new!r}))"
     )
     return f"{sys.executable} -c {shlex.quote(code)}"

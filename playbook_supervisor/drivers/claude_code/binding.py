@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,7 +17,14 @@ from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers.claude_code import ancestry
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.files import ensure_folder, locked, read_bytes, remove, write_atomically
+from playbook_supervisor.files import (
+    digest,
+    ensure_folder,
+    locked,
+    read_bytes,
+    remove,
+    write_atomically,
+)
 from playbook_supervisor.manifest import SESSION_ID
 from playbook_supervisor.records import Record, as_mapping, field
 
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Final, Literal
 
 _FILE: Final = "claude.json"
+_SEAL: Final = "digest"
 _DISMISSED: Final = 100  # agents that are remembered after their attempt was settled
 _LOCK: Final = "claude.lock"
 _DIALOG: Final = "dialog"
@@ -108,13 +116,23 @@ def alone(private: Path) -> Iterator[None]:
 
 
 def load(private: Path) -> Binding | None:
-    """The binding of a session, or None where no conversation drives it."""
+    """The binding of a session, or None where no conversation drives it.
+
+    Also where something else has written it: `broken` tells the two apart.
+    """
     try:
         data = json.loads(read_bytes(private / _FILE))
+        if data.pop(_SEAL) != _seal(data):
+            return None
         workers = {name: Worker(**worker) for name, worker in data.pop("workers").items()}
         return Binding(**data, workers=workers)
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def broken(private: Path) -> bool:
+    """Whether there is a binding that we have not written, or cannot read."""
+    return (private / _FILE).exists() and load(private) is None
 
 
 def living(private: Path) -> Binding | None:
@@ -141,7 +159,12 @@ def save(private: Path, binding: Binding) -> None:
     """Write the binding; it need not survive a power cut, for the journal does."""
     data = as_mapping(binding)
     data["workers"] = {name: as_mapping(worker) for name, worker in binding.workers.items()}
+    data[_SEAL] = _seal(data)
     write_atomically(private / _FILE, json.dumps(data).encode(), durable=False)
+
+
+def _seal(data: Mapping[str, object]) -> str:
+    return digest(json.dumps(data, sort_keys=True).encode())
 
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _INSIDE: Final = "CLAUDECODE"
 _CONVERSATION: Final = "CLAUDE_CODE_SESSION_ID"
 _CLIENT: Final = "CLAUDE_PID"
+_SHELL: Final = "Claude Code runs this shell"
 
 
 def inside(environment: Mapping[str, str]) -> bool:
@@ -36,24 +37,21 @@ def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
     """StateError PB-STATE-HUMAN-ONLY, unless this may be said of the session from here.
 
     Where no driver is known at all (somebody may have removed what said so), a shell of Claude
-    Code may not decide either.
+    Code may not decide either; where somebody has written over it, whoever has no terminal.
     """
     bound = binding.load(private)
+    if bound is None and binding.broken(private):
+        bound = Binding(private.name, "", 0)
     if bound is not None:
         _refuse(private.name, command, _unlike_a_human(bound, environment))
     elif not presence.headless(private) and inside(environment):
-        _refuse(private.name, command, "Claude Code runs this shell")
-
-
-def at_all(command: str, environment: Mapping[str, str]) -> None:
-    """The same of something that only a human says, of whatever session."""
-    _refuse("", command, "Claude Code runs this shell" if inside(environment) else "")
+        _refuse(private.name, command, _SHELL)
 
 
 def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
     """What speaks against it that a person types this at a terminal of their own; or nothing."""
     if inside(environment):
-        return "Claude Code runs this shell"
+        return _SHELL
     if not ancestry.has_terminal():
         return "there is no terminal here"
     if any((each.pid, each.born) == (bound.pid, bound.born) for each in ancestry.ancestors()):
@@ -82,11 +80,12 @@ def refuse_beside_a_client(private: Path) -> None:
 
 def vacate(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
     """Take the session from a client that is gone; PB-STATE-DRIVEN while it lives."""
-    if binding.load(private) is None:
+    broken = binding.broken(private)
+    if not broken and binding.load(private) is None:
         return
     with binding.alone(private):
         refuse_beside_a_client(private)
-        if inside(environment):  # a worker that has outlived its client
+        if broken or inside(environment):  # a worker, perhaps, that has outlived its client
             only(private, "resume", environment)
         binding.unbind(here, private)
 
@@ -104,23 +103,22 @@ def supervised(private: Path) -> bool:
 
 
 def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
-    """Whether a session may be begun from here by command: StateError if not."""
-    if not inside(environment):
-        return
+    """Whether a session may be begun in a shell of Claude Code by command: StateError if not."""
     if start:
-        at_all("begin --from", environment)
-    if not _unhooked(here):
+        _refuse("", "begin --from", _SHELL)
+    session = binding.bound(here)
+    bound = binding.load(here.runtime / session) if session else None
+    seen = bound is not None and (bound.client, bound.pid) == conversation(environment)
+    if not seen and not _unhooked(here):
         raise _unseen(here)
 
 
 def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
-    """Whether the session may be driven from here by commands: StateError if not.
+    """Whether the session may be driven in a shell of Claude Code by commands: StateError if not.
 
     A conversation is known by a hook of ours that has seen it, or drives without hooks where the
     project has said so; then it is bound by its first command.
     """
-    if not inside(environment):
-        return
     client, pid = conversation(environment)
     with binding.alone(private):
         bound = binding.load(private)
