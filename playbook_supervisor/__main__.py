@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, NoReturn
 
 _SELDOM: Final = 100_000
 """Objects more than at the last look: before that, looking for cycles costs more than they hold."""
@@ -28,6 +28,19 @@ _PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
     ),
     "check": ({"--strict": False}, 1, 1_000_000),
 }
+
+
+def program() -> NoReturn:
+    """A process of its own, which this ends.
+
+    A quick command leaves what it held to the system; tidying up takes the interpreter longer.
+    """
+    code = main()
+    if sys.argv[1:2] and sys.argv[1] in {*_PLAIN, "hook"}:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def main() -> int:
@@ -114,4 +127,4 @@ def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()
