@@ -20,8 +20,6 @@ CLIENT: Final = "5c974b13-f8f2-4ecf-9b67-168674193201"
 
 PROGRAM: Final = (sys.executable, "-m", "playbook_supervisor")
 
-PROGRAM: Final = (sys.executable, "-m", "playbook_supervisor")
-
 # Runs what it is told, a line of JSON each, and answers with exit code and outputs.
 STAND_IN: Final = """\
 import json, subprocess, sys
@@ -65,10 +63,14 @@ class Conversation:
         """What `playbook hook` replies to this event; None where it says nothing."""
         payload = {"hook_event_name": event, "session_id": self.client}
         payload |= {"cwd": str(self.project.root), **fields}
-        around = self.shell | {"CLAUDE_PROJECT_DIR": str(self.project.root)} | dict(env or {})
-        done = self._run(*PROGRAM, "hook", given=json.dumps(payload), env=around)
+        done = self.hears(json.dumps(payload), env)
         assert done.code == 0, done.err
         return done.json if done.out else None
+
+    def hears(self, payload: str, env: Mapping[str, str] | None = None) -> Result:
+        """`playbook hook` with any payload, as the client starts it."""
+        around = self.shell | {"CLAUDE_PROJECT_DIR": str(self.project.root)} | dict(env or {})
+        return self._run(*PROGRAM, "hook", given=payload, env=around)
 
     def types(self, command: str, args: str = "") -> Any:
         """A person types `/playbook.COMMAND ARGS` there."""
@@ -77,9 +79,7 @@ class Conversation:
 
     def runs(self, *argv: str, **env: str) -> Result:
         """A command as the model's shell runs it: with the client above it, and no terminal."""
-        return self.starts(
-            sys.executable, "-m", "playbook_supervisor", *argv, **{**self.shell, **env}
-        )
+        return self.starts(*PROGRAM, *argv, **{**self.shell, **env})
 
     def starts(self, *argv: str, **env: str) -> Result:
         """Any process that has the client as an ancestor, with an environment of its own."""

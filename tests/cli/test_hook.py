@@ -177,7 +177,7 @@ class TestWhatAWorkerDoes:
     def test_is_looked_at_properly_where_the_binding_is_not_plain(
         self, conversation: Conversation
     ) -> None:
-        """Another process, a lost binding, a dialog that waits: then nothing is taken for granted."""
+        """Another process, a dialog that waits: then nothing is taken for granted."""
         asked: dict[str, Any] = {"tool_name": "SendMessage", "tool_input": {}, "agent_id": "a1"}
         stranger = conversation.hook("PreToolUse", session_id="another", **asked)
         assert stranger is None
@@ -186,6 +186,34 @@ class TestWhatAWorkerDoes:
         denied = conversation.hook("PreToolUse", **asked)
         assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
         assert "for Write" not in conversation.project.playbook("status").out
+
+
+class TestWhatIsSaid:
+    def test_blocks_a_command_that_cannot_be_carried_out(self, project: Project) -> None:
+        """No model is asked; the person reads what, where and how to mend it."""
+        with Conversation(project) as conversation:
+            said = conversation.types("run", "nonsense 013")
+        assert said["decision"] == "block"
+        assert "nonsense" in said["reason"]
+        assert "\ndo: " in said["reason"]
+
+    def test_ends_the_run_of_a_model_that_goes_round_in_circles(
+        self, conversation: Conversation
+    ) -> None:
+        for number in range(20):
+            said = conversation.hook("PreToolUse", tool_name="Write", tool_input={})
+            assert ("continue" in said) is (number == 19)
+        assert said["continue"] is False
+        assert "/playbook.resume" in said["stopReason"]
+
+    def test_fails_closed_where_the_binding_is_unreadable(self, conversation: Conversation) -> None:
+        (file,) = (conversation.project.root / ".git/playbook").glob("*/claude.json")
+        file.write_text("{")
+        payload = {"hook_event_name": "PreToolUse", "session_id": conversation.client}
+        payload |= {"tool_name": "Write", "agent_id": "a1"}
+        said = conversation.hears(json.dumps(payload | {"tool_input": {"file_path": "x"}}))
+        denied = said.code == 0 and '"deny"' in said.out
+        assert denied or said.code == 1  # which the shell line turns into 2
 
 
 def test_the_command_is_told_of(project: Project) -> None:
