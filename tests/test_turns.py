@@ -117,6 +117,11 @@ class TestAStep:
         entry = at_work.project.journal()[0]
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
 
+    def test_that_the_person_stopped_in_the_clients_list_says_so(self, at_work: Hooked) -> None:
+        summary = 'Agent "plan#1 /speckit.plan" was stopped by user'
+        at_work.ended("plan#1", status="killed", summary=summary, said="")
+        assert at_work.project.journal()[0]["error"].startswith(summary)
+
     def test_whose_call_fails_has_failed_unless_a_person_interrupted_it(
         self, person: Hooked
     ) -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 NOTIFICATION: Final = "<task-notification>"
 DISMISSED: Final = "This step was interrupted, and nobody waits for it: end your turn now."
 _STILL: Final = "background work of its own still running"
-_FIELD: Final = re.compile(r"<(task-id|tool-use-id|status|note|result)>(.*?)</\1>", re.DOTALL)
+_FIELD: Final = re.compile(
+    r"<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>", re.DOTALL
+)
 _OURS: Final = re.compile(r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)")
 _MARK: Final = "[Request interrupted by user"
 _INTERRUPTED: Final = "interrupted"
@@ -152,7 +154,8 @@ def _notified(desk: Desk, prompt: str) -> Reply | None:
     if not attempt or _STILL in fields.get("note", ""):
         return None
     ended_well = fields.get("status") == "completed"
-    return _ended(desk, attempt, ended_well, fields.get("result", ""), "UserPromptSubmit")
+    said = fields.get("result") or ("" if ended_well else fields.get("summary", ""))
+    return _ended(desk, attempt, ended_well, said, "UserPromptSubmit")
 
 
 def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, event: str) -> Reply:
