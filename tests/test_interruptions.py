@@ -7,16 +7,27 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
+from threading import Event as ThreadEvent
 
 import pytest
 from cli.terminal import Terminal
 from project import FEATURE, Project
+from stored import ask, step, unsynced
 from test_journeys import STEPS, WORK, playbook, wait_until
 
+from playbook_supervisor.agents import Call, Message, Running, failed
 from playbook_supervisor.drivers import presence
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.drivers.people import Said, Silence
+from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.process_groups import worker_alive
+from playbook_supervisor.supervisor import Supervisor
+from playbook_supervisor.vocabulary import Resolution
 
 SLEEPER = "exec:sleep 60"
 
@@ -85,20 +96,54 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
     assert outlook.manifest.status == "aborted"
 
 
-def test_an_answer_typed_too_late_is_told_so_and_the_run_goes_on(project: Project) -> None:
-    """A gate is passed once, and its runner goes on with what was said."""
-    name = playbook(project, STEPS[5], "qa /qa.plan auto stop")
-    project.gh("open")
-    with Terminal(project, "run", name, "013", "--agent", project.script("steps: {}")) as person:
+class Late(Silence):
+    """A person who is a moment slower than somebody at another terminal; hears all notices."""
+
+    def __init__(self, elsewhere: Supervisor) -> None:
+        self.elsewhere = elsewhere
+        self.heard: list[str] = []
+
+    def ask(
+        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> Said:
+        self.elsewhere.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+        return Said("continue")
+
+    def not_understood(self, outlook: Outlook, question: str) -> None:
+        raise AssertionError(question)
+
+    def notice(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_an_answer_that_comes_too_late_is_told_so_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate is passed once, and its runner goes on with what was said first."""
+    scene = unsynced(monkeypatch, tmp_path)
+    supervisor = scene.create(step("pr", autonomy="gate_always"))
+    late = Late(scene.again(supervisor))
+    ending = Runner(supervisor, Slow(Barrier(1)), late, late).drive(supervisor.begin)
+    assert ending.why == "completed"
+    assert late.heard == ["too late: pr#1?1 was answered elsewhere"]
+    (entry,) = scene.store.journal(supervisor.id).entries
+    assert (entry.status, entry.human_response) == ("skipped", "skip")
+
+
+def test_what_is_typed_before_a_question_is_shown_does_not_answer_it(project: Project) -> None:
+    """An impatient Enter while a step runs opens no pull request."""
+    first = "qa /qa.plan gate_always stop"
+    name = playbook(project, first, "pr /feature.pr gate_always stop")
+    agent = project.script("steps: {qa: {say: thinking, seconds: 1}}")
+    with Terminal(project, "run", name, "013", "--agent", agent) as person:
         person.until("abort > ")
-        os.kill(person.process.pid, signal.SIGSTOP)
-        assert project.playbook("answer", "skip").code == 0
-        person.type("continue\n")
-        os.kill(person.process.pid, signal.SIGCONT)
-        person.until("too late: pr#1?1 was answered elsewhere")
+        person.type("continue\ncontinue\n")
+        person.until("thinking")
+        person.type("\n")
+        person.until("abort > ")
+        person.type("skip\n")
         assert person.end() == 0
-    assert [entry["status"] for entry in project.journal()] == ["skipped", "done"]
-    assert project.journal()[0]["human_response"] == "skip"
+    assert [entry["human_response"] for entry in project.journal()] == ["continue", "skip"]
 
 
 def test_who_asks_for_the_driver_is_not_taken_for_one(tmp_path: Path) -> None:
@@ -108,6 +153,46 @@ def test_who_asks_for_the_driver_is_not_taken_for_one(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as crowd:
         found = set(crowd.map(lambda _: presence.living(tmp_path), range(2_000)))
     assert found == {None}
+
+
+@dataclass
+class Slow:
+    """An agent whose workers end when all have been asked to; the last to begin presses Ctrl-C."""
+
+    together: Barrier
+    name: str = "slow"
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, call: Call) -> Running:
+        ended = ThreadEvent()
+
+        def messages() -> Iterator[Message]:
+            if self.together.wait(60) == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+            ended.wait(60)
+            yield Message(outcome=failed("PB-AGENT-CRASHED", "stopped", name=self.name))
+
+        def stop() -> None:
+            self.together.wait(60)
+            ended.set()
+
+        return Running(messages(), stop)
+
+
+def test_an_interruption_reaches_all_workers_of_a_group_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes its time to end does not keep the others from hearing of it."""
+    supervisor = unsynced(monkeypatch, tmp_path).create(
+        *(step(name, parallel_group="g") for name in ("a", "b", "c"))
+    )
+    runner = Runner(supervisor, Slow(Barrier(3)), Silence())
+    ending = runner.drive(supervisor.begin)
+    assert (ending.why, ending.exit_code) == ("interrupted", 130)
+    codes = [entry.error_code for entry in ending.outlook.state.entries]
+    assert codes == ["PB-STATE-INTERRUPTED"] * 3
 
 
 # ── what surrounds the process ──────────────────────────────────────────────────────────────

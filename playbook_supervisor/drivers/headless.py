@@ -296,8 +296,8 @@ class Runner(Record, frozen=False):
 
     def _stop_workers(self) -> None:
         """End what runs. A worker that had ended well by then has returned, and is journaled."""
-        for worker in self._workers.values():
-            worker.stop()
+        for worker in self._workers.values():  # all at once: each may take its time to end
+            threading.Thread(target=worker.stop).start()
         deadline = time.monotonic() + _LAST_WORDS
         with suppress(Empty):
             while self._workers:

@@ -6,8 +6,9 @@ import os
 import select
 import signal
 import sys
+import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from playbook_supervisor.drivers.people import Said
@@ -37,6 +38,7 @@ class Prompt(Record, frozen=False):
         """Show what helps, once, and wait for a line until there is no need to."""
         if self._shown != text.gate_id(outlook):
             self._shown = text.gate_id(outlook)
+            self._forget_what_was_typed()
             for line in text.context(context):
                 to_stderr(f"  {line}")
         with _shown_again(text.prompt(outlook)):
@@ -45,6 +47,12 @@ class Prompt(Record, frozen=False):
     def not_understood(self, outlook: Outlook, question: str) -> None:
         """Say that it was no answer, and what to ask back."""
         to_stderr(question or f"That is no answer here: say {text.choices_of(outlook)}.")
+
+    def _forget_what_was_typed(self) -> None:
+        """A line counts for the question that it follows: none was shown for what came before."""
+        self._unread = b""
+        with suppress(termios.error):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     def _listen(self, overtaken: Callable[[], bool]) -> Said:
         """A signal does not end the wait, but it is news, and so `overtaken` is asked often."""
