@@ -5,13 +5,14 @@ What, where, how to mend it. What nobody foresaw becomes a file that can be past
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from playbook_supervisor.cli.streams import put_json, tell
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.plain_text import first_line
 
 TYPE_CHECKING = False
@@ -38,6 +39,8 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            return _quietly(_told, _full(error), argv)
         return _quietly(_bug, error, argv)
     return code
 
@@ -129,9 +132,23 @@ def _quietly(tell: Callable[[E, Sequence[str]], int], error: E, argv: Sequence[s
         return _reader_gone()
 
 
+def _full(error: OSError) -> StorageError:
+    """No file of ours, which would have a name: what stdout leads to is full."""
+    _silence()
+    said = f"what was to be printed cannot be written: {error.strerror}"
+    return StorageError(
+        "PB-IO-WRITE", said, where="stdout", guidance="Make room where stdout leads."
+    )
+
+
 def _reader_gone() -> int:
-    """Nobody reads any more: end without a word, also from the interpreter's own last flush."""
+    """Nobody reads any more: end without a word."""
+    _silence()
+    return _GONE
+
+
+def _silence() -> None:
+    """Nothing reaches stdout from here on, also not by the interpreter's own last flush."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-    return _GONE

@@ -158,6 +158,24 @@ class TestAReaderThatLeaves:
         assert project.manifest()["status"] == "failed"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("args", [["list"], ["schema"], ["list", "--json"]])
+def test_a_full_disk_behind_stdout_is_no_bug(project: Project, args: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "playbook_supervisor", *args],
+            cwd=project.root,
+            env=project.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    what, where, cure = done.stderr.splitlines()
+    assert what.startswith("error: what was to be printed cannot be written: No space left")
+    assert (done.returncode, where, cure[:6]) == (3, "  at: stdout", "  do: ")
+
+
 def test_a_terminal_of_few_letters_gets_escapes(project: Project) -> None:
     project.playbook("begin", "auto-validate", "013")
     done = project.playbook("next", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
