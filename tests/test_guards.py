@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from bound import Conversation
+from bound import PROGRAM, Conversation
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 from project import Project
@@ -40,35 +40,28 @@ def waits(project: Project) -> bool:
 class TestWhatIsAHumans:
     """kai FR26: only a human answers; the row of the contract about the command line."""
 
-    @pytest.mark.parametrize("command", DECIDING)
-    def test_is_refused_in_a_shell_of_the_client(
-        self, conversation: Conversation, command: str
-    ) -> None:
-        refused = conversation.runs(*DECIDING[command])
-        assert refused.code == 3
-        assert "PB-STATE-HUMAN-ONLY" in refused.err
-        assert f"`playbook {command}` is a human's here" in refused.err
-        assert "in a terminal of your own" in refused.err
-        assert waits(conversation.project)
+    def test_is_refused_in_a_shell_of_the_client(self, conversation: Conversation) -> None:
+        for command, argv in DECIDING.items():
+            refused = conversation.runs(*argv)
+            assert refused.code == 3
+            assert "PB-STATE-HUMAN-ONLY" in refused.err
+            assert f"`playbook {command}` is a human's here" in refused.err
+            assert "in a terminal of your own" in refused.err
+            assert waits(conversation.project)
 
-    @pytest.mark.parametrize("command", DECIDING)
-    def test_is_refused_where_there_is_no_terminal(
-        self, conversation: Conversation, command: str
-    ) -> None:
-        refused = conversation.project.playbook(*DECIDING[command])
-        assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
-        assert waits(conversation.project)
+    def test_is_refused_where_there_is_no_terminal(self, conversation: Conversation) -> None:
+        for argv in DECIDING.values():
+            refused = conversation.project.playbook(*argv)
+            assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
+            assert waits(conversation.project)
 
-    @pytest.mark.parametrize("command", DECIDING)
-    def test_is_refused_with_the_client_as_an_ancestor(
-        self, conversation: Conversation, command: str
-    ) -> None:
+    def test_is_refused_with_the_client_as_an_ancestor(self, conversation: Conversation) -> None:
         """Its variables are taken away, and a terminal is made: it started the process still."""
-        program = [sys.executable, "-c", WITH_TERMINAL, sys.executable, "-m", "playbook_supervisor"]
-        refused = conversation.starts(*program, *DECIDING[command])
-        assert refused.code == 3
-        assert f"Claude Code (process {conversation.pid}) has started it" in refused.out
-        assert waits(conversation.project)
+        for argv in DECIDING.values():
+            refused = conversation.starts(sys.executable, "-c", WITH_TERMINAL, *PROGRAM, *argv)
+            assert refused.code == 3
+            assert f"Claude Code (process {conversation.pid}) has started it" in refused.out
+            assert waits(conversation.project)
 
     def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
         with Terminal(conversation.project, "answer", "continue") as terminal:

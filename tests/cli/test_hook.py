@@ -189,6 +189,10 @@ class TestWhatAWorkerDoes:
 
 
 class TestWhatIsSaid:
+    def test_is_nothing_of_what_nothing_follows(self, conversation: Conversation) -> None:
+        for event in ("PreCompact", "SessionEnd", "SubagentStart"):
+            assert conversation.hook(event, agent_id="a1") is None
+
     def test_blocks_a_command_that_cannot_be_carried_out(self, project: Project) -> None:
         """No model is asked; the person reads what, where and how to mend it."""
         with Conversation(project) as conversation:

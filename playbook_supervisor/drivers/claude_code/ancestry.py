@@ -34,14 +34,15 @@ class Process(Record):
 
 def process(pid: int) -> Process | None:
     """The living process of that number; None where there is none, or nobody can tell."""
-    return _from_proc(pid) if (_PROC / "self").exists() else _from_ps(pid)
+    return _from_proc(pid) if _has_proc() else _from_ps("-p", str(pid)).get(pid)
 
 
 def ancestors() -> Iterator[Process]:
     """The process that started this one, and so on upwards."""
+    look = process if _has_proc() else _from_ps("-A").get
     pid = os.getppid()
     for _ in range(_HIGHEST):
-        found = process(pid) if pid > 0 else None
+        found = look(pid) if pid > 0 else None
         if found is None:
             return
         yield found
@@ -63,6 +64,10 @@ def has_terminal() -> bool:
     return True
 
 
+def _has_proc() -> bool:
+    return (_PROC / "self").exists()
+
+
 def _from_proc(pid: int) -> Process | None:
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
@@ -73,16 +78,20 @@ def _from_proc(pid: int) -> Process | None:
     return None if fields[0] in _ENDED else Process(pid, int(fields[1]), name, fields[19])
 
 
-def _from_ps(pid: int) -> Process | None:
+def _from_ps(*which: str) -> dict[int, Process]:
+    """The living ones of the processes asked for, by number; none where `ps` is missing."""
     from playbook_supervisor.errors import StorageError
     from playbook_supervisor.processes import run
 
-    argv = ["ps", "-o", "ppid=,state=,lstart=,comm=", "-p", str(pid)]
+    argv = ["ps", *which, "-o", "pid=,ppid=,state=,lstart=,comm="]
     try:
         said = run(argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_SECONDS).stdout
     except StorageError:
-        return None
-    parent, state, *rest = said.split(None, 7) or ["", "Z"]
-    if state[0] in _ENDED:
-        return None
-    return Process(pid, int(parent), Path(rest[-1].strip()).name, " ".join(rest[:-1]))
+        return {}
+    found = {}
+    for line in said.splitlines():
+        pid, parent, state, *birth, program = line.split(None, 8)  # a birth is five words
+        if state[0] not in _ENDED:
+            name = Path(program.strip()).name
+            found[int(pid)] = Process(int(pid), int(parent), name, " ".join(birth))
+    return found

@@ -24,13 +24,18 @@ _LONGEST: Final = 10_000  # characters of a path
 _SESSIONS: Final = ".playbooks/sessions"
 _LOOKED_AT: Final = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
 """Tools whose calls begin or end something."""
+_UNHEARD: Final = frozenset({"PreCompact", "SessionEnd", "SubagentStart"})
+"""Events of which nothing follows."""
 
 
 def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Ruling | None:
     """Whether the call passes; None where that has to be looked at properly."""
     tool, given = payload.get("tool_name"), payload.get("tool_input")
     agent, cwd = payload.get("agent_id"), payload.get("cwd")
-    if payload.get("hook_event_name") != "PreToolUse" or not isinstance(tool, str):
+    event = payload.get("hook_event_name")
+    if isinstance(event, str) and event in _UNHEARD:
+        return allowlist.PASS
+    if event != "PreToolUse" or not isinstance(tool, str):
         return None
     worker = isinstance(agent, str) and agent != "" and tool not in _LOOKED_AT
     if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):
