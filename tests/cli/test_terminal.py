@@ -56,7 +56,7 @@ def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> 
     ) as terminal:
         terminal.until("agreement-check#1 waits for you")
         terminal.until("agreement_exists")
-        terminal.until("accept")
+        terminal.until("abort > ")
         terminal.type("accept\n")
         terminal.until("agreement-check#1 waits for you")
         shown = terminal.until("abort > ")
