@@ -194,6 +194,16 @@ def _grown(what: str, few: float, many: float) -> Row:
     return Row(what, f"{ratio:.2f} ×", "1.3 ×", ratio <= 1.3, "")
 
 
+def _busy(load: float) -> list[str]:
+    """What to think of figures that were taken while others had the machine, too."""
+    if load <= 1:
+        return []
+    return [
+        f"**Others kept the machine busy, {load:.0f} at each core:** waiting for it and for its disk",
+        "is in every figure but the processor's milliseconds. Measure again on a quiet one.",
+    ]
+
+
 def _page(rows: Sequence[Row]) -> str:
     lines = [
         "# Performance",
@@ -208,6 +218,7 @@ def _page(rows: Sequence[Row]) -> str:
         "",
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end.",
+        *_busy(os.getloadavg()[0] / (os.cpu_count() or 1)),
         "",
         "| what | measured | bar | kept | absolute |",
         "|---|---|---|---|---|",
