@@ -140,7 +140,7 @@ def _made_already(playbook: Playbook, start: str, world: World) -> tuple[str, ..
     if not all(each.held for each in probed):
         return ()
     there = "; ".join(f"{each.name}: {each.evidence}" for each in probed)
-    return (f"what {first.id} is to bring is there, {first.command} may replace it ({there})",)
+    return (f"the result of {first.id} is there; {first.command} may replace it ({there})",)
 
 
 def _no_step(playbook: Playbook, start: str) -> ArgumentError:

@@ -331,4 +331,4 @@ def test_a_vanished_session_is_restored_with_a_sentence(
 def test_a_client_is_warned_of_what_a_person_is_warned_of(project: Project) -> None:
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     begun = project.playbook("begin", playbook(project, STEPS[0]), "013")
-    assert "note: what plan is to bring is there" in begun.err
+    assert "note: the result of plan is there" in begun.err

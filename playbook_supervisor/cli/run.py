@@ -48,7 +48,7 @@ def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, le
     with watching(level) as watcher:
         ending = drive(watcher, person)
     outlook, entries = ending.outlook, protocol.entries(ending.outlook)
-    context = protocol.context(outlook)
+    context = ending.context or protocol.context(outlook)
     if json:
         streams.put_json(shapes.ending(outlook, ending.why, ending.exit_code, entries, context))
     if ending.why == "waiting":

@@ -48,6 +48,7 @@ class Ending(Record):
     outlook: Outlook
     why: str
     signal: int = 0
+    context: tuple[str, ...] = ()  # what helps to answer the gate that nobody was asked
 
     @property
     def exit_code(self) -> int:
@@ -234,9 +235,9 @@ class Runner(Record, frozen=False):
             return self._answer(asked, word, word.value, Mode.AUTONOMOUS.value), None
         self._keep_copies()
         self.watcher.waits(outlook)
-        if self.person is None:
-            return outlook, Ending(outlook, "waiting")
         context = self.supervisor.context(outlook, self._last_words.get(asked.member.id, ""))
+        if self.person is None:
+            return outlook, Ending(outlook, "waiting", context=context)
         return self._listen(outlook, asked, self.person, context)
 
     def _listen(

@@ -228,7 +228,9 @@ def test_an_answer_that_settles_a_step_is_told_before_what_it_did(long: Project)
     """kai FR26: the error stood in the question, and is not said again."""
     playbook = LONG.replace("error_policy: stop", "error_policy: gate")
     long.write(".playbooks/playbooks/long.yaml", playbook)
-    asked = long.playbook("run", "long", "--agent", long.script(FAILS))
+    agent = long.script('default: {say: [I begin, the door is shut], fail: "no key"}')
+    asked = long.playbook("run", "long", "--agent", agent)
+    assert "  the agent said: the door is shut" in asked.err.splitlines()
     (gate,) = [line for line in asked.err.splitlines() if "WAITS FOR A HUMAN" in line]
     assert gate.count("retry") == 1
     assert gate.endswith(" 0/1 steps done.")
