@@ -199,8 +199,8 @@ def _busy(load: float) -> list[str]:
     if load <= 1:
         return []
     return [
-        f"**Others kept the machine busy, {load:.0f} at each core:** waiting for it and for its disk",
-        "is in every figure but the processor's milliseconds. Measure again on a quiet one.",
+        f"**Others kept the machine busy, {load:.0f} at each core:** waiting for that is in",
+        "every figure but the processor's milliseconds. Measure again on a quiet one.",
     ]
 
 
