@@ -2,51 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from project import FEATURE, Project
+from project import Project
 
-from claude.conftest import Open, Start
-from claude.model import Reply, Request, call, text
-
-PASS = "---\nverdict: PASS\n---\n"
-FILES = {
-    "speckit.plan": (f"specs/{FEATURE}/plan.md", "the plan\n"),
-    "speckit.tasks": (f"specs/{FEATURE}/tasks.md", "- [ ] T1\n"),
-    "agreement.create": (f".agreements/{FEATURE}/agreement.yaml", "a: 1\n"),
-    "agreement.check": (f".agreements/{FEATURE}/check-report.md", PASS),
-    "qa.plan": (f".qa/{FEATURE}/test-plan.md", "tests\n"),
-    "qa.run": (f".qa/{FEATURE}/verdict.md", PASS),
-}
-"""What each command writes."""
-
-
-def work(request: Request) -> Reply:
-    """A worker as it should be: it runs the command it was given, and does what it says."""
-    found = re.search(r"Skill `([^`]+)`(?: with args `([^`]*)`)?", request.prompt)
-    assert found, request.prompt
-    skill, args = found[1], found[2]
-    if not request.called("Skill"):
-        return [call("Skill", skill=skill, **({"args": args} if args else {}))]
-    if skill in FILES and not request.called("Write"):
-        path, content = FILES[skill]
-        return [call("Write", file_path=path, content=content)]
-    return [text(f"{skill} is done")]
-
-
-def obey(request: Request) -> Reply:
-    """A supervising model as it should be: it dispatches what is due, and else says nothing."""
-    if request.agent:
-        return work(request)
-    due: dict[str, Any] = request.directive() or {}
-    ids = [step["id"] for step in due.get("steps", []) if due.get("directive") == "run"]
-    sent = [made.input.get("prompt") for made in request.calls if made.name == "Agent"]
-    if missing := [id_ for id_ in ids if id_ not in sent]:
-        return [call("Agent", description=id_, prompt=id_) for id_ in missing]
-    return [text("I wait.")]
+from claude.conftest import Start
+from claude.scripts import obey
 
 
 @pytest.fixture
