@@ -214,6 +214,7 @@ class Store:
         runtime = Runtime.load(place)
         if runtime is None:
             return self._adopt(session_id)
+        self._still_there()
         ensure_folder(folder)
         sweep(folder)
         if known is not None and known.vanished:
@@ -222,6 +223,12 @@ class Store:
             names = ", ".join(gone)
             self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
         return session.load(folder, private, runtime, place)
+
+    def _still_there(self) -> None:
+        """A worktree that was removed is not made again, not even for its sessions' sake."""
+        if not (self.checkout.root / ".git").exists():
+            root = str(self.checkout.root)
+            raise StateError("PB-STATE-NO-REPOSITORY", "the worktree is gone", where=root)
 
     def _adopt(self, session_id: str) -> OpenSession:
         """Take the session's files as they are: a new one, or one that another machine began."""

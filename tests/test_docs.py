@@ -144,7 +144,8 @@ def test_every_error_code_is_documented_with_its_cure() -> None:
 
 
 def test_every_code_of_a_warning_is_documented() -> None:
-    lints = re.findall(r'"PB-CHECK-(LINT-[A-Z]+)"', (REPOSITORY / "playbook_supervisor/lint.py").read_text())
+    source = (REPOSITORY / "playbook_supervisor/lint.py").read_text("utf-8")
+    lints = re.findall(r'"PB-CHECK-(LINT-[A-Z]+)"', source)
     documented = (REPOSITORY / "docs/format.md").read_text("utf-8")
     assert lints
     for lint in lints:

@@ -486,3 +486,18 @@ def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -
         supervisor.outlook()
     assert caught.value.code == "PB-STATE-DIVERGED"
     assert "plan#1 where the playbook expects tasks" in caught.value.message
+
+
+
+def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None:
+    """It leaves no ghost of a folder behind, though git still remembers it."""
+    worktree = project.root.with_name("beside")
+    project.git("worktree", "add", "-q", str(worktree), "-b", "beside")
+    store = Store(checkout.find(worktree))
+    session_id = make(store)
+    shutil.rmtree(worktree)
+    for again in (store, Store(store.checkout)):
+        with pytest.raises(StateError) as refused, again.open(session_id):
+            pass
+        assert refused.value.code == "PB-STATE-NO-REPOSITORY"
+    assert not worktree.exists()

@@ -1,25 +1,22 @@
 """The headless runner: drives a session to its end or to a gate, each step by an agent.
 
 The main thread decides and journals; a hand (a thread) for each running step only waits for its
-worker, and is there for the next step then.
-Signals and requests from other terminals arrive in the same queue as the workers' returns, so
-nothing ever happens in the middle of a write.
+worker, and is there for the next step then. Signals and requests from other terminals arrive in
+the same queue as the workers' returns, so nothing ever happens in the middle of a write.
 """
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import FrameType
 
 from playbook_supervisor.agents import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.answers import read_answer
+from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.people import Person, Watcher
-from playbook_supervisor.drivers.presence import call, requested
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
@@ -35,8 +32,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-_CALL: Final = call()
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, _CALL)
+_CALL: Final = presence.call()
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
 _LAST_WORDS: Final = 10.0  # seconds that stopped workers may take to say so
@@ -115,7 +111,7 @@ class Runner(Record, frozen=False):
         `first` is asked for when signals are listened to already: it may launch a step.
         """
         try:
-            with self._listening():
+            with presence.listening(self._called_by, self.supervisor.private):
                 outlook, ending = first(), None
                 while ending is None:
                     for event in outlook.events:
@@ -234,8 +230,8 @@ class Runner(Record, frozen=False):
             word = Resolution.CONTINUE
             return self._answer(asked, word, word.value, Mode.AUTONOMOUS.value), None
         self._keep_copies()
-        self.watcher.waits(outlook)
         context = self.supervisor.context(outlook, self._last_words.get(asked.member.id, ""))
+        self.watcher.waits(outlook)
         if self.person is None:
             return outlook, Ending(outlook, "waiting", context=context)
         return self._listen(outlook, asked, self.person, context)
@@ -274,6 +270,9 @@ class Runner(Record, frozen=False):
     def _overtaken(self) -> bool:
         return not self._news.empty() or self.supervisor.changed()
 
+    def _called_by(self, number: int) -> None:
+        self._news.put(_News(signal=number))
+
     # ── interruptions ───────────────────────────────────────────────────────────────────────
 
     def _called(self, outlook: Outlook, number: int) -> tuple[Outlook, Ending | None]:
@@ -281,7 +280,7 @@ class Runner(Record, frozen=False):
         if number != _CALL:
             self._stop_workers()
             return outlook, Ending(self.supervisor.interrupt(), "interrupted", number)
-        request = requested(self.supervisor.private)
+        request = presence.requested(self.supervisor.private)
         if request is None:
             return outlook.without_events(), None
         if request.what == "abort":
@@ -329,21 +328,3 @@ class Runner(Record, frozen=False):
                 return self._called(outlook, number)
             return outlook, Ending(outlook, "interrupted", number)
         return self.supervisor.lose(attempt), None
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Signals become news. Outside the main thread there are none to listen to."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def hear(number: int, frame: FrameType | None) -> None:
-            del frame
-            self._news.put(_News(signal=number))
-
-        former = {number: signal.signal(number, hear) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)

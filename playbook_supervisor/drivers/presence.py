@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import locked, read_bytes, write_atomically
 from playbook_supervisor.process_groups import until, worker_alive
 from playbook_supervisor.records import Record, as_mapping
@@ -50,12 +50,13 @@ def driving(private: Path, agent: str) -> Iterator[None]:
     except StateError as error:
         raise driven(private) from error
     try:
-        who = json.dumps(as_mapping(Driver(os.getpid(), agent))).encode()
-        write_atomically(private / _WHO, who, durable=False)
+        _ignore_calls()  # until the runner listens; it looks for a request then
         with suppress(FileNotFoundError):
             (private / _REQUEST).unlink()
+        _sign(private, Driver(os.getpid(), agent))
         yield
     finally:
+        _sign(private, Driver(0, agent))  # the number may soon be a stranger's
         lock.__exit__(None, None, None)
 
 
@@ -96,6 +97,29 @@ def ask(private: Path, request: Request, *, patience: float) -> bool:
     return until(lambda: living(private) is None, patience)
 
 
+@contextmanager
+def listening(hear: Callable[[int], None], private: Path) -> Iterator[None]:
+    """Signals are told to `hear`, by number; so is a request that came before anybody listened.
+
+    Outside the main thread there are none to listen to.
+    """
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = (signal.SIGINT, signal.SIGTERM, call())
+    former = {number: signal.signal(number, lambda each, _: hear(each)) for number in heard}
+    if (private / _REQUEST).exists():
+        hear(call())
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 def requested(private: Path) -> Request | None:
     """What the runner was asked, taken once."""
     try:
@@ -104,6 +128,19 @@ def requested(private: Path) -> Request | None:
         return Request(**data)
     except (FileNotFoundError, ValueError, TypeError):
         return None
+
+
+def _ignore_calls() -> None:
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(call(), signal.SIG_IGN)
+
+
+def _sign(private: Path, driver: Driver) -> None:
+    with suppress(StorageError):  # a full disk must not hide what the runner has to say
+        write_atomically(private / _WHO, json.dumps(as_mapping(driver)).encode(), durable=False)
 
 
 def _who(private: Path) -> Driver:
