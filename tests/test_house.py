@@ -29,7 +29,7 @@ LARGEST = 350
 NAMELESS = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
 MACHINE = re.compile(r"(?:^|[\s\"'`(=:])/(?:root|work|home|Users)/\w")
-CODE = re.compile(r"PB-[A-Z]+(?:-[A-Z]+)+\Z")
+CODE = re.compile(r"PB-(?:BUG|[A-Z]+(?:-[A-Z]+)+)\Z")
 
 STARTS = {"system", "popen", "fork", "forkpty", "startfile"}
 STARTS_LIKE = ("exec", "spawn", "posix_spawn")
