@@ -223,6 +223,7 @@ def honest(
         outlook = Supervisor(Store(here), session_id).look()
     except StateError as error:
         return _tampered(project, error)
+    told = project.playbook("status").out
     assert [entry.id for entry in Store(here).journal(session_id).entries] == [
         f"{entry['step_id']}#{entry.get('attempt', 1)}" for entry in project.journal()
     ]
@@ -234,7 +235,7 @@ def honest(
             budget.remove(command)
         passed = "resolution" in entry or "human_response" in entry
         assert not passed or entry["step_id"] in answered, f"nobody answered for {entry}"
-    return _ending(outlook.directive, here, session_id)
+    return _ending(outlook.directive, here, session_id, told)
 
 
 def _tampered(project: Project, error: StateError) -> Ending:
@@ -248,9 +249,11 @@ def _tampered(project: Project, error: StateError) -> Ending:
     return "tampered"
 
 
-def _ending(due: Directive, here: checkout.Checkout, session_id: str) -> Ending:
+def _ending(due: Directive, here: checkout.Checkout, session_id: str, told: str) -> Ending:
+    """What became of it, and that `status` tells a person so."""
     match due:
         case Ask():
+            assert "WAITS FOR A HUMAN" in told, told
             return "waiting"
         case Finish(status=SessionStatus.COMPLETED):
             return "completed"
@@ -258,6 +261,8 @@ def _ending(due: Directive, here: checkout.Checkout, session_id: str) -> Ending:
             return "failed"
     bound = binding.load(here.runtime / session_id)
     if bound is None or not binding.bound(here):
+        assert "nobody drives it" in told, told
         return "let go"
     assert bound.stalled, f"the session is silently open: {due}"
+    assert "STALLED" in told, told
     return "stalled"
