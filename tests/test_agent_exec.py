@@ -78,7 +78,8 @@ def test_exec_keeps_every_promise_of_an_agent(
 def test_the_program_is_told_of_its_call(agent: Write, tmp_path: Path) -> None:
     told = agent(
         "import json, os, sys\n"
-        "names = [name for name in os.environ if name.startswith(('PLAYBOOK_', 'SPECIFY_'))]\n"
+        "names = [name for name in os.environ if name.startswith(('PLAYBOOK_', 'SPECIFY_'))\n"
+        "  and not name.startswith('PLAYBOOK_REQUIRE_')]\n"
         "print(json.dumps([sys.stdin.read(), {name: os.environ[name] for name in names}]))\n"
     )
     call = replace(

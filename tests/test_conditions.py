@@ -13,7 +13,15 @@ from project import FEATURE, Gh, Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import conditions
-from playbook_supervisor.conditions import LARGEST, World, artifacts, finding, probe, record
+from playbook_supervisor.conditions import (
+    LARGEST,
+    Since,
+    World,
+    artifacts,
+    finding,
+    probe,
+    record,
+)
 from playbook_supervisor.config import Config
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.kernel.directives import Answer
@@ -352,7 +360,8 @@ def test_a_report_written_again_counts_even_with_the_same_words(bare: World, cha
 def test_without_a_record_the_time_decides_and_the_evidence_says_so(bare: World) -> None:
     file = put(bare, REPORT)
     changed = file.stat().st_mtime_ns // 1_000_000
-    for since in (None, {}):
+    records: tuple[Since | None, ...] = (None, {})
+    for since in records:
         assert said(Condition.AGREEMENT_PASS, bare, since=since, since_ms=changed) == (
             HELD,
             f"{REPORT} says PASS (by its time alone)",

@@ -166,9 +166,7 @@ class TestErrorCodes:
 
     @pytest.mark.parametrize(("code", "cure"), CODES.items())
     def test_a_code_has_a_known_family_and_a_cure_of_one_line(self, code: str, cure: str) -> None:
-        assert re.match(
-            r"PB-(?:CHECK|ARG|STATE|COND|AGENT|IO|GIT|BUG)(?:-[A-Z]+)*\Z", code
-        )
+        assert re.match(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|IO|GIT|BUG)(?:-[A-Z]+)*\Z", code)
         assert cure.endswith(".")
         assert "\n" not in cure
 

@@ -108,7 +108,7 @@ def test_json_is_read_in_the_same_way() -> None:
 def test_the_least_step_has_empty_options() -> None:
     step = read_playbook(with_step("").encode(), "x").steps[0]
     assert (step.args, step.model, step.parallel_group) == ("", "", "")
-    assert step.preconditions == step.postconditions == step.escalation_triggers == ()
+    assert (step.preconditions, step.postconditions, step.escalation_triggers) == ((), (), ())
 
 
 @pytest.mark.parametrize(

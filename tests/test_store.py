@@ -488,7 +488,6 @@ def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -
     assert "plan#1 where the playbook expects tasks" in caught.value.message
 
 
-
 def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None:
     """It leaves no ghost of a folder behind, though git still remembers it."""
     worktree = project.root.with_name("beside")

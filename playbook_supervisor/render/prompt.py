@@ -78,9 +78,10 @@ def _shown_again(prompt: str) -> Iterator[None]:
 
     def show(number: int = 0, frame: FrameType | None = None) -> None:
         del number, frame
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
+        os.write(screen, shown)  # a signal may come in the middle of it: buffers take that ill
 
+    sys.stderr.flush()
+    screen, shown = sys.stderr.fileno(), prompt.encode(errors="replace")
     former = signal.signal(signal.SIGCONT, show)
     try:
         show()

@@ -125,6 +125,7 @@ class TestTheLeash:
     def test_what_is_missing_leaves_a_test_out_unless_it_is_required(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.delenv(REQUIRED, raising=False)
         with pytest.raises(pytest.skip.Exception, match="no tmux"):
             leave_out("no tmux")
         monkeypatch.setenv(REQUIRED, "1")
