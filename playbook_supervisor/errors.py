@@ -113,6 +113,7 @@ CODES: Final[dict[str, str]] = {
     # what was asked for
     "PB-ARG-USAGE": "See `playbook --help`.",
     "PB-ARG-INVALID": "Give the arguments as the message shows.",
+    "PB-ARG-AGENT": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-ARG-FEATURE": "Name the feature by its number or its folder, as in `013`.",
     "PB-ARG-PLAYBOOK": "`playbook list` shows what there is.",
     "PB-ARG-STEP": "`playbook show` lists the steps.",
@@ -144,7 +145,6 @@ CODES: Final[dict[str, str]] = {
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
-    "PB-AGENT-UNKNOWN": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
     "PB-AGENT-NO-RECEIPT": "Retry the step, or run the command by hand and continue.",
     "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",

@@ -287,7 +287,7 @@ def _taken(data: bytes, private: Path, playbook: Playbook, runtime: Runtime, sou
 
 def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
     """The manifest as it stands in session.yaml, which may lag behind the journal, and its text."""
-    recorded = _manifest_from_json(runtime.manifest)
+    recorded = manifest_from_json(runtime.manifest)
     data = integrity.read_file(folder, "session.yaml")
     written = digest(data)
     if runtime.latest("session.yaml", written):
@@ -296,7 +296,7 @@ def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
     found = read_manifest(data, source)
     difference = integrity.manifest_difference(recorded, found)
     if difference and not runtime.ours("session.yaml", written):
-        lagging = runtime.former and _manifest_from_json(runtime.former["manifest"]) == found
+        lagging = runtime.former and manifest_from_json(runtime.former["manifest"]) == found
         if not lagging:
             raise integrity.tampered(difference, source)
     runtime.digests["session.yaml"] = [written]
@@ -318,7 +318,8 @@ def _gate_to_json(gate: Waiting) -> dict[str, Any]:
     }
 
 
-def _manifest_from_json(data: dict[str, Any]) -> Manifest:
+def manifest_from_json(data: dict[str, Any]) -> Manifest:
+    """The manifest as the runtime state keeps it."""
     gate = Waiting(**data["gate"]) if data["gate"] else None
     return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
 

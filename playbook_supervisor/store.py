@@ -94,12 +94,18 @@ class Store:
 
     def _is_open(self, session_id: str) -> bool:
         """As far as is known: a state that cannot be read is told when the session is opened."""
-        try:
-            runtime = Runtime.load(self._place(session_id))
-        except StateError:
-            return True
+        if not self.drives(session_id):
+            return False
+        runtime = self._recorded(session_id)
         ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
-        return runtime is not None and runtime.manifest.get("status") not in ended
+        return runtime is None or runtime.manifest.get("status") not in ended
+
+    def _recorded(self, session_id: str) -> Runtime | None:
+        """The runtime state, as far as there is one that can be read."""
+        try:
+            return Runtime.load(self._place(session_id))
+        except StateError:
+            return None
 
     def drives(self, session_id: str) -> bool:
         """Whether this worktree's runtime state knows the session."""
@@ -115,12 +121,20 @@ class Store:
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 
     def manifest(self, session_id: str) -> Manifest:
-        """What session.yaml says (a projection: `open` repairs it). StateError if unreadable."""
+        """What is known of the session, without its lock. StateError if session.yaml is unreadable.
+
+        Where this worktree drives it, that is what was written last: session.yaml is a projection,
+        which may lag behind a crash, and which somebody may have changed.
+        """
         path = self.folder(session_id) / "session.yaml"
         try:
-            return read_manifest(read_bytes(path), self._shown(path))
+            found = read_manifest(read_bytes(path), self._shown(path))
         except FileNotFoundError as error:
             raise _no_session(session_id) from error
+        runtime = self._recorded(session_id)
+        if runtime is None or not runtime.manifest:
+            return found
+        return session.manifest_from_json(runtime.manifest)
 
     def journal(self, session_id: str) -> Parsed:
         """All entries, as they stand in journal.yaml. StateError if it cannot be read."""

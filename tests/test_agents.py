@@ -20,7 +20,7 @@ from playbook_supervisor.agents import (
     known,
 )
 from playbook_supervisor.config import Config
-from playbook_supervisor.errors import CODES, AgentError
+from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.files import locked
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.testing import AgentCheck, ConformanceError, call_for
@@ -71,8 +71,8 @@ def program(folder: Path, name: str) -> Path:
     return file
 
 
-def refused(spec: str, root: Path, config: Config | None = None) -> AgentError:
-    with pytest.raises(AgentError) as caught:
+def refused(spec: str, root: Path, config: Config | None = None) -> PlaybookError:
+    with pytest.raises((AgentError, ArgumentError)) as caught:
         choose(spec, config or Config(), root)
     assert caught.value.guidance
     return caught.value
@@ -107,14 +107,14 @@ def test_without_any_agent_the_error_says_how_to_name_one(tmp_path: Path) -> Non
 def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> None:
     config = Config(agents_exec={"codex": ("codex", "exec", "-")})
     error = refused("codx", tmp_path, config)
-    assert error.code == "PB-AGENT-UNKNOWN"
+    assert error.code == "PB-ARG-AGENT"
     assert "did you mean codex" in error.message
     assert error.details == ("exec:PROGRAM", "script:FILE.yaml", "codex")
 
 
 def test_a_name_of_the_config_takes_nothing_behind_a_colon(tmp_path: Path) -> None:
     config = Config(agents_exec={"mine": ("sh",)})
-    assert refused("mine:--flag", tmp_path, config).code == "PB-AGENT-UNKNOWN"
+    assert refused("mine:--flag", tmp_path, config).code == "PB-ARG-AGENT"
 
 
 def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) 
 
 @pytest.mark.parametrize("spec", ["exec:", "exec", "exec:''", "exec:'open", "script:", "script"])
 def test_an_agent_without_what_it_needs_is_refused(spec: str, tmp_path: Path) -> None:
-    assert refused(spec, tmp_path).code == "PB-AGENT-UNKNOWN"
+    assert refused(spec, tmp_path).code == "PB-ARG-AGENT"
 
 
 def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -500,3 +500,14 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
             pass
         assert refused.value.code == "PB-STATE-NO-REPOSITORY"
     assert not worktree.exists()
+
+
+def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(scene: Scene) -> None:
+    """Where this worktree drives the session, what it wrote itself counts for listings, too."""
+    session_id = make(scene.store)
+    file = scene.store.folder(session_id) / "session.yaml"
+    file.write_text(file.read_text().replace("status: pending", "status: completed"))
+    assert scene.store.manifest(session_id).status is SessionStatus.PENDING
+    with pytest.raises(StateError) as refused, Store(scene.store.checkout).open(session_id):
+        pass
+    assert refused.value.code == "PB-STATE-TAMPERED"

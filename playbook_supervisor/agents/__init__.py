@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from playbook_supervisor.errors import CODES, AgentError, PlaybookError
+from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.plain_text import did_you_mean, first_line, printable
 from playbook_supervisor.records import Record, field, replace
@@ -106,7 +106,7 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
     `spec` is what `--agent` says: `exec:./my-agent --flag`, `script:FILE.yaml`, a name that the
     project's config or an installed package gives, or empty: then the config's `agent`, then what
-    is found on the machine. AgentError PB-AGENT-UNKNOWN lists what there is; PB-AGENT-NONE says
+    is found on the machine. ArgumentError PB-ARG-AGENT lists what there is; PB-AGENT-NONE says
     why none can be used; PB-AGENT-SCRIPT comes from a faulty script file.
     """
     wanted = spec.strip() or config.agent
@@ -213,8 +213,8 @@ def _make(wanted: str, config: Config, root: Path) -> Agent:
         return _load(plugins[name])(argument, config, root)
     near = did_you_mean(name, [*BUILT_IN, *config.agents_exec, *plugins])
     hint = f" (did you mean {near}?)" if near else ""
-    raise AgentError(
-        "PB-AGENT-UNKNOWN",
+    raise ArgumentError(
+        "PB-ARG-AGENT",
         f"there is no agent {printable(name)}{hint}; there are {', '.join(known(config))}",
         details=known(config),
     )
@@ -226,7 +226,7 @@ def _found_on_this_machine(config: Config, root: Path) -> Agent:
         try:
             agent = _load(entry_point)("", config, root)
             reason = agent.available()
-        except AgentError as error:
+        except PlaybookError as error:
             reason = error.message
         else:
             if reason is None:

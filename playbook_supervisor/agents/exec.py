@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents import Call, Running, as_typed
 from playbook_supervisor.agents.process import launch
-from playbook_supervisor.errors import AgentError
+from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.plain_text import printable
 
 TYPE_CHECKING = False
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def create(argument: str, config: Config, root: Path) -> ExecAgent:
-    """`--agent "exec:./my-agent --flag"`: split by POSIX quoting. AgentError PB-AGENT-UNKNOWN."""
+    """`--agent "exec:./my-agent --flag"`: split by POSIX quoting. ArgumentError PB-ARG-AGENT."""
     import shlex
 
     del config
     try:
         argv = shlex.split(argument)
     except ValueError as error:
-        raise AgentError(
-            "PB-AGENT-UNKNOWN",
+        raise ArgumentError(
+            "PB-ARG-AGENT",
             f"the command behind exec: cannot be read: {error}",
             guidance="Close every quotation mark: --agent \"exec:my-agent 'one argument'\".",
         ) from error
     if not argv or not argv[0]:
-        raise AgentError("PB-AGENT-UNKNOWN", "exec: names no program")
+        raise ArgumentError("PB-ARG-AGENT", "exec: names no program")
     if os.sep in argv[0]:
         argv[0] = str(as_typed(argv[0], root))
     return ExecAgent("exec", argv, root)

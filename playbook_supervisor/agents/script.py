@@ -13,7 +13,7 @@ from playbook_supervisor.agents import Call, Message, Running, as_typed, failed
 from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.script_format import Script, read
 from playbook_supervisor.agents.script_worker import Deed, write_files
-from playbook_supervisor.errors import AgentError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.plain_text import first_line, printable
 from playbook_supervisor.records import replace
@@ -29,10 +29,10 @@ WORKER = (sys.executable, "-P", "-m", "playbook_supervisor.agents.script_worker"
 
 
 def create(argument: str, config: Config, root: Path) -> ScriptAgent:
-    """`--agent script:FILE.yaml`. AgentError PB-AGENT-UNKNOWN, PB-AGENT-SCRIPT."""
+    """`--agent script:FILE.yaml`. ArgumentError PB-ARG-AGENT, AgentError PB-AGENT-SCRIPT."""
     del config
     if not argument:
-        raise AgentError("PB-AGENT-UNKNOWN", "script: names no file")
+        raise ArgumentError("PB-ARG-AGENT", "script: names no file")
     return ScriptAgent(read(as_typed(argument, root)))
 
 
