@@ -511,3 +511,10 @@ def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(scene: S
     with pytest.raises(StateError) as refused, Store(scene.store.checkout).open(session_id):
         pass
     assert refused.value.code == "PB-STATE-TAMPERED"
+
+
+def test_a_folder_without_a_runtime_state_is_no_session_that_is_driven(scene: Scene) -> None:
+    """A crash may leave it, before anything was known."""
+    scene.store.runtime("20260219-a7k").mkdir(parents=True)
+    assert scene.store.driven() == []
+    assert scene.store.vanished() == []

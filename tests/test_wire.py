@@ -45,6 +45,7 @@ from playbook_supervisor.wire import (
     run_to_json,
     state_from_json,
     state_to_json,
+    wait_to_json,
 )
 
 SCHEMA = json.loads(
@@ -227,6 +228,13 @@ def test_an_ask_puts_its_gate_with_evidence_and_choices() -> None:
     }
     assert "outstanding" not in shape
     assert valid(ask_to_json(ask, SCENE, "Create PR?", [], outstanding=True))["outstanding"]
+
+
+def test_a_wait_names_those_at_work_and_what_waits_for_them() -> None:
+    shape = valid(wait_to_json(["pr#1"], SCENE, "playbook next --wait"))
+    assert shape["directive"] == "wait"
+    assert shape["steps"] == ["pr#1"]
+    assert shape["command"] == "playbook next --wait"
 
 
 def test_a_finish_says_how_it_ended() -> None:

@@ -1,0 +1,84 @@
+"""Who drives a session, and how a runner is called from another terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playbook_supervisor.drivers import presence
+from playbook_supervisor.drivers.presence import Driver, Request
+from playbook_supervisor.errors import StateError
+
+
+@pytest.fixture(autouse=True)
+def former() -> Iterator[None]:
+    """The signals are the test runner's own again afterwards."""
+    numbers = (signal.SIGINT, signal.SIGTERM, presence.call())
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_a_driver_is_known_while_it_lives_and_no_longer(tmp_path: Path) -> None:
+    assert presence.living(tmp_path) is None
+    with presence.driving(tmp_path, "exec:mine"):
+        assert presence.living(tmp_path) == Driver(os.getpid(), "exec:mine")
+        with pytest.raises(StateError, match=str(os.getpid())), presence.driving(tmp_path, "two"):
+            pass
+    assert presence.living(tmp_path) is None
+
+
+def test_a_number_that_may_soon_be_a_strangers_is_not_kept(tmp_path: Path) -> None:
+    with presence.driving(tmp_path, "exec:mine"):
+        pass
+    assert json.loads((tmp_path / "driver.json").read_text())["pid"] == 0
+    assert presence.headless(tmp_path), "that a runner drove here is remembered"
+
+
+def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path: Path) -> None:
+    heard: list[int] = []
+    with presence.driving(tmp_path, "exec:mine"):
+        assert not presence.ask(tmp_path, Request("pause", by="Ada"), patience=0.0)
+        with presence.listening(heard.append, tmp_path):
+            assert heard == [presence.call()]
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [presence.call(), signal.SIGTERM]
+        assert presence.requested(tmp_path) == Request("pause", by="Ada")
+    assert presence.requested(tmp_path) is None, "a request is taken once"
+
+
+def test_a_request_of_an_earlier_drive_is_forgotten(tmp_path: Path) -> None:
+    with presence.driving(tmp_path, "exec:mine"):
+        presence.ask(tmp_path, Request("abort"), patience=0.0)
+    heard: list[int] = []
+    with presence.driving(tmp_path, "exec:mine"), presence.listening(heard.append, tmp_path):
+        assert heard == []
+
+
+def test_outside_the_main_thread_no_signal_is_touched(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def drive() -> None:
+        with presence.driving(tmp_path, "mine"), presence.listening(seen.append, tmp_path):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_driver_file_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
+    with presence.driving(tmp_path, "mine"):
+        (tmp_path / "driver.json").write_text("[]")
+        assert presence.living(tmp_path) == Driver(0, "unknown")
+        (tmp_path / "request.json").write_text('{"what": "pause", "unknown": 1}')
+        assert presence.requested(tmp_path) is None
