@@ -399,8 +399,9 @@ class TestASubagent:
                 return [call("Bash", run_in_background=True, **WAIT)]
             if request.main and not request.calls:
                 return [call("Agent", **RUN_IT)]
-            if request.main and request.notifications:
+            if request.main and request.notifications and not request.called("Bash"):
                 project.write("go-on", "")
+                return [call("Bash", command="sleep 2", description="keep the client alive")]
             return [text("ok")]
 
         start(reply).run("go", "--allowedTools", "Bash")
