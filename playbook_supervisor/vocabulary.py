@@ -5,10 +5,10 @@ Every word is spelled as in kai's data model. Nothing here knows how a word is c
 
 from __future__ import annotations
 
-from enum import StrEnum
+from playbook_supervisor.words import Words
 
 
-class Autonomy(StrEnum):
+class Autonomy(Words):
     """Who decides that a step may run (kai FR2)."""
 
     AUTO = "auto"
@@ -17,7 +17,7 @@ class Autonomy(StrEnum):
     SKIP = "skip"
 
 
-class ErrorPolicy(StrEnum):
+class ErrorPolicy(Words):
     """What follows when a step fails and no trigger fires (kai FR5)."""
 
     STOP = "stop"
@@ -25,7 +25,7 @@ class ErrorPolicy(StrEnum):
     GATE = "gate"
 
 
-class Trigger(StrEnum):
+class Trigger(Words):
     """What promotes a step to a gate (kai FR6). The order is the order in which they are named."""
 
     SUBAGENT_ERROR = "subagent_error"
@@ -34,7 +34,7 @@ class Trigger(StrEnum):
     POSTCONDITION_FAIL = "postcondition_fail"
 
 
-class Condition(StrEnum):
+class Condition(Words):
     """The artifact checks of kai FR3 and FR4."""
 
     SPEC_EXISTS = "spec_exists"
@@ -47,7 +47,7 @@ class Condition(StrEnum):
     PR_CREATED = "pr_created"
 
 
-class SessionStatus(StrEnum):
+class SessionStatus(Words):
     """The states of a session (kai data model, Session)."""
 
     PENDING = "pending"
@@ -57,7 +57,7 @@ class SessionStatus(StrEnum):
     ABORTED = "aborted"
 
 
-class EntryStatus(StrEnum):
+class EntryStatus(Words):
     """The states of a journal entry (kai data model, Journal Entry)."""
 
     IN_PROGRESS = "in_progress"
@@ -66,7 +66,7 @@ class EntryStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-class Decision(StrEnum):
+class Decision(Words):
     """Who decided: nobody had to, a human at a gate, a human after a trigger, or the playbook."""
 
     AUTO = "auto"
@@ -75,7 +75,7 @@ class Decision(StrEnum):
     SKIPPED = "skipped"
 
 
-class Resolution(StrEnum):
+class Resolution(Words):
     """What a human may say at a gate; each gate offers some of these."""
 
     CONTINUE = "continue"
@@ -85,7 +85,7 @@ class Resolution(StrEnum):
     ABORT = "abort"
 
 
-class GateReason(StrEnum):
+class GateReason(Words):
     """Why a gate opened. The four triggers are reasons, too."""
 
     GATE_ALWAYS = "gate_always"
@@ -96,14 +96,14 @@ class GateReason(StrEnum):
     POSTCONDITION_FAIL = "postcondition_fail"
 
 
-class Place(StrEnum):
+class Place(Words):
     """On which side of the work a gate or a check stands."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
-class Mode(StrEnum):
+class Mode(Words):
     """Whether gates that guard nothing broken wait for a human (Catalyst FR-6.3)."""
 
     MANUAL = "manual"

@@ -65,34 +65,34 @@ def _step_to_json(step: Step) -> Json:
 
 
 def playbook_from_json(shape: Json) -> Playbook:
-    """The inverse of `playbook_to_json`."""
-    fields = Fields(shape)
+    """The inverse of `playbook_to_json`, of what it has made: at every start, so without `Fields`.
+
+    ValueError for a word that is not ours, KeyError and TypeError for a shape of another kind.
+    """
     return Playbook(
-        name=fields.required("name"),
-        description=fields.text("description"),
-        version=fields.required("version"),
-        args=tuple(_arg_from_json(arg) for arg in fields.each("args")),
-        steps=tuple(_step_from_json(step) for step in fields.each("steps")),
+        name=shape["name"],
+        description=shape["description"],
+        version=shape["version"],
+        args=tuple(Arg(**arg) for arg in shape["args"]),
+        steps=tuple(_step_from_json(step) for step in shape["steps"]),
     )
 
 
-def _arg_from_json(fields: Fields) -> Arg:
-    return Arg(fields.required("name"), fields.text("description"), fields.flag("required"))
+def _step_from_json(shape: Json) -> Step:
+    said = dict(shape)
+    for key, words in _WORDS_OF_A_STEP.items():
+        if key in said:
+            said[key] = tuple(map(words, said[key]))
+    said["autonomy"] = Autonomy(said["autonomy"])
+    said["error_policy"] = ErrorPolicy(said["error_policy"])
+    return Step(**said)
 
 
-def _step_from_json(fields: Fields) -> Step:
-    return Step(
-        id=fields.required("id"),
-        command=fields.required("command"),
-        autonomy=fields.word("autonomy", Autonomy),
-        error_policy=fields.word("error_policy", ErrorPolicy),
-        args=fields.text("args"),
-        model=fields.text("model"),
-        preconditions=fields.words("preconditions", Condition),
-        postconditions=fields.words("postconditions", Condition),
-        escalation_triggers=fields.words("escalation_triggers", Trigger),
-        parallel_group=fields.text("parallel_group"),
-    )
+_WORDS_OF_A_STEP: Final = {
+    "preconditions": Condition,
+    "postconditions": Condition,
+    "escalation_triggers": Trigger,
+}
 
 
 # ── the replayed state ──────────────────────────────────────────────────────────────────────
@@ -262,9 +262,9 @@ def ask_to_json(
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 
-def wait_to_json(steps: Sequence[str], scene: Scene, command: str) -> Json:
-    """The word that somebody else is at work; `command` waits for it."""
-    return {**_opening("wait", scene), "steps": list(steps), "command": command}
+def wait_to_json(steps: Sequence[str], scene: Scene, command: str = "") -> Json:
+    """The word that somebody is at work; `command` waits for it, where that has to be asked."""
+    return {**_opening("wait", scene), "steps": list(steps), **_valued(command=command)}
 
 
 def finish_to_json(finish: Finish, scene: Scene, summary: str) -> Json:

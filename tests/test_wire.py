@@ -235,6 +235,7 @@ def test_a_wait_names_those_at_work_and_what_waits_for_them() -> None:
     assert shape["directive"] == "wait"
     assert shape["steps"] == ["pr#1"]
     assert shape["command"] == "playbook next --wait"
+    assert "command" not in valid(wait_to_json(["pr#1"], SCENE)), "the client calls by itself"
 
 
 def test_a_finish_says_how_it_ended() -> None:

@@ -179,6 +179,7 @@ def _returned(entry: Entry, observation: Returned, at: int) -> Event:
             error_code=outcome.error.code,
             error_guidance=outcome.error.guidance,
             error_cause=outcome.error.cause,
+            error_lasts=outcome.error.lasts,
         )
     return Event(Change.RETURNED, entry)
 

@@ -7,11 +7,11 @@ observation: the kernel has no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from playbook_supervisor.model import Step
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.vocabulary import GateReason, Place, Resolution, SessionStatus, Trigger
+from playbook_supervisor.words import Words
 
 # ── directives ──────────────────────────────────────────────────────────────────────────────
 
@@ -67,7 +67,7 @@ Directive = Check | Run | Ask | Finish
 # ── what a check brings ─────────────────────────────────────────────────────────────────────
 
 
-class Answer(StrEnum):
+class Answer(Words):
     """What a probe says of a condition."""
 
     HELD = "held"
@@ -93,7 +93,7 @@ class Probed(Record):
         return self.answer is Answer.HELD
 
 
-class Standing(StrEnum):
+class Standing(Words):
     """What humans have said of a finding so far (the same digest of the same report)."""
 
     NEW = "new"
@@ -120,12 +120,17 @@ class Report(Record):
 
 
 class Failure(Record):
-    """A structured error as the journal keeps it (Catalyst FR-4.11)."""
+    """A structured error as the journal keeps it (Catalyst FR-4.11).
+
+    `lasts` when the same attempt would fail the same way until somebody mends something: what is
+    not permitted, not there or used up. Such a step is not tried again by itself.
+    """
 
     code: str
     message: str
     guidance: str = ""
     cause: str = ""
+    lasts: bool = False
 
 
 class Outcome(Record):
@@ -192,7 +197,7 @@ class TakenUp(Record):
     at: int
 
 
-class Cancellation(StrEnum):
+class Cancellation(Words):
     ABORT = "abort"
     INTERRUPT = "interrupt"
 

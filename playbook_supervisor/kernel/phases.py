@@ -267,6 +267,7 @@ def _after(entry: Entry, step: Step, report: Report, at: int) -> Event:
             error_code=POSTCONDITION if failing else TRIGGERED,
             error_guidance="",
             error_cause="",
+            error_lasts=False,
         )
     if not triggers and (again or step.error_policy is ErrorPolicy.GATE):
         triggers = [Trigger.SUBAGENT_ERROR if erred else Trigger.POSTCONDITION_FAIL]

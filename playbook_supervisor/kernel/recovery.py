@@ -88,12 +88,13 @@ def due_again(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """Whether another attempt follows the last, failed one.
 
     After a human's `retry` and after an interruption always; by itself only under `retry_once`,
-    once in the session, however many attempts humans and crashes have added (kai FR30).
+    once in the session, however many attempts humans and crashes have added (kai FR30), and not
+    where the worker says that its error lasts.
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
         return True
-    if policy is not ErrorPolicy.RETRY_ONCE or not _failed_by_itself(last):
+    if policy is not ErrorPolicy.RETRY_ONCE or last.error_lasts or not _failed_by_itself(last):
         return False
     return not any(_failed_by_itself(entry) for entry in attempts[:-1])
 

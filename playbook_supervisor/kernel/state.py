@@ -8,7 +8,6 @@ entries of the phase that is due: a session of 10,000 steps costs no more than o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from functools import cached_property, wraps
 
 from playbook_supervisor.model import Phase, Playbook
@@ -21,6 +20,7 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+from playbook_supervisor.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Entry(Record):
     error_code: str = ""
     error_guidance: str = ""
     error_cause: str = ""
+    error_lasts: bool = False
     failing: tuple[str, ...] = ()
     waived: tuple[str, ...] = ()
     recovered: bool = False
@@ -129,7 +130,7 @@ class Entry(Record):
         return self.launched_at is not None or (over and self.error_code not in NEVER_RAN)
 
 
-class Position(StrEnum):
+class Position(Words):
     """Where a step of the due phase stands, read off the keys of its last entry."""
 
     DUE = "due"
@@ -149,7 +150,7 @@ class Position(StrEnum):
     SKIPPED = "skipped"
 
 
-class Change(StrEnum):
+class Change(Words):
     """What an event did to its entry."""
 
     SKIPPED = "skipped"

@@ -7,8 +7,6 @@ What cannot be in a table (what a group's members mean to each other) stands in 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from playbook_supervisor.kernel.directives import (
     Answered,
     Begun,
@@ -20,13 +18,14 @@ from playbook_supervisor.kernel.directives import (
     Returned,
 )
 from playbook_supervisor.kernel.state import Position
+from playbook_supervisor.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 
-class Move(StrEnum):
+class Move(Words):
     """An observation as one step sees it."""
 
     BEGUN = "begun from a later step"

@@ -250,6 +250,40 @@ def test_retry_once_tries_again_at_once_and_then_stops() -> None:
     assert [entry.attempt for entry in scene.journal] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("triggers", "ended"),
+    [((), SessionStatus.FAILED), ((Trigger.SUBAGENT_ERROR,), SessionStatus.IN_PROGRESS)],
+)
+def test_an_error_that_lasts_is_not_retried_but_by_a_human(
+    triggers: tuple[Trigger, ...], ended: SessionStatus
+) -> None:
+    """What is not permitted or used up would cost a second time and end the same way."""
+    lasting = Failure("PB-AGENT-PERMISSION", "not permitted", lasts=True)
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=triggers))
+    scene.worked(lasting)
+    scene.checked()
+    assert (scene.status, scene.last.error_lasts) == (ended, True)
+    if triggers:
+        scene.says("retry")
+    else:
+        scene.taken_up()
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    assert scene.last.error_lasts is False
+    if not triggers:
+        assert scene.check.id == "before:a#3.0"  # the automatic one is still in store
+
+
+def test_an_error_that_a_human_has_mended_lasts_no_longer() -> None:
+    lasting = Failure("PB-AGENT-PERMISSION", "not permitted", lasts=True)
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=(Trigger.SUBAGENT_ERROR,)))
+    scene.worked(lasting)
+    scene.checked()
+    scene.says("continue")
+    scene.checked(a=missing("plan_exists"))
+    assert (scene.last.error_code, scene.last.error_lasts) == ("PB-COND-POSTCONDITION", False)
+
+
 def test_a_retry_that_succeeds_leaves_both_attempts_in_the_journal() -> None:
     """kai FR30, FR37: one entry per attempt."""
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))

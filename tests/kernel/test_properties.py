@@ -25,11 +25,11 @@ def playbooks(draw: st.DrawFn) -> Playbook:
         *(
             step(
                 f"s{number}",
-                autonomy=draw(st.sampled_from(Autonomy)),
-                policy=draw(st.sampled_from(ErrorPolicy)),
+                autonomy=draw(st.sampled_from([*Autonomy])),
+                policy=draw(st.sampled_from([*ErrorPolicy])),
                 pre=draw(st.sampled_from([(), PRE])),
                 post=draw(st.sampled_from([(), POST])),
-                triggers=tuple(draw(st.sets(st.sampled_from(Trigger)))),
+                triggers=tuple(draw(st.sets(st.sampled_from([*Trigger])))),
                 # a group's members are neighbours: the letter and where its run began
                 group=group and f"{group}{_run(groups, number)}",
             )

@@ -168,6 +168,7 @@ def printed(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> 
         )
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("autonomy", Autonomy)
 def test_one_step_behaves_whatever_its_playbook_says_and_whatever_happens(
     autonomy: Autonomy, capsys: pytest.CaptureFixture[str]
@@ -209,6 +210,7 @@ def test_two_steps_behave_one_after_the_other_and_at_once(
     assert figures.states > 0
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
 def test_three_steps_behave_one_after_the_other_and_after_a_group(
     groups: str, capsys: pytest.CaptureFixture[str]
@@ -220,6 +222,7 @@ def test_three_steps_behave_one_after_the_other_and_after_a_group(
     assert figures.states > 0
 
 
+@pytest.mark.unmeasured
 def test_a_group_of_three_behaves(capsys: pytest.CaptureFixture[str]) -> None:
     """kai FR22: all at once, and the phase waits for every one. Whoever can fail can be done."""
     figures = Figures()
@@ -263,6 +266,7 @@ def random_book(dice: random.Random) -> Playbook:
     return book(*steps)
 
 
+@pytest.mark.unmeasured
 def test_random_sessions_of_larger_playbooks_behave(capsys: pytest.CaptureFixture[str]) -> None:
     """What no walk can close: long histories, groups of four, clocks that step back."""
     dice = random.Random(20260219)  # noqa: S311 - the same sessions for everyone
