@@ -76,6 +76,11 @@ class Document(Record):
         """Line and column of the value there, or of the nearest thing around it that exists."""
         return self._find(path)[:2]
 
+    def told(self, path: Sequence[str | int]) -> str:
+        """That place as an error tells it: `source:line:col`."""
+        line, col = self.place(path)
+        return f"{self.source}:{line}:{col}"
+
     def key_place(self, path: Sequence[str | int]) -> tuple[int, int]:
         """Line and column of the key (an item of a sequence has none: of the item)."""
         return self._find(path)[2:4]

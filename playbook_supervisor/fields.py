@@ -7,7 +7,6 @@ whether its key is missing or it has no value. What a person typed as text stays
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from playbook_supervisor.times import from_time
 
@@ -15,7 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self, TypeVar
 
-    _Word = TypeVar("_Word", bound=StrEnum)
+    from playbook_supervisor.words import Words
+
+    _Word = TypeVar("_Word", bound=Words)
 
 
 class UnfitError(ValueError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from playbook_supervisor.document import MAX_DEPTH, refuse
+from playbook_supervisor.document import MAX_DEPTH
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.records import Record
 
@@ -60,19 +60,21 @@ class _Part(Record):
 class JsonText:
     """A JSON document that a person keeps. Edits make new ones.
 
-    `data` are UTF-8, with or without a byte order mark; `source` is the name that is shown.
-    CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the place, for what is not JSON (comments
-    and trailing commas are not) or too deep.
+    `data` are UTF-8, with or without a byte order mark; `source` is the name that is shown, `code`
+    that of every CheckError, which has the place: for what is not JSON (comments and trailing
+    commas are not) or too deep, and for what stands where something else has to.
     """
 
-    def __init__(self, data: bytes, source: str) -> None:
+    def __init__(self, data: bytes, source: str, code: str) -> None:
         try:
             self._text = data.decode()
         except UnicodeDecodeError as fault:
             before = data[: fault.start].decode()
-            refuse(source, *_place(before, len(before)), "no UTF-8", "Save the file as UTF-8.")
-        self._source = source
-        self._top = _Reader(self._text, source).read()
+            place = "{}:{}:{}".format(source, *_place(before, len(before)))
+            cure = "Save the file as UTF-8."
+            raise CheckError(code, "it is no UTF-8", where=place, guidance=cure) from None
+        self._source, self._code = source, code
+        self._top = _Reader(self._text, source, code).read()
         margin = _margin(self._lead(self._top)) if self._top.parts else ""
         self._unit = margin or _UNIT
         self._newline = "\r\n" if "\r\n" in self._text else "\n"
@@ -89,7 +91,7 @@ class JsonText:
     def append(self, path: Path, item: object) -> JsonText:
         """With an item more in the array at `path`, which is made where it is missing.
 
-        CheckError PB-CHECK-SCHEMA, with the place, where something else stands on the way.
+        CheckError, with the place, where something else stands on the way.
         """
         walked, value = self._walk(path)
         wanted = "[" if walked == len(path) else "{"
@@ -172,13 +174,14 @@ class JsonText:
         return text.replace("\n", self._newline + margin)
 
     def _spliced(self, start: int, end: int, new: str) -> JsonText:
-        return JsonText((self._text[:start] + new + self._text[end:]).encode(), self._source)
+        text = self._text[:start] + new + self._text[end:]
+        return JsonText(text.encode(), self._source, self._code)
 
     def _unfit(self, path: Path, value: _Value, wanted: str) -> NoReturn:
         line, col = _place(self._text, value.start)
         name = ".".join(map(str, path)) or "the document"
         raise CheckError(
-            "PB-CHECK-SCHEMA",
+            self._code,
             f"{name} has to be {wanted}",
             where=f"{self._source}:{line}:{col}",
             guidance=f"Make it {wanted}, or take it out; nothing was written.",
@@ -188,8 +191,8 @@ class JsonText:
 class _Reader:
     """JSON by its own rules, with spans; as deep as anything that is read here may be."""
 
-    def __init__(self, text: str, source: str) -> None:
-        self._text, self._source = text, source
+    def __init__(self, text: str, source: str, code: str) -> None:
+        self._text, self._source, self._code = text, source, code
         self._at = 1 if text.startswith("\ufeff") else 0
         self._decoder = json.JSONDecoder(parse_int=_integer, parse_constant=self._no_number)
 
@@ -204,7 +207,7 @@ class _Reader:
         if opening not in ("{", "["):
             return self._scalar()
         if depth >= MAX_DEPTH:
-            self._fail(f"nested more than {MAX_DEPTH} deep", hostile=True)
+            self._fail(f"nested more than {MAX_DEPTH} deep")
         start = self._at
         closing = "}" if opening == "{" else "]"
         parts: list[_Part] = []
@@ -249,10 +252,10 @@ class _Reader:
     def _no_number(self, word: str) -> NoReturn:
         self._fail(f"`{word}` is no number in JSON")
 
-    def _fail(self, message: str, *, hostile: bool = False) -> NoReturn:
-        line, col = _place(self._text, self._at)
-        cure = "Mend the JSON at the place named; it knows no comments."
-        refuse(self._source, line, col, message, cure, hostile=hostile)
+    def _fail(self, message: str) -> NoReturn:
+        place = "{}:{}:{}".format(self._source, *_place(self._text, self._at))
+        cure = "Mend the JSON at the place named: no comments, no comma behind the last item."
+        raise CheckError(self._code, message, where=place, guidance=cure)
 
 
 def _integer(digits: str) -> int | str:

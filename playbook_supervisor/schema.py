@@ -33,7 +33,7 @@ class Problem(Record):
 
     line: int
     col: int
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "note"]
     code: str
     message: str
     guidance: str

@@ -106,5 +106,9 @@ class _Reader:
         self._fail(f"`{word}` is no number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
+        from playbook_supervisor.yaml_complaints import CONFLICT, conflict_line
+
+        if line := conflict_line(self._text):
+            refuse(self._source, line, 1, *CONFLICT)
         line, col = self._place()
         refuse(self._source, line, col, message, "Mend the JSON at the place named.")

@@ -166,8 +166,10 @@ class _Strictness:
 
     def explain(self, fault: Any) -> NoReturn:
         """Raise what a parser's error means, at the place that is to be mended."""
-        from playbook_supervisor.yaml_complaints import mended
+        from playbook_supervisor.yaml_complaints import CONFLICT, conflict_line, mended
 
+        if line := conflict_line(self._text):
+            refuse(self._source, line, 1, *CONFLICT)
         mark = fault.problem_mark
         found = self._text[mark.index : mark.index + 1]
         problem, context = fault.problem or "", fault.context or ""

@@ -84,6 +84,23 @@ _COMPLAINTS: Final = (
 )
 
 
+CONFLICT: Final = (
+    "git has left a conflict here",
+    "Keep one side or both, and take out the lines of `<`, `=` and `>`.",
+)
+
+
+def conflict_line(text: str) -> int:
+    """The line, from 1, in which a conflict of git's begins; 0 where none is in the text."""
+    begun = 0
+    for number, line in enumerate(text.splitlines() if "<<<<<<< " in text else (), 1):
+        if not begun and line.startswith("<<<<<<< "):
+            begun = number
+        elif begun and line.startswith(">>>>>>> "):
+            return begun
+    return 0
+
+
 def mended(context: str, problem: str, found: str) -> tuple[str, str, bool]:
     """Message, cure, and whether the place is the context's rather than the problem's.
 

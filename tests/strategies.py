@@ -47,36 +47,37 @@ def gates(draw: st.DrawFn) -> Gate:
     answered = draw(st.none() | times)
     return Gate(
         id=draw(some_text),
-        reason=draw(st.sampled_from(GateReason)),
-        place=draw(st.sampled_from(Place)),
+        reason=draw(st.sampled_from([*GateReason])),
+        place=draw(st.sampled_from([*Place])),
         opened_at=draw(times),
         answered_at=answered,
         by=draw(texts) if answered is not None else "",
         text=draw(texts) if answered is not None else "",
-        resolution=draw(st.sampled_from(Resolution)) if answered is not None else None,
+        resolution=draw(st.sampled_from([*Resolution])) if answered is not None else None,
     )
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> Entry:
-    status = draw(st.sampled_from(EntryStatus))
+    status = draw(st.sampled_from([*EntryStatus]))
     open_ = status is EntryStatus.IN_PROGRESS
     return Entry(
         step_id=draw(step_ids),
         status=status,
-        decision=draw(st.sampled_from(Decision)),
+        decision=draw(st.sampled_from([*Decision])),
         started_at=draw(times),
         completed_at=None if open_ else draw(times),
         attempt=draw(st.integers(min_value=1, max_value=12)),
         launched_at=draw(st.none() | times),
         returned_at=draw(st.none() | times),
-        trigger=draw(st.none() | st.sampled_from(Trigger)),
+        trigger=draw(st.none() | st.sampled_from([*Trigger])),
         human_response=draw(texts),
-        resolution=draw(st.none() | st.sampled_from(Resolution)),
+        resolution=draw(st.none() | st.sampled_from([*Resolution])),
         error=draw(texts),
         error_code=draw(st.sampled_from(["", "PB-STATE-INTERRUPTED", "PB-AGENT-FAILED"])),
         error_guidance=draw(texts),
         error_cause=draw(texts),
+        error_lasts=draw(st.booleans()),
         failing=tuple(draw(st.lists(st.sampled_from([*Condition, *Trigger]), max_size=3))),
         waived=tuple(draw(st.lists(some_text, max_size=3))),
         recovered=draw(st.booleans()),
@@ -94,7 +95,7 @@ def _one_line(text: str) -> bool:
 @st.composite
 def pasts(draw: st.DrawFn) -> Past:
     count = st.integers(min_value=0, max_value=10_000)
-    waived = draw(st.frozensets(st.sampled_from(Condition), max_size=3))
+    waived = draw(st.frozensets(st.sampled_from([*Condition]), max_size=3))
     return Past(draw(count), draw(count), draw(count), waived, draw(times))
 
 
@@ -103,13 +104,13 @@ def steps(draw: st.DrawFn) -> Step:
     return Step(
         id=draw(step_ids),
         command=draw(st.from_regex(r"/[A-Za-z0-9][A-Za-z0-9_.:-]*", fullmatch=True)),
-        autonomy=draw(st.sampled_from(Autonomy)),
-        error_policy=draw(st.sampled_from(ErrorPolicy)),
+        autonomy=draw(st.sampled_from([*Autonomy])),
+        error_policy=draw(st.sampled_from([*ErrorPolicy])),
         args=draw(texts),
         model=draw(st.sampled_from(["", "opus", "sonnet"])),
-        preconditions=tuple(draw(st.lists(st.sampled_from(Condition), max_size=2))),
-        postconditions=tuple(draw(st.lists(st.sampled_from(Condition), max_size=2))),
-        escalation_triggers=tuple(draw(st.lists(st.sampled_from(Trigger), max_size=2))),
+        preconditions=tuple(draw(st.lists(st.sampled_from([*Condition]), max_size=2))),
+        postconditions=tuple(draw(st.lists(st.sampled_from([*Condition]), max_size=2))),
+        escalation_triggers=tuple(draw(st.lists(st.sampled_from([*Trigger]), max_size=2))),
         parallel_group=draw(st.sampled_from(["", "g"])),
     )
 
@@ -135,7 +136,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         playbook=draw(step_ids),
         feature=draw(texts),
         args=draw(st.dictionaries(step_ids, texts, max_size=3)),
-        status=draw(st.sampled_from(SessionStatus)),
+        status=draw(st.sampled_from([*SessionStatus])),
         started_at=draw(times),
         completed_at=draw(st.none() | times),
         current_step=draw(step_ids),

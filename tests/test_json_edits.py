@@ -26,7 +26,7 @@ SPREAD = """\
 
 
 def read(text: str) -> JsonText:
-    return JsonText(text.encode(), "x.json")
+    return JsonText(text.encode(), "x.json", "PB-X")
 
 
 def text_of(edited: JsonText) -> str:
@@ -94,7 +94,7 @@ class TestAppending:
         path = ("p", "a") if '"p"' in text else ("a",)
         with pytest.raises(CheckError) as caught:
             appended(text, path, 1)
-        assert caught.value.message == message
+        assert (caught.value.code, caught.value.message) == ("PB-X", message)
         assert caught.value.where == where
         assert "nothing was written" in caught.value.guidance
 
@@ -163,12 +163,12 @@ class TestReading:
         with pytest.raises(CheckError) as caught:
             read(text)
         assert caught.value.message.startswith(message)
-        assert caught.value.where == f"x.json:{place}"
+        assert (caught.value.code, caught.value.where) == ("PB-X", f"x.json:{place}")
 
     def test_refuses_what_is_not_utf_8_with_its_place(self) -> None:
         with pytest.raises(CheckError) as caught:
-            JsonText(b'{\n "a": "\xff"}', "x.json")
-        assert caught.value.where == "x.json:2:8"
+            JsonText(b'{\n "a": "\xff"}', "x.json", "PB-X")
+        assert (caught.value.code, caught.value.where) == ("PB-X", "x.json:2:8")
 
 
 # ── properties ──────────────────────────────────────────────────────────────────────────────
@@ -250,7 +250,7 @@ def test_what_was_appended_can_be_taken_out_again(document: str, item: object) -
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     place, back = "", b""
     try:
-        back = JsonText(data, "x.json").encode()
+        back = JsonText(data, "x.json", "PB-X").encode()
     except CheckError as error:
         place = error.where
     assert back == data or place.startswith("x.json:")

@@ -532,11 +532,11 @@ def test_booleans_and_names_are_known_to_the_reader_as_the_schema_has_them() -> 
 DRAFT_7 = {
     "$schema $ref title description default examples type enum const properties required items",
     "additionalProperties definitions pattern minLength maxLength minItems minimum anyOf not",
-    "patternErrorMessage",
+    "patternErrorMessage propertyNames minProperties if then else",
 }
 
 
-@pytest.mark.parametrize("name", ["playbook", "session", "journal", "config"])
+@pytest.mark.parametrize("name", ["playbook", "session", "journal", "config", "policy"])
 def test_a_schema_is_draft_7_and_keeps_to_its_keywords(name: str) -> None:
     data = json.loads(schema_text(name))
     assert data["$schema"] == "http://json-schema.org/draft-07/schema#"

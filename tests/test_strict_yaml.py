@@ -204,6 +204,8 @@ FAULTY = [
     ("a: b\n\tc\n", 2, 1, "tab"),
     ("? \n: b\n", 1, 2, "without a key"),
     ("key: value\nother\n", 2, 1, "neither `key: value`"),
+    ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", 2, 1, "git has left a conflict"),
+    ("a: 1\n<<<<<<< HEAD\nb: 2\n", 2, 1, "neither `key: value`"),
     ("a: b: c\n", 1, 5, "a `:` too many"),
     ("a: 1\n  b: 2\n", 2, 4, "a `:` too many"),
     ("a: 'x\n", 1, 4, "never closed"),
@@ -342,6 +344,11 @@ def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
         ("[-Infinity]", "1:2", "`-Infinity` is no number"),
         ("01", "1:2", "behind the end"),
         ("{} {}", "1:4", "behind the end"),
+        (
+            '{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}',
+            "2:1",
+            "git has left a conflict",
+        ),
         ('["\\ud800"]', "1:2", "surrogate"),
         ('["\\u0000"]', "1:2", "NUL"),
         ("[" * 100_000, f"1:{MAX_DEPTH + 1}", "nested deeper"),
@@ -385,7 +392,7 @@ JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(min_codepoint=1)),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.from_regex(r"[^\0\n\ud800-\udfff]{0,5}\Z"), inner)
+        | st.dictionaries(st.from_regex(r"[^\0\n\ud800-\udfff]{0,5}", fullmatch=True), inner)
     ),
     max_leaves=12,
 )

@@ -1,0 +1,28 @@
+"""The files that people keep in a folder of `.playbooks/`: playbooks, or policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.errors import StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+ENDINGS: Final = (".yaml", ".yml", ".json")
+
+
+def names(folder: Path) -> list[str]:
+    """Their names, sorted; none where there is no such folder.
+
+    Files of editors, which begin with a dot, are left out. StorageError PB-IO-READ.
+    """
+    try:
+        found = sorted(path.name for path in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError("PB-IO-READ", f"cannot read {folder}: {reason}", cause=reason) from error
+    return [name for name in found if name.endswith(ENDINGS) and not name.startswith(".")]
