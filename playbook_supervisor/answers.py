@@ -43,11 +43,9 @@ SYNONYMS: Final[dict[str, Resolution]] = {
 """What counts as the whole message only."""
 
 _REFUSALS: Final = frozenset({"no", "n"})
-_POLITE: Final = re.compile(r"\b(?:please|pls|thanks|thank you|thx|kindly)\b")
-_WORD: Final = re.compile(r"\b(?:" + "|".join(Resolution) + r")\b")
-_PARTING: Final = re.compile(
-    r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
-)
+_POLITE: Final = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
+_WORD: Final = r"\b(?:" + "|".join(Resolution) + r")\b"
+_PARTING: Final = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
 _DRESSING: Final = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
@@ -70,7 +68,7 @@ def read_answer(
     said = text.casefold()
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return Reply()
-    clauses = [clause for part in _PARTING.split(said) if (clause := _bare(part))]
+    clauses = [clause for part in re.split(_PARTING, said) if (clause := _bare(part))]
     meant = _meant(said, clauses)
     if meant is not None:
         return Reply(meant) if meant in choices else Reply()
@@ -80,7 +78,7 @@ def read_answer(
 
 
 def _meant(said: str, clauses: Sequence[str]) -> Resolution | None:
-    named = set(_WORD.findall(said))
+    named = set(re.findall(_WORD, said))
     if len(named) > 1:
         return None
     if named:
@@ -91,7 +89,7 @@ def _meant(said: str, clauses: Sequence[str]) -> Resolution | None:
 
 def _bare(clause: str) -> str:
     """The clause without politeness, quotation marks and spare blanks."""
-    return " ".join(_POLITE.sub(" ", clause).split()).strip(_DRESSING)
+    return " ".join(re.sub(_POLITE, " ", clause).split()).strip(_DRESSING)
 
 
 def _ask_back(choices: Sequence[Resolution]) -> str:

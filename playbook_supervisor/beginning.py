@@ -11,6 +11,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.files import ensure_folder, locked
 from playbook_supervisor.model import Playbook
 from playbook_supervisor.plain_text import first_line, suggestion
+from playbook_supervisor.policy import Policy, emit_policy, tightened
 from playbook_supervisor.records import Record
 from playbook_supervisor.selection import open_here
 from playbook_supervisor.slash_commands import Shelf
@@ -19,13 +20,23 @@ from playbook_supervisor.vocabulary import Autonomy, SessionStatus
 
 
 class Intention(Record):
-    """What a person asked for, checked: it can begin. `warnings` are sentences for them."""
+    """What a person asked for, checked: it can begin. `warnings` are sentences for them.
+
+    `playbook` is as its author wrote it, `text` what is pinned of it; `policy` is what the project
+    asks of its steps, None where it has no policies at all.
+    """
 
     playbook: Playbook
     text: bytes
     feature: str
     args: dict[str, str]
     warnings: tuple[str, ...]
+    policy: Policy | None = None
+
+    @property
+    def runs(self) -> Playbook:
+        """The playbook as tight as the policies make it."""
+        return tightened(self.playbook, self.policy or Policy())
 
 
 def intend(
@@ -35,48 +46,83 @@ def intend(
     *,
     start: str = "",
     commands_elsewhere: bool = False,
+    tree: Path | None = None,
+    branch: str | None = None,
 ) -> Intention:
     """Read and check all of it (kai NFR3, cat FR-2). Raises a CheckError or ArgumentError.
 
     `commands_elsewhere`: the agent keeps its commands in its own place, so that one that is not
-    installed here is only worth a warning.
+    installed here is only worth a warning. `tree` and `branch`: where the files of a worktree
+    stand that is still to be made, and its branch; else they are those of the checkout.
     """
-    root = store.checkout.root
+    here = store.checkout.root
+    root = tree or here
     settings = config.load(root)
     file, text = library.find(root, reference)
     playbook = schema.read_playbook(text, _shown(file, root))
     if start and start not in playbook:
         raise _no_step(playbook, start)
+    policy = in_force(root, playbook)
+    if policy is not None:
+        policy.admit_start(playbook, start, lambda: _identity(here))
     args = arguments.bind(playbook, given)
     warnings = list(_missing_commands(playbook, root, commands_elsewhere=commands_elsewhere))
-    branch = store.checkout.branch
+    branch = store.checkout.branch if branch is None else branch
     feature = features.of_branch(branch)
     if "feature" in args:
-        found = features.resolve(root, args["feature"], settings, lambda: _branches(root))
+        found = features.resolve(root, args["feature"], settings, lambda: _branches(here))
+        if found.warning and tree is not None:  # what is meant may be here, and not committed
+            found = features.resolve(here, args["feature"], settings, lambda: _branches(here))
         feature = args["feature"] = found.name
         warnings += [found.warning] if found.warning else []
-    warnings += _made_already(playbook, start, World(root, feature, branch, settings))
+    warnings += _made_already(
+        tightened(playbook, policy or Policy()), start, World(root, feature, branch, settings)
+    )
     pinned = _as_yaml(text) if file.suffix == ".json" else text
-    return Intention(playbook, pinned, feature, args, tuple(warnings))
+    return Intention(playbook, pinned, feature, args, tuple(warnings), policy)
 
 
-def begin(store: Store, wanted: Intention) -> str:
+def in_force(root: Path, playbook: Playbook) -> Policy | None:
+    """What the project's policies ask of a playbook; None where it has none.
+
+    CheckError PB-CHECK-POLICY where one of them is none.
+    """
+    from playbook_supervisor import policies
+
+    rules = policies.project_rules(root)
+    return policies.merged(rules, playbook) if rules else None
+
+
+def begin(store: Store, wanted: Intention, *, reserved: str = "") -> str:
     """The id of the session that carries it out: a new one, or the pending one of the same kind.
 
-    StateError `PB-STATE-OPEN` if this checkout has another open session.
+    `reserved` is the id that a new one is to have; then it is none but a new one. StateError
+    `PB-STATE-OPEN` if this checkout has another open session.
     """
     ensure_folder(store.checkout.runtime)
     with locked(store.checkout.runtime / "begin.lock"):
-        for session_id in open_here(store):
-            if _same(store, session_id, wanted):
-                return session_id
-            raise occupied(store, session_id)
+        if pending := standing(store, wanted, reserved=reserved):
+            return pending
         return store.create(
             playbook=wanted.playbook.name,
             text=wanted.text,
             feature=wanted.feature,
             args=wanted.args,
+            policy=b"" if wanted.policy is None else emit_policy(wanted.policy),
+            session_id=reserved,
         )
+
+
+def standing(store: Store, wanted: Intention, *, reserved: str = "") -> str:
+    """The pending session of the same kind that is to be gone on with; empty where there is none.
+
+    StateError `PB-STATE-OPEN` if this checkout has another open session.
+    """
+    for session_id in open_here(store):
+        if not reserved and _same(store, session_id, wanted):
+            return session_id
+        raise occupied(store, session_id)
+    return ""
 
 
 def _as_yaml(text: bytes) -> bytes:
@@ -104,7 +150,7 @@ def occupied(store: Store, session_id: str) -> StateError:
         "PB-STATE-OPEN",
         f"session {session_id} ({known.playbook} {known.feature}) is open here{at}",
         guidance="Go on with `playbook resume`, end it with `playbook abort`, "
-        "or work beside it in a second worktree.",
+        "or begin in a second worktree with `playbook start`.",
     )
 
 
@@ -150,6 +196,12 @@ def _no_step(playbook: Playbook, start: str) -> ArgumentError:
         f"{playbook.name} has no step {first_line(start, 60)!r}{suggestion(start, names)}",
         guidance=f"Its steps are {', '.join(names)}.",
     )
+
+
+def _identity(root: Path) -> str:
+    from playbook_supervisor.repository import identity
+
+    return identity(root)
 
 
 def _branches(root: Path) -> Sequence[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.files import read_bytes
 from playbook_supervisor.records import Record, replace
 
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 _SMALL: Final = 1 << 16
 _PACKED: Final = 1 << 26
 _LEVELS: Final = 5  # git follows as many symbolic references
-_COMMIT: Final = rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*"
+_COMMIT_LENGTHS: Final = (40, 64)  # hexadecimal digits
 _REFERENCE: Final = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
-_COMMENT: Final = r"[#;]"
 _REFTABLE: Final = b"refs/heads/.invalid"
 
 
@@ -86,6 +86,45 @@ def again(known: Checkout) -> Checkout:
     return replace(known, branch=branch, head=head)
 
 
+def worktrees(here: Checkout) -> tuple[Path, ...]:
+    """Where the main checkout and the linked worktrees were made, the main one first.
+
+    Nothing may stand there any more, and a bare repository is named like a checkout.
+    """
+    return (here.main_root, *(root for _, root in _linked(here)))
+
+
+def gone(here: Checkout) -> tuple[Checkout, ...]:
+    """The linked worktrees whose folder somebody has removed; git still knows their branch.
+
+    What cannot be read of them is not told: nothing depends on it.
+    """
+    found = []
+    for folder, root in _linked(here):
+        if not os.path.lexists(root / ".git") and (folder / "HEAD").is_file():
+            with suppress(OSError, PlaybookError):
+                branch, head = _head(folder, here.common_dir)
+                found.append(Checkout(root, folder, here.common_dir, branch, head))
+    return tuple(found)
+
+
+def _linked(here: Checkout) -> list[tuple[Path, Path]]:
+    """The git directory of each linked worktree, and where it was made."""
+    linked = here.common_dir / "worktrees"
+    try:
+        folders = sorted(linked.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(linked, error) from error
+    pointers = ((folder, _small(folder / "gitdir")) for folder in folders if folder.is_dir())
+    return [
+        (folder, Path(os.path.realpath((folder / _path(pointer)).parent)))
+        for folder, pointer in pointers
+        if pointer
+    ]
+
+
 def _nearest(folder: Path) -> Checkout:
     for root in (folder, *folder.parents):
         git_dir = _git_directory(root)
@@ -146,10 +185,12 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
         content = _small(common_dir / os.fsdecode(name))
     if content is None:
         content = _packed(common_dir, name)
-    commit = content.strip().decode() if re.fullmatch(_COMMIT, content) else ""
+    commit = content.rstrip()
+    if len(commit) not in _COMMIT_LENGTHS or commit.strip(b"0123456789abcdef"):
+        commit = b""
     in_heads = name.startswith(b"refs/heads/")
     branch = name.removeprefix(b"refs/heads/").decode("utf-8", "replace") if in_heads else ""
-    return branch, commit
+    return branch, commit.decode()
 
 
 def _packed(common_dir: Path, name: bytes) -> bytes:
@@ -170,7 +211,8 @@ def _core(git_dir: Path) -> dict[str, str]:
         setting = line.strip()
         if setting.startswith("["):
             section, _, setting = setting[1:].partition("]")
-        name, given, value = re.split(_COMMENT, setting, maxsplit=1)[0].partition("=")
+        setting = setting.partition("#")[0].partition(";")[0]
+        name, given, value = setting.partition("=")
         if section.strip().lower() == "core" and name.strip():
             settings[name.strip().lower()] = value.strip().strip('"') if given else "true"
     return settings

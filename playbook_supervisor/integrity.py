@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from playbook_supervisor import wire
+from playbook_supervisor import policy, wire
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
 from playbook_supervisor.journal import MAX_BYTES, durations, parse_journal
@@ -23,8 +23,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml")
-"""What a session's folder holds, and what is kept of it in the git directory."""
+FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml", policy.FILE)
+"""What a session's folder holds, the last only where its project has policies, and what is kept of
+it in the git directory."""
+PINNED: Final = ("playbook.yaml", policy.FILE)
+"""What a session began with, which is never written again."""
 
 
 def chain(former: str, entries: Iterable[Entry]) -> str:

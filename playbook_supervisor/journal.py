@@ -14,6 +14,7 @@ from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.schema_numbers import NEWEST, current
 from playbook_supervisor.times import from_time as from_time
 from playbook_supervisor.times import to_time as to_time
 from playbook_supervisor.vocabulary import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.document import Document
 
-SCHEMA: Final = 1
+SCHEMA: Final = NEWEST["journal.yaml"]
 HEADER: Final = b"schema: 1\nentries:\n"
 EMPTY: Final = b"schema: 1\nentries: []\n"
 
@@ -69,6 +70,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
         "error_code": entry.error_code,
         "error_guidance": entry.error_guidance,
         "error_cause": entry.error_cause,
+        "error_lasts": entry.error_lasts or None,
         "failing": list(entry.failing),
         "waived": list(entry.waived),
         "recovered": entry.recovered or None,
@@ -142,6 +144,7 @@ def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
         error_code=fields.text("error_code"),
         error_guidance=fields.text("error_guidance"),
         error_cause=fields.text("error_cause"),
+        error_lasts=fields.flag("error_lasts"),
         failing=fields.texts("failing"),
         waived=fields.texts("waived"),
         recovered=fields.flag("recovered"),
@@ -205,9 +208,9 @@ _DOCUMENT_END: Final = rb"(?m)^\.\.\.(?=\s|\Z)"
 def parse_journal(data: bytes, source: str) -> Parsed:
     """The entries of a journal.yaml (kai D-J), read by the strict rules of every file.
 
-    Raises StateError `PB-STATE-CORRUPT` with `source:line:col`. A legacy journal's repeated
-    entries of one step are its attempts, counted, and that a failed one was retried is plain from
-    the next one.
+    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with `source:line:col`. A legacy
+    journal's repeated entries of one step are its attempts, counted, and that a failed one was
+    retried is plain from the next one.
     """
     lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
     document = _load(data, source)
@@ -285,14 +288,11 @@ def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
         raise _corrupt(document, (), "a journal has `entries:` at its top level")
     fields = Fields(top)
     try:
-        schema = fields.maybe_integer("schema", least=1) or SCHEMA
-        items = fields.items("entries")
+        number = fields.maybe_integer("schema", least=1) or 1
+        data = current("journal.yaml", number, top, lambda: _at(document, ("schema",)))
+        return data, Fields(data).items("entries")
     except UnfitError as unfit:
         raise _corrupt(document, (unfit.key,), str(unfit)) from None
-    if schema > SCHEMA:
-        why = f"its schema is {schema}, this version of playbook reads {SCHEMA}"
-        raise _corrupt(document, ("schema",), why)
-    return top, items
 
 
 def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
@@ -327,5 +327,9 @@ def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool
 
 
 def _corrupt(document: Document, path: tuple[str | int, ...], why: str) -> StateError:
+    return StateError("PB-STATE-CORRUPT", why, where=_at(document, path))
+
+
+def _at(document: Document, path: tuple[str | int, ...]) -> str:
     line, col = document.place(path)
-    return StateError("PB-STATE-CORRUPT", why, where=f"{document.source}:{line}:{col}")
+    return f"{document.source}:{line}:{col}"

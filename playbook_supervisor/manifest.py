@@ -13,6 +13,7 @@ from playbook_supervisor.emitter import Block, pair
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.records import Record
+from playbook_supervisor.schema_numbers import NEWEST, current
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import SessionStatus
 
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-SCHEMA: Final = 1
+SCHEMA: Final = NEWEST["session.yaml"]
 
 SESSION_ID: Final = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
@@ -101,7 +102,7 @@ def update_manifest(data: bytes, old: Manifest, new: Manifest) -> bytes:
 def read_manifest(data: bytes, source: str) -> Manifest:
     """A session.yaml, ours or one of kai's own tools (no `schema`, empty strings, no `branch`).
 
-    Raises StateError `PB-STATE-CORRUPT` with `source:line:col`.
+    Raises StateError `PB-STATE-CORRUPT` with `source:line:col`, `PB-STATE-NEWER` likewise.
     """
     from playbook_supervisor.strict_yaml import load
 
@@ -114,16 +115,17 @@ def read_manifest(data: bytes, source: str) -> Manifest:
     try:
         if not isinstance(document.data, dict):
             raise UnfitError("session_id", "is missing")  # noqa: TRY301 - one way to say it
-        return _read(Fields(document.data), legacy="schema" not in document.data)
+        number = Fields(document.data).maybe_integer("schema", least=1) or 1
+        of_today = current(
+            "session.yaml", number, document.data, lambda: document.told(("schema",))
+        )
+        return _read(Fields(of_today), legacy="schema" not in document.data)
     except UnfitError as unfit:
-        line, col = document.place((unfit.key,))
-        where = f"{source}:{line}:{col}"
+        where = document.told((unfit.key,))
         raise StateError("PB-STATE-CORRUPT", str(unfit), where=where) from None
 
 
 def _read(fields: Fields, *, legacy: bool) -> Manifest:
-    if (schema := fields.maybe_integer("schema", least=1) or SCHEMA) > SCHEMA:
-        raise UnfitError("schema", f"{schema} is newer than this version of playbook reads")
     session_id = fields.required("session_id")
     if not SESSION_ID.match(session_id):
         raise UnfitError("session_id", "wants a date and three of [a-z0-9], as in 20260219-a7k")

@@ -6,9 +6,12 @@ from playbook_supervisor import kernel, session
 from playbook_supervisor.kernel.directives import Ask, Attempt, Directive, Run
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.policy import Policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.vocabulary import SessionStatus
+
+_NONE = Policy()
 
 
 class Work(Record):
@@ -38,7 +41,8 @@ class Work(Record):
 class Outlook(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first.
 
-    `notices` are sentences for the person: what was restored, what is worth a warning.
+    `policy` is what the session's project asks of it beyond the playbook.
+    `notices` are sentences for the person: what was restored or committed, what is worth a warning.
     """
 
     manifest: Manifest
@@ -46,6 +50,7 @@ class Outlook(Record):
     directive: Directive
     events: tuple[Event, ...] = ()
     notices: tuple[str, ...] = ()
+    policy: Policy = _NONE
 
     @property
     def done(self) -> int:
@@ -64,6 +69,17 @@ class Outlook(Record):
         return session.question(self.state, asked) if isinstance(asked, Ask) else ""
 
     @property
+    def answered_by(self) -> tuple[str, ...]:
+        """Who may answer the gate that is asked, a policy each; empty where anybody may."""
+        asked = self.directive
+        if not isinstance(asked, Ask):
+            return ()
+        return tuple(
+            f"{' or '.join(demand.answered_by)} (policy {demand.policy})"
+            for demand in self.policy.people(asked.member.step.id)
+        )
+
+    @property
     def pending(self) -> bool:
         """Whether the session has not begun."""
         return self.manifest.status is SessionStatus.PENDING
@@ -76,11 +92,15 @@ class Outlook(Record):
 
     def without_events(self) -> Outlook:
         """The same, where nothing new has led to it."""
-        return replace(self, events=())
+        return replace(self, events=(), notices=())
 
     def after(self, earlier: Outlook) -> Outlook:
         """The same, with what had happened in an earlier outlook told first."""
-        return replace(self, events=(*earlier.events, *self.events))
+        return replace(
+            self,
+            events=(*earlier.events, *self.events),
+            notices=(*earlier.notices, *self.notices),
+        )
 
     def entry(self, attempt: Attempt) -> Entry:
         """The entry of an attempt of the due phase."""
@@ -89,7 +109,8 @@ class Outlook(Record):
 
 def outlook(opened: OpenSession, events: tuple[Event, ...] = ()) -> Outlook:
     """The outlook of a session as it stands; `events` led here."""
-    return Outlook(opened.manifest, opened.state, kernel.directive(opened.state), events)
+    asked = kernel.directive(opened.state)
+    return Outlook(opened.manifest, opened.state, asked, events, policy=opened.policy)
 
 
 def running(outlook: Outlook) -> tuple[Attempt, ...]:

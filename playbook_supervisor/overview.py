@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor import checkout, schema
+from playbook_supervisor import checkout, policy, schema
+from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.presence import Driver
@@ -15,15 +16,17 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import read_bytes
 from playbook_supervisor.manifest import Manifest
 from playbook_supervisor.model import Playbook
+from playbook_supervisor.policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.selection import OPEN
-from playbook_supervisor.store import Store
+from playbook_supervisor.store import SESSIONS, Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 _CLAUDE: Final = "claude-code"
+_VANISHED: Final = "its files have vanished; the next command restores them"
 
 
 class Client(Record):
@@ -43,9 +46,9 @@ class Client(Record):
 class Seen(Record):
     """One session as it stands on the disk of one worktree.
 
-    `manifest` is None and `problem` says why where it cannot be read. `driver` is the process that
-    drives it, `client` the conversation to which it is bound, if it is to any; `activity` is ns
-    since the epoch.
+    `manifest` is None and `problem` says why where it cannot be read, `code` in one word. `driver`
+    is the process that drives it, `client` the conversation to which it is bound, if it is to any;
+    `activity` is ns since the epoch.
     """
 
     store: Store
@@ -55,6 +58,7 @@ class Seen(Record):
     driver: Driver | None = None
     activity: int = 0
     client: Client | None = None
+    code: str = ""
 
     @property
     def root(self) -> Path:
@@ -71,14 +75,45 @@ def sessions(store: Store) -> tuple[Seen, ...]:
     """Every session once: those that wait, the longest first; then by latest activity.
 
     A session's folder is in git, so that it may stand in several worktrees: the one that drives
-    it counts, else the one that it names, else the one where it was written last.
+    it counts, else the one that it names, else the one where its journal goes furthest; where
+    they all went home, the main checkout.
     """
-    found: dict[str, list[Seen]] = {}
+    found: dict[str, list[Store]] = {}
     for other in stores(store):
         for session_id in {*other.ids(), *other.vanished()}:
-            found.setdefault(session_id, []).append(_look(other, session_id))
-    seen = [max(each, key=_authority) for each in found.values()]
+            found.setdefault(session_id, []).append(other)
+    for lost in (_beside(store, each) for each in checkout.gone(store.checkout)):
+        for session_id in lost.vanished():
+            found.setdefault(session_id, [lost])  # nothing of it stands anywhere else
+    seen = [_where_it_counts(session_id, copies) for session_id, copies in found.items()]
     return tuple(sorted(seen, key=_urgency))
+
+
+def _where_it_counts(session_id: str, copies: list[Store]) -> Seen:
+    """The copy that counts; the others, which are many after merges, are not read at all."""
+    if len(copies) > 1:
+        driving = [each for each in copies if each.drives(session_id)]
+        copies = driving or _at_home_or_furthest(session_id, copies)
+    return max((_look(each, session_id) for each in copies), key=_authority)
+
+
+def _at_home_or_furthest(session_id: str, copies: list[Store]) -> list[Store]:
+    for each in copies:
+        try:
+            named = each.manifest(session_id).worktree
+        except PlaybookError:
+            continue
+        home = (each.checkout.main_root / named).resolve()
+        at_home = [other for other in copies if other.checkout.root == home]
+        return at_home or [max(copies, key=lambda other: _reach(other, session_id))]
+    return copies
+
+
+def _reach(store: Store, session_id: str) -> tuple[int, bool]:
+    """Journals only grow, while a file's time says no more than when git wrote it."""
+    journal = store.checkout.root / SESSIONS / session_id / "journal.yaml"
+    here = store.checkout
+    return journal.stat().st_size if journal.exists() else 0, here.root == here.main_root
 
 
 def find(store: Store, session_id: str) -> Store:
@@ -93,18 +128,19 @@ def find(store: Store, session_id: str) -> Store:
 def stores(store: Store) -> list[Store]:
     """This worktree's sessions, and those of every other worktree of the repository."""
     found = [store]
-    if not (store.checkout.common_dir / "worktrees").is_dir():
-        return found
-    from playbook_supervisor.repository import worktrees
-
-    for worktree in worktrees(store.checkout.root):
+    for root in checkout.worktrees(store.checkout):
         try:
-            other = checkout.find(worktree.path)
+            other = checkout.find(root)
         except StateError:
             continue  # its folder is gone, or the repository is bare
-        if other.root not in {known.checkout.root for known in found}:
-            found.append(Store(other, clock=store.clock))
+        known = {each.checkout.root for each in found}
+        if other.common_dir == store.checkout.common_dir and other.root not in known:
+            found.append(_beside(store, other))
     return found
+
+
+def _beside(store: Store, other: Checkout) -> Store:
+    return Store(other, clock=store.clock, seen_from=store.seen_from)
 
 
 def pinned(store: Store, session_id: str) -> Playbook | None:
@@ -114,6 +150,16 @@ def pinned(store: Store, session_id: str) -> Playbook | None:
         return schema.read_playbook(data, "playbook.yaml")
     except (FileNotFoundError, PlaybookError):
         return None
+
+
+def held(store: Store, session_id: str) -> Policy:
+    """The policies that hold for the session; none where they cannot be read."""
+    source = policy.FILE
+    try:
+        data = read_bytes(store.folder(session_id) / source)
+        return policy.read_policy(data, source)
+    except (FileNotFoundError, PlaybookError):
+        return Policy()
 
 
 def _look(store: Store, session_id: str) -> Seen:
@@ -127,10 +173,12 @@ def _look(store: Store, session_id: str) -> Seen:
         manifest = store.manifest(session_id)
         return Seen(store, session_id, manifest, "", driver, activity, client)
     except PlaybookError as error:
-        said = f"{error.message} ({error.where})" if error.where else error.message
-        if error.code == "PB-STATE-NO-SESSION":
-            said = "its files have vanished; the next command restores them"
-        return Seen(store, session_id, None, said, driver, activity, client)
+        code, said = error.code, error.message
+        if error.where:
+            said = f"{said} ({error.where})"
+        if code == "PB-STATE-NO-SESSION":
+            code, said = "PB-STATE-CORRUPT", _VANISHED
+        return Seen(store, session_id, None, said, driver, activity, client, code)
 
 
 def _client(store: Store, session_id: str) -> Client | None:

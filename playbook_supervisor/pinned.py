@@ -1,73 +1,131 @@
-"""The playbook that a session began with: a session runs what it started with.
+"""What a session began with: its playbook, and the policies that held. It runs under both.
 
-Comments and layout of the pinned file may change; what it says may not.
+Comments and layout of the pinned files may change; what they say may not.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor import wire
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor import policy, wire
+from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.files import digest, read_bytes, write_atomically
 from playbook_supervisor.integrity import read_file, shown, tampered
 from playbook_supervisor.model import Playbook
-from playbook_supervisor.runtime import Runtime
+from playbook_supervisor.policy import Policy
+from playbook_supervisor.records import Record
+from playbook_supervisor.runtime import JOURNAL, Runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
-_CHANGED: Final = "the pinned playbook was changed by something else"
+    from typing import Any, Final
 
 
-def playbook(folder: Path, private: Path, runtime: Runtime) -> Playbook:
-    """The session's playbook, read once and kept compiled in its private folder.
+def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
+    """The playbook that the session runs, as tight as its policies make it, and these.
 
-    StateError `PB-STATE-TAMPERED` if it no longer says what it said, `PB-STATE-NO-PLAYBOOK` if
-    there is none; CheckError if it was never one of ours to know and does not conform.
+    Each is read once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if one no
+    longer says what it said, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`;
+    CheckError for a playbook that was never one of ours to know and does not conform.
     """
-    data = read_file(folder, "playbook.yaml")
-    written = digest(data)
-    compiled = private / "compiled.json"
-    former = _compiled(compiled, written)
-    if former is not None and runtime.ours("playbook.yaml", written):
-        return former
-    found = _read_playbook(data, runtime, shown(folder, "playbook.yaml"))
-    if not runtime.ours("playbook.yaml", written):
-        _same_playbook(found, private, runtime, shown(folder, "playbook.yaml"))
-        runtime.digests["playbook.yaml"] = [written]
-    made = {"digest": written, "playbook": wire.playbook_to_json(found)}
-    write_atomically(compiled, json.dumps(made, separators=(",", ":")).encode(), durable=False)
+    playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
+    held = _policy(folder, private, runtime)
+    return policy.tightened(playbook, held), held
+
+
+def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
+    """None where the project had none when the session began."""
+    name = _POLICY.file
+    if name not in runtime.digests:
+        if not os.path.lexists(folder / name):
+            return Policy()
+        if JOURNAL in runtime.digests:  # of a session that is known here, and had none
+            raise tampered(f"{name} was put there by something else", shown(folder, name))
+    found: Policy = _unchanged(_POLICY, folder, private, runtime)
     return found
 
 
-def _read_playbook(data: bytes, runtime: Runtime, source: str) -> Playbook:
-    from playbook_supervisor.schema import read_playbook
+class _Kind(Record):
+    """What one of the two is called, its file, and how it is read and kept."""
 
+    word: str
+    file: str
+    compiled: str
+    read: Callable[[bytes, str], Any]
+    to_json: Callable[[Any], dict[str, Any]]
+    from_json: Callable[[dict[str, Any]], Any]
+
+
+def _unchanged(kind: _Kind, folder: Path, private: Path, runtime: Runtime) -> Any:
+    data = read_file(folder, kind.file)
+    written = digest(data)
+    former = _compiled(kind, private, written)
+    if former is not None and runtime.ours(kind.file, written):
+        return former
+    source = shown(folder, kind.file)
+    found = _read(kind, data, runtime, source)
+    if not runtime.ours(kind.file, written):
+        _same(kind, found, private, runtime, source)
+        runtime.digests[kind.file] = [written]
+    made = json.dumps({"digest": written, kind.word: kind.to_json(found)}, separators=(",", ":"))
+    write_atomically(private / kind.compiled, made.encode(), durable=False)
+    return found
+
+
+def _read(kind: _Kind, data: bytes, runtime: Runtime, source: str) -> Any:
     try:
-        return read_playbook(data, source)
-    except CheckError as error:
-        if "playbook.yaml" not in runtime.digests:
+        return kind.read(data, source)
+    except (CheckError, StateError) as error:
+        if kind.file not in runtime.digests:
             raise
-        raise tampered(f"{_CHANGED}: {error.message}", source) from error
+        raise tampered(f"{_changed(kind)}: {error.message}", source) from error
 
 
-def _same_playbook(found: Playbook, private: Path, runtime: Runtime, source: str) -> None:
+def _same(kind: _Kind, found: Any, private: Path, runtime: Runtime, source: str) -> None:
     """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
-    for known in runtime.digests.get("playbook.yaml", ()):
-        recorded = _compiled(private / "compiled.json", known)
+    for known in runtime.digests.get(kind.file, ()):
+        recorded = _compiled(kind, private, known)
         if recorded is None:
-            recorded = _read_playbook(read_file(private, "playbook.yaml"), runtime, source)
+            recorded = _read(kind, read_file(private, kind.file), runtime, source)
         if recorded != found:
-            raise tampered(_CHANGED, source)
+            raise tampered(_changed(kind), source)
 
 
-def _compiled(path: Path, written: str) -> Playbook | None:
-    """The compiled playbook, if it is that of these bytes."""
+def _changed(kind: _Kind) -> str:
+    return f"the pinned {kind.word} was changed by something else"
+
+
+def _compiled(kind: _Kind, private: Path, written: str) -> Any:
+    """What is kept, if it is that of these bytes; else None."""
     try:
-        made = json.loads(read_bytes(path))
-        return wire.playbook_from_json(made["playbook"]) if made["digest"] == written else None
+        made = json.loads(read_bytes(private / kind.compiled))
+        return kind.from_json(made[kind.word]) if made["digest"] == written else None
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _read_playbook(data: bytes, source: str) -> Playbook:
+    from playbook_supervisor.schema import read_playbook
+
+    return read_playbook(data, source)
+
+
+_PLAYBOOK: Final = _Kind(
+    "playbook",
+    "playbook.yaml",
+    "compiled.json",
+    _read_playbook,
+    wire.playbook_to_json,
+    wire.playbook_from_json,
+)
+_POLICY: Final = _Kind(
+    "policy",
+    policy.FILE,
+    "policy.json",
+    policy.read_policy,
+    policy.policy_to_json,
+    policy.policy_from_json,
+)

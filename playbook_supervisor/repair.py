@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 
-from playbook_supervisor import integrity, session, wire
+from playbook_supervisor import integrity, policy, session, wire
 from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.emitter import flow
 from playbook_supervisor.errors import PlaybookError, StateError
@@ -36,8 +36,8 @@ from playbook_supervisor.store import Store
 class Difference(Record):
     """One thing that is not as it was written: `what` in half a sentence, and key by key.
 
-    `file` is `journal.yaml`, `session.yaml` or `playbook.yaml`; `changes` are key, before, after,
-    as YAML, empty where there is no such key.
+    `file` is `journal.yaml`, `session.yaml`, `playbook.yaml` or `policy.yaml`; `changes` are key,
+    before, after, as YAML, empty where there is no such key.
     """
 
     file: str
@@ -50,7 +50,7 @@ def differences(store: Store, session_id: str) -> tuple[Difference, ...]:
     kept = _Kept.of(store, session_id)
     if kept is None:
         return ()
-    return (*_in_journal(kept), *_in_manifest(kept), *_in_playbook(kept))
+    return (*_in_journal(kept), *_in_manifest(kept), *_in_playbook(kept), *_in_policy(kept))
 
 
 def take(store: Store, session_id: str) -> None:
@@ -73,8 +73,10 @@ def restore(store: Store, session_id: str) -> None:
         journal = _written_journal(kept)
         ensure_folder(kept.place.folder)
         write_atomically(kept.place.folder / "journal.yaml", journal)
-        for name in ("session.yaml", "playbook.yaml"):
+        for name in kept.copies.keys() - {"journal.yaml"}:
             write_atomically(kept.place.folder / name, kept.copies[name])
+        if policy.FILE not in kept.copies:
+            remove(kept.place.folder / policy.FILE)
         _take(kept.place)
 
 
@@ -108,7 +110,8 @@ class _Kept(Record):
         runtime = Runtime.load(place.state)
         if runtime is None:
             return None
-        copies = {name: _content(place.private / name) for name in integrity.FILES}
+        names: list[str] = [name for name in integrity.FILES if name in runtime.digests]
+        copies = {name: _content(place.private / name) for name in names}
         if not all(copies.values()):
             return None
         return cls(place, runtime, copies)
@@ -242,6 +245,33 @@ def _in_playbook(kept: _Kept) -> Iterator[Difference]:
         yield Difference(name, "the pinned playbook was changed", changes)
 
 
+def _in_policy(kept: _Kept) -> Iterator[Difference]:
+    name = policy.FILE
+    data = _content(kept.place.folder / name)
+    if kept.runtime.ours(name, digest(data)) or data == kept.copies.get(name, b""):
+        return
+    if not data:
+        yield Difference(name, "it is missing")
+        return
+    if name not in kept.copies:
+        yield Difference(name, "it was not there when the session began")
+        return
+    try:
+        found = _demands(policy.read_policy(data, name))
+    except StateError as error:
+        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
+        return
+    known = _demands(policy.read_policy(kept.copies[name], name))
+    changes = tuple(_changes(known, found))
+    if changes:
+        yield Difference(name, "the policies that hold were changed", changes)
+
+
+def _demands(held: policy.Policy) -> dict[str, object]:
+    shapes = enumerate(map(policy.demand_to_json, held.demands), 1)
+    return {f"demand {number}": shape for number, shape in shapes}
+
+
 def _changes(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[tuple[str, str, str]]:
@@ -284,9 +314,10 @@ def _take(place: _Place) -> None:
     opened = session.adopt(place.folder, place.private, place.state)
     if former is not None:
         opened.runtime.agent, opened.runtime.mode = former.agent, former.mode
-        opened.runtime.begun = former.begun
+        opened.runtime.limits, opened.runtime.begun = former.limits, former.begun
         opened.runtime.launches, opened.runtime.failing = former.launches, former.failing
         opened.runtime.waivers, opened.runtime.findings = former.waivers, former.findings
         opened.save()
-    remove(place.private / "playbook.yaml")
+    for name in integrity.PINNED:
+        remove(place.private / name)
     opened.copy()

@@ -14,12 +14,13 @@ from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import Stamp
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.schema_numbers import NEWEST, current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-FORMAT: Final = 1
+FORMAT: Final = NEWEST["runtime"]
 NAME: Final = "runtime"
 JOURNAL: Final = "journal.yaml"
 
@@ -54,6 +55,7 @@ class Runtime(Record, frozen=False):
     digests: dict[str, list[str]] = field(default_factory=dict)
     agent: str = ""
     mode: str = "manual"
+    limits: dict[str, float] = field(default_factory=dict)
     begun: Launch | None = None
 
     state: dict[str, Any] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Runtime(Record, frozen=False):
             "digests": self.digests,
             "agent": self.agent,
             "mode": self.mode,
+            "limits": self.limits,
             "begun": self.begun.as_json() if self.begun else None,
             "now": self._saved,
             "former": self.former,
@@ -110,24 +113,27 @@ class Runtime(Record, frozen=False):
     def load(cls, place: Alternating) -> Runtime | None:
         """The runtime state, or None where this worktree has none.
 
-        StateError `PB-STATE-CORRUPT` if somebody else wrote there.
+        StateError `PB-STATE-CORRUPT` if somebody else wrote there, `PB-STATE-NEWER` if a later
+        version of this program did.
         """
         written = place.read()
         if written is None:
             return None
         try:
-            return cls._from_json(json.loads(written))
+            data = json.loads(written)
+            return cls._from_json(current("runtime", data["format"], data, lambda: str(place.path)))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise unreadable(place, str(error)) from error
         except (RecursionError, StateError) as error:
+            if isinstance(error, StateError) and error.code == "PB-STATE-NEWER":
+                raise
             raise unreadable(place, "it was never written here") from error
 
     @classmethod
-    def _from_json(cls, data: dict[str, Any]) -> Runtime:
-        if data["format"] != FORMAT:
-            raise ValueError("it is of another version")
+    def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
         begun = Launch.from_json(data["begun"]) if data["begun"] else None
-        runtime = cls(data["digests"], data["agent"], data["mode"], begun)
+        limits = data.get("limits", {})  # sessions of 1.0 have none
+        runtime = cls(data["digests"], data["agent"], data["mode"], dict(limits), begun)
         runtime.former = data["former"]
         runtime._restore(data["now"])
         return runtime

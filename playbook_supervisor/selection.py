@@ -10,6 +10,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.manifest import Manifest
+from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.store import Store
 from playbook_supervisor.vocabulary import SessionStatus
@@ -31,11 +32,12 @@ class Chosen(Record):
 def choose(store: Store, named: str = "") -> Chosen:
     """The session of that name, else the one of this worktree: an open one, else the last ended.
 
-    StateError `PB-STATE-NO-SESSION` if there is none.
+    StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if it lives in another
+    worktree, and only its files are here.
     """
     if named:
-        if named not in store.ids() and not store.drives(named):
-            store.manifest(named)  # says in its own words why there is none
+        if not store.drives(named):
+            _require_home(store, store.manifest(named))  # says in its own words why there is none
         return Chosen(named)
     if candidates := open_here(store):
         return Chosen(candidates[0], tuple(candidates[1:]))
@@ -47,6 +49,28 @@ def choose(store: Store, named: str = "") -> Chosen:
 def open_here(store: Store) -> list[str]:
     """The open sessions of this worktree, the one with the latest activity first."""
     return _by_activity(store, _here(store, ended=False))
+
+
+def strayed(store: Store, session_id: str) -> str:
+    """A sentence where another branch is checked out than the session began on; else empty."""
+    known, here = store.manifest(session_id), store.checkout.branch
+    if known.branch in ("", here):
+        return ""
+    now = f"{first_line(here)} is checked out" if here else "no branch is checked out"
+    return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"
+
+
+def _require_home(store: Store, manifest: Manifest) -> None:
+    if _lives_elsewhere(store, manifest):
+        import shlex
+
+        place = _place(store, manifest)
+        raise StateError(
+            "PB-STATE-ELSEWHERE",
+            f"session {manifest.session_id} lives in another worktree",
+            where=str(place),
+            guidance=f"Go on there: cd {shlex.quote(str(place))} && claude, then /playbook.resume.",
+        )
 
 
 def _here(store: Store, *, ended: bool) -> list[str]:
@@ -88,4 +112,6 @@ def _lives_elsewhere(store: Store, manifest: Manifest) -> bool:
 
 
 def _by_activity(store: Store, names: list[str]) -> list[str]:
+    if len(names) < 2:
+        return names
     return sorted(names, key=lambda name: (store.activity(name), name), reverse=True)

@@ -27,6 +27,7 @@ from playbook_supervisor.manifest import (
     update_manifest,
 )
 from playbook_supervisor.model import Playbook
+from playbook_supervisor.policy import Policy
 from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.runtime import Runtime, unreadable
 from playbook_supervisor.vocabulary import SessionStatus
@@ -39,11 +40,15 @@ _ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, Sessio
 
 
 class OpenSession(Record, frozen=False):
-    """The session under its lock. `folder` is in the work tree, `private` in the git directory."""
+    """The session under its lock. `folder` is in the work tree, `private` in the git directory.
+
+    `playbook` is the one that it runs: the pinned one, as tight as `policy` makes it.
+    """
 
     folder: Path
     private: Path
     playbook: Playbook
+    policy: Policy
     state: State
     manifest: Manifest
     text: JournalText
@@ -113,9 +118,10 @@ class OpenSession(Record, frozen=False):
         """Keep copies of the files out of a worker's reach; not durable, they are a comfort."""
         write_atomically(self.private / "journal.yaml", self.text.data, durable=False)
         write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
-        kept = self.private / "playbook.yaml"
-        if not kept.exists():
-            write_atomically(kept, read_bytes(self.folder / "playbook.yaml"), durable=False)
+        for name in integrity.PINNED:
+            kept = self.private / name
+            if name in self.runtime.digests and not kept.exists():
+                write_atomically(kept, read_bytes(self.folder / name), durable=False)
 
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
@@ -177,13 +183,15 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
     comments and layout is taken silently, and what a crash left unfinished is finished.
     """
     known = {name: list(digests) for name, digests in runtime.digests.items()}
-    playbook = pinned.playbook(folder, private, runtime)
+    playbook, policy = pinned.begun_with(folder, private, runtime)
     try:
         state, text = _journaled(folder, private, playbook, runtime)
         manifest, data = _projected(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
-    opened = OpenSession(folder, private, playbook, state, manifest, text, runtime, place, data)
+    opened = OpenSession(
+        folder, private, playbook, policy, state, manifest, text, runtime, place, data
+    )
     if runtime.digests != known or project(manifest, state) != manifest:
         opened.write()
     else:
@@ -194,7 +202,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
 def adopt(folder: Path, private: Path, place: Alternating) -> OpenSession:
     """The session as its files say, where this worktree knows nothing of it."""
     runtime = Runtime()
-    playbook = pinned.playbook(folder, private, runtime)
+    playbook, policy = pinned.begun_with(folder, private, runtime)
     data = integrity.read_file(folder, "journal.yaml")
     parsed = parse_journal(data, integrity.shown(folder, "journal.yaml"))
     state = kernel.replay(playbook, parsed.entries)
@@ -206,7 +214,7 @@ def adopt(folder: Path, private: Path, place: Alternating) -> OpenSession:
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(
-        folder, private, playbook, state, known, text, runtime, place, manifest_text
+        folder, private, playbook, policy, state, known, text, runtime, place, manifest_text
     )
     opened.write()
     return opened

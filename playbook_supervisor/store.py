@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor import integrity, session
 from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.files import (
     contained,
     ensure_folder,
@@ -28,6 +28,7 @@ from playbook_supervisor.files import (
 )
 from playbook_supervisor.journal import EMPTY, Parsed, parse_journal
 from playbook_supervisor.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
+from playbook_supervisor.policy import FILE as POLICY
 from playbook_supervisor.runtime import NAME, Runtime
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.times import to_time
@@ -52,9 +53,13 @@ def system_clock() -> int:
 class Store:
     """The sessions of one worktree. Everything that changes one goes through `open`."""
 
-    def __init__(self, checkout: Checkout, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, checkout: Checkout, *, clock: Clock = system_clock, seen_from: Path | None = None
+    ) -> None:
         self.checkout = checkout
         self.clock = clock
+        self.seen_from = seen_from or checkout.root
+        """The folder from which a person is shown the files of sessions."""
         self.notices: list[str] = []
         """Sentences for the person: what was restored or taken silently."""
         self._known: dict[str, OpenSession] = {}
@@ -128,8 +133,11 @@ class Store:
         """
         path = self.folder(session_id) / "session.yaml"
         try:
-            found = read_manifest(read_bytes(path), self._shown(path))
+            with self._told_from_there():
+                found = read_manifest(read_bytes(path), integrity.shown(path.parent, path.name))
         except FileNotFoundError as error:
+            if self.drives(session_id):
+                self.require_worktree(session_id)
             raise _no_session(session_id) from error
         runtime = self._recorded(session_id)
         if runtime is None or not runtime.manifest:
@@ -140,9 +148,13 @@ class Store:
         """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
         path = self.folder(session_id) / "journal.yaml"
         try:
-            return parse_journal(read_bytes(path), self._shown(path))
+            with self._told_from_there():
+                return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
         except FileNotFoundError as error:
-            raise _no_session(session_id) from error
+            if not self._has(session_id):
+                raise _no_session(session_id) from error
+            said = f"session {session_id} has no journal.yaml"
+            raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 
@@ -153,10 +165,16 @@ class Store:
         text: bytes,
         feature: str,
         args: Mapping[str, str],
+        policy: bytes = b"",
+        session_id: str = "",
     ) -> str:
-        """A new, pending session with its pinned playbook (kai FR11, FR12); returns its id."""
+        """A new, pending session with what it is pinned to (kai FR11, FR12); returns its id.
+
+        `policy` is the text of its policy.yaml; it has none where that is empty. `session_id` is
+        an id that was reserved before.
+        """
         now = self.clock()
-        session_id = self._reserve(now)
+        session_id = session_id or self.reserve(now)
         folder, runtime = self.folder(session_id), self.runtime(session_id)
         ensure_folder(folder)
         ensure_folder(runtime)
@@ -171,15 +189,27 @@ class Store:
             branch=self.checkout.branch,
         )
         with locked(runtime / "lock"):
-            write_atomically(folder / "playbook.yaml", text)
+            self._pin(folder, text, policy)
             write_atomically(folder / "journal.yaml", EMPTY)
             write_atomically(folder / "session.yaml", emit_manifest(made))
             self._adopt(session_id)
         return session_id
 
-    def _reserve(self, now: int) -> str:
-        """An id that no worktree of this repository has; mkdir decides collisions."""
-        day = to_time(now)[:10].replace("-", "")
+    def require_room(self) -> None:
+        """StorageError where a session could not be created, as far as that is to be seen."""
+        folder = self.folder("00000000-new").parent
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            shown = self._shown(folder)
+            raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
+
+    def reserve(self, now: int | None = None) -> str:
+        """An id that no worktree of this repository has; mkdir decides collisions.
+
+        `now` is ms since the epoch; None asks the clock.
+        """
+        day = to_time(self.clock() if now is None else now)[:10].replace("-", "")
         ensure_folder(self.checkout.ids)
         while True:
             tail = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(3))
@@ -204,7 +234,8 @@ class Store:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
             if known is None or not known.current:
-                known = self._known[session_id] = self._load(session_id, known)
+                with self._told_from_there():
+                    known = self._known[session_id] = self._load(session_id, known)
             try:
                 yield known
             except BaseException:
@@ -228,7 +259,7 @@ class Store:
         runtime = Runtime.load(place)
         if runtime is None:
             return self._adopt(session_id)
-        self._still_there()
+        self.require_worktree(session_id)
         ensure_folder(folder)
         sweep(folder)
         if known is not None and known.vanished:
@@ -238,11 +269,19 @@ class Store:
             self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
         return session.load(folder, private, runtime, place)
 
-    def _still_there(self) -> None:
-        """A worktree that was removed is not made again, not even for its sessions' sake."""
+    def require_worktree(self, session_id: str) -> None:
+        """StateError PB-STATE-NO-WORKTREE where somebody has removed the worktree by hand.
+
+        It is not made again, not even for its sessions' sake, unless that is asked for.
+        """
         if not (self.checkout.root / ".git").exists():
-            root = str(self.checkout.root)
-            raise StateError("PB-STATE-NO-REPOSITORY", "the worktree is gone", where=root)
+            raise StateError(
+                "PB-STATE-NO-WORKTREE",
+                f"the worktree of session {session_id} is gone",
+                where=self._shown(self.checkout.root),
+                guidance=f"`playbook repair {session_id} --restore` brings back what was committed "
+                "and staged there, and the session; `git worktree prune` gives it up.",
+            )
 
     def _adopt(self, session_id: str) -> OpenSession:
         """Take the session's files as they are: a new one, or one that another machine began."""
@@ -255,12 +294,27 @@ class Store:
         """Whether the session keeps the playbook that it runs."""
         return (self.folder(session_id) / "playbook.yaml").is_file()
 
-    def pin(self, session_id: str, text: bytes) -> None:
-        """Give a session of kai's own tools, which pinned nothing, the playbook it runs."""
-        write_atomically(self.folder(session_id) / "playbook.yaml", text)
+    def pin(self, session_id: str, text: bytes, policy: bytes = b"") -> None:
+        """Give a session of kai's own tools, which pinned nothing, what it runs under."""
+        self._pin(self.folder(session_id), text, policy)
+
+    def _pin(self, folder: Path, text: bytes, policy: bytes) -> None:
+        if policy:
+            write_atomically(folder / POLICY, policy)
+        write_atomically(folder / "playbook.yaml", text)
 
     def _shown(self, path: Path) -> str:
-        return os.path.relpath(path, self.checkout.root)
+        return os.path.relpath(path, self.seen_from)
+
+    @contextmanager
+    def _told_from_there(self) -> Iterator[None]:
+        """What readers name from the repository's top is named as a person can open it."""
+        try:
+            yield
+        except PlaybookError as error:
+            if error.where.startswith(f"{SESSIONS}/"):
+                error.where = self._shown(self.checkout.root / error.where)
+            raise
 
 
 def _names(folder: Path) -> list[str]:

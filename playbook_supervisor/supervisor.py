@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor import checkout, config, kernel
+from playbook_supervisor import checkout, config, kernel, publishing
 from playbook_supervisor.checkout import Checkout
+from playbook_supervisor.errors import CODES
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -38,6 +39,7 @@ from playbook_supervisor.vocabulary import Mode, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
     from playbook_supervisor.conditions import World
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 # What evidence needs is imported where there is a check to answer or a launch to record: `next`
 # and `report` of most steps ask nothing of the world.
 _SPECKIT: Final = "/speckit"
+_PATIENCE, _BRIEFLY = 120.0, 20.0  # seconds for git; a client waits half a minute for its hook
 _LONGEST: Final = 2_000  # characters of an error's text; a reviewer must not scroll past more
 
 
@@ -73,10 +76,11 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             return outlook_of(opened, ())
 
-    def remember(self, agent: str, mode: Mode) -> None:
+    def remember(self, agent: str, mode: Mode, limits: Mapping[str, float]) -> None:
         """With what the session is driven, so that `resume` needs no arguments."""
         with self.store.open(self.id) as opened:
             opened.runtime.agent, opened.runtime.mode = agent, mode.value
+            opened.runtime.limits = dict(limits)
             opened.save()
 
     def end_workers(self) -> None:
@@ -95,6 +99,7 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             here = self._here()
             now = self.store.clock()
+            opened.policy.admit_start(opened.playbook, start, self._identity)
             world = self._world(opened.manifest, here)
             opened.runtime.begun = evidence.begun(opened.playbook, world, here.head, now)
             events = self._accept(opened, Begun(now, start))
@@ -110,16 +115,25 @@ class Supervisor:
         return self._record(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
 
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
-        """A human decided at a gate; what follows is asked for by `outlook`."""
+        """A human decided at a gate; what follows is asked for by `outlook`.
+
+        PolicyError PB-POLICY-ANSWER, and the gate stays open, where the policies do not let `by`.
+        """
         return self._record(Answered(self.store.clock(), gate_id, resolution, text, by))
 
     def abort(self, text: str, by: str) -> Outlook:
         """A human ends the session."""
         return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by))
 
-    def interrupt(self) -> Outlook:
-        """What runs is settled as interrupted; the session stays open."""
-        return self._record(Cancelled(self.store.clock(), Cancellation.INTERRUPT))
+    def interrupt(self, *, commits: bool = True) -> Outlook:
+        """What runs is settled as interrupted; the session stays open. `commits`: git is told."""
+        cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
+        return self._record(cancelled, commits=commits)
+
+    def close(self) -> Outlook:
+        """What there is to say of a session that has ended; git is given what it is still owed."""
+        outlook = self.outlook()
+        return publishing.closed(self.store, outlook, self._config, patience=self._patience)
 
     def take_up(self) -> Outlook:
         """A failed session is resumed: its failed steps run again."""
@@ -169,15 +183,18 @@ class Supervisor:
         The evidence, the agent's last line as far as it is known (`last_words`, else what the
         journal keeps of its output), and `git diff --stat` since the launch.
         """
-        from playbook_supervisor.repository import diff_stat
-
         asked = outlook.directive
         if not isinstance(asked, Ask):
             return ()
+        from playbook_supervisor.repository import diff_stat
+
         entry = outlook.entry(asked.member)
-        lines = list(entry.evidence)
+        lines = [f"answered by: {people}" for people in outlook.answered_by]
+        lines += entry.evidence
         if said := last_words or entry.output:
             lines.append(f"the agent said: {said}")
+        if entry.error_guidance not in ("", CODES.get(entry.error_code)):  # its own
+            lines.append(f"to mend it: {entry.error_guidance}")
         if (launch := self._launched(entry)) and launch.head:
             lines += diff_stat(self.root, launch.head, since_ms=launch.at)
         return tuple(lines)
@@ -193,11 +210,22 @@ class Supervisor:
 
     # ── the pump ────────────────────────────────────────────────────────────────────────────
 
-    def _record(self, observation: Observation) -> Outlook:
+    def _record(self, observation: Observation, *, commits: bool = True) -> Outlook:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
             opened.write()
-            return outlook_of(opened, events)
+            outlook = outlook_of(opened, events)
+        return self._published(outlook) if commits else outlook
+
+    def _published(self, outlook: Outlook) -> Outlook:
+        """The same, once what has happened is in git as far as it is due there."""
+        patience = self._patience
+        return publishing.published(self.store, outlook, self._config, patience=patience)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that git and its hooks may take."""
+        return _PATIENCE if self.asks_the_world else _BRIEFLY
 
     def _pump(
         self, observation: Observation | None = None, events: tuple[Event, ...] = ()
@@ -212,9 +240,10 @@ class Supervisor:
             events += accepted + self._answer_checks(opened, brought=bool(accepted))
             outlook = outlook_of(opened, events)
             asked = outlook.directive
-            if not isinstance(asked, Check) or not self.asks_the_world:
-                return outlook
-            inquiry = self._inquiry(opened)
+            asking = isinstance(asked, Check) and self.asks_the_world
+            inquiry = self._inquiry(opened) if asking else None
+        if inquiry is None or not isinstance(asked, Check):
+            return self._published(outlook)
         from playbook_supervisor import evidence
 
         checked, failing = evidence.answer(asked, inquiry, self.store.clock())
@@ -255,6 +284,7 @@ class Supervisor:
         if isinstance(observation, Answered):
             asked = kernel.directive(opened.state)
             if isinstance(asked, Ask) and asked.id == observation.id:
+                opened.policy.admit(asked.member.step.id, observation.resolution, observation.by)
                 from playbook_supervisor import evidence
 
                 entry = opened.entry(asked.member.id)
@@ -294,6 +324,11 @@ class Supervisor:
         """The checkout as it is now: steps may commit and switch branches."""
         return checkout.again(self.store.checkout)
 
+    def _identity(self) -> str:
+        from playbook_supervisor.repository import identity
+
+        return identity(self.root)
+
     def _world(self, manifest: Manifest, here: Checkout) -> World:
         """Where conditions look."""
         from playbook_supervisor import features
@@ -308,8 +343,8 @@ def _bounded(outcome: Outcome) -> Outcome:
     error = outcome.error
     if error is None:
         return outcome
-    texts = {name: getattr(error, name) for name in ("message", "guidance", "cause")}
-    short = {
-        name: f"{text[: _LONGEST - 1]}…" for name, text in texts.items() if len(text) > _LONGEST
-    }
-    return replace(outcome, error=replace(error, **short)) if short else outcome
+    message, guidance, cause = (
+        text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        for text in (error.message, error.guidance, error.cause)
+    )
+    return replace(outcome, error=replace(error, message=message, guidance=guidance, cause=cause))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from pytest_mock import MockerFixture
 
-from playbook_supervisor.checkout import Checkout, again, find
+from playbook_supervisor.checkout import Checkout, again, find, gone, worktrees
 from playbook_supervisor.errors import StateError, StorageError
 
 
@@ -350,3 +351,34 @@ def test_a_reference_packed_while_it_is_looked_for_is_found(
 
     mocker.patch("playbook_supervisor.files.os.open", packing)
     assert find(repository).head
+
+
+def test_worktrees_are_found_where_git_keeps_them(repository: Path, tmp_path: Path) -> None:
+    """The main one first, wherever one asks, and also one that is gone by now."""
+    assert worktrees(find(repository)) == (repository,)
+    git(repository, "worktree", "add", "-q", "-b", "b", "../be side")
+    git(repository, "worktree", "add", "-q", "-b", "a", "../a")
+    listed = (repository, tmp_path / "a", tmp_path / "be side")
+    assert worktrees(find(repository)) == worktrees(find(tmp_path / "a")) == listed
+    shutil.rmtree(tmp_path / "a")
+    (repository / ".git/worktrees/be-side/gitdir").write_text("../../../../be side/.git\n")
+    (repository / ".git/worktrees/empty").mkdir()
+    (repository / ".git/worktrees/file").touch()
+    assert worktrees(find(repository)) == listed
+    shutil.rmtree(repository / ".git/worktrees")
+    (repository / ".git/worktrees").touch()
+    with pytest.raises(StorageError):
+        worktrees(find(repository))
+
+
+def test_of_a_worktree_that_is_gone_git_still_knows_place_and_branch(
+    repository: Path, tmp_path: Path
+) -> None:
+    """One that is there is none of them, and what is damaged hides no other."""
+    for name in ("a", "b", "c"):
+        git(repository, "worktree", "add", "-q", "-b", name, f"../{name}")
+    known = find(tmp_path / "a")
+    shutil.rmtree(tmp_path / "a")
+    shutil.rmtree(tmp_path / "b")
+    (repository / ".git/worktrees/b/HEAD").write_bytes(b"\0")
+    assert gone(find(repository)) == gone(find(tmp_path / "c")) == (known,)

@@ -19,6 +19,8 @@ SHARDS = 4
 KILLS = int(os.environ.get("CRASH_KILLS", "150"))
 """How many kills at random moments; `CRASH_KILLS=1000` is what a release has to survive."""
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 def experiment(tmp_path: Path, *args: object) -> dict[str, Any]:
     argv = [sys.executable, HERE / "crash.py", args[0], tmp_path / "work", *args[1:]]
@@ -33,6 +35,7 @@ def experiment(tmp_path: Path, *args: object) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]

@@ -146,6 +146,7 @@ def full() -> Runtime:
         digests={"journal.yaml": ["a"]},
         agent="script:x",
         mode="autonomous",
+        limits={"max_cost_usd": 2.5},
         begun=LAUNCH,
         state={"past": 1},
         text={"past": 2},
@@ -195,7 +196,7 @@ def test_what_was_never_written_is_not_ours() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 99},
+        {"format": 0},
         {"format": None},
         {"begun": {"at": 1}},
         {"begun": {"at": 1, "head": "", "artifacts": {"x": [1]}}},

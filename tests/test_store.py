@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,7 @@ def test_a_session_held_by_another_process_is_refused_in_time(
     supervisor = scene.create("a")
     lock = scene.store.runtime(supervisor.id) / "lock"
     with subprocess.Popen(
-        ["python3", "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
@@ -498,7 +499,7 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
     for again in (store, Store(store.checkout)):
         with pytest.raises(StateError) as refused, again.open(session_id):
             pass
-        assert refused.value.code == "PB-STATE-NO-REPOSITORY"
+        assert refused.value.code == "PB-STATE-NO-WORKTREE"
     assert not worktree.exists()
 
 

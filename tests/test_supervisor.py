@@ -15,11 +15,12 @@ from pytest_mock import MockerFixture
 from stored import FEATURE, Scene, ask, failed, finish, ids, playbook, step, unsynced, work
 
 from playbook_supervisor import checkout
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import CODES, StateError
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.outlook import running
 from playbook_supervisor.processes import Worker
+from playbook_supervisor.render import text
 from playbook_supervisor.store import Store
 from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
@@ -230,7 +231,19 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
     spec, said, *changed = supervisor.context(outlook)
     assert spec.startswith(f"spec_exists: specs/{SPECIFIED}/spec.md")
     assert said == "the agent said: all green"
-    assert any("README.md" in line for line in changed)
+    assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
+
+
+def test_the_context_of_a_gate_has_the_cure_where_there_is_one_of_its_own(project: Project) -> None:
+    for code, guidance, told in (
+        ("PB-AGENT-PERMISSION", "Write this line.", ["to mend it: Write this line."]),
+        ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
+    ):
+        supervisor = session_in(project, step("plan", error_policy="gate"))
+        supervisor.begin()
+        failure = Failure(code, "it went wrong", guidance)
+        assert list(supervisor.context(supervisor.report("plan#1", Outcome(failure)))) == told
+        supervisor.abort("", "")
 
 
 def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
@@ -263,7 +276,10 @@ def test_a_failed_session_can_be_taken_up_again(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
     assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
-    assert work(supervisor.take_up()).id == "a#2"
+    outlook = supervisor.take_up()
+    assert work(outlook).id == "a#2"
+    said = [text.happened(event, outlook, 1_771_496_426_000) for event in outlook.events]
+    assert said[0] == "2026-02-19T10:20:26Z a#1 taken up again"  # now, and not when it failed
     assert scene.journal(supervisor)[0]["resolution"] == "retry"
     finish(supervisor, supervisor.outlook())
     assert scene.manifest(supervisor)["status"] == "completed"
@@ -312,9 +328,10 @@ def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> No
 
 def test_what_drives_a_session_is_remembered(scene: Scene) -> None:
     supervisor = scene.create("a")
-    supervisor.remember("script:x.yaml", Mode.AUTONOMOUS)
+    supervisor.remember("script:x.yaml", Mode.AUTONOMOUS, {"max_turns": 3})
     with scene.fresh().open(supervisor.id) as opened:
         assert (opened.runtime.agent, opened.runtime.mode) == ("script:x.yaml", "autonomous")
+        assert opened.runtime.limits == {"max_turns": 3}
 
 
 def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
@@ -326,7 +343,7 @@ def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
     ended = threading.Thread(target=lambda: list(left.lines()))
     ended.start()
     supervisor.end_workers()
-    ended.join(30)
+    ended.join(120)
     assert not ended.is_alive()
     assert left.returncode != 0
 
@@ -356,6 +373,6 @@ def test_a_check_that_asks_the_world_does_not_keep_others_out(
         (folder / "slow").unlink()
         assert work(supervisor.outlook()).id == "next#1"
         release.write("")
-    slow.join(30)
+    slow.join(120)
     assert seen == ["next#1"]
     assert ids(scene.journal(supervisor)) == ["pr#1 done", "next#1 in_progress"]
