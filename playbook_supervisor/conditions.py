@@ -6,8 +6,6 @@ An answer depends on the file system, the record made at the launch and nothing 
 
 from __future__ import annotations
 
-import json
-import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -16,20 +14,18 @@ from playbook_supervisor.errors import ConditionError, StorageError
 from playbook_supervisor.features import of_branch
 from playbook_supervisor.files import Stamp, contained, digest, read_bytes, stamp
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.plain_text import first_line, printable, suggestion
+from playbook_supervisor.plain_text import first_line, suggestion
 from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Condition, Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Any, Final
 
     from playbook_supervisor.config import Config
     from playbook_supervisor.processes import Completed
     from playbook_supervisor.verdicts import Reading
 
-GH_DEADLINE: Final = 10.0
-"""Seconds that `gh` has to answer."""
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes; an artifact beyond that was not written for people, and is not read."""
 
@@ -283,35 +279,22 @@ def _verdict(name: Condition, looks: list[_Look], launch: _Launch) -> Probed:
 
 def _pull_request(world: World) -> Probed:
     """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
-    from playbook_supervisor.processes import run
+    from playbook_supervisor import forge
 
     branch = world.branch
     if not branch:
         return _unasked("no branch is checked out", "switch to the one of the pull request")
-    if branch.startswith("-") or printable(branch) != branch:
+    if not forge.can_be_asked(branch):
         return _unasked(f"{first_line(branch, 60)!r} is no branch", "rename it")
-    argv = ["gh", "pr", "list", "--head", branch, "--state", "all", "--json", "number,url,state"]
-    quiet = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
     try:
-        done = run(argv, cwd=world.root, env={**os.environ, **quiet}, timeout=GH_DEADLINE)
+        done = forge.pull_requests(world.root, branch, "all", "number", "url", "state")
     except StorageError as error:
         return _unasked(first_line(error.message), "install GitHub's gh and put it on PATH")
     if done.timed_out:
-        return _unasked(f"gh did not answer within {GH_DEADLINE:g} s", "look at the network")
+        return _unasked(f"gh did not answer within {forge.DEADLINE:g} s", "look at the network")
     if done.returncode != 0:
         return _refused(done)
-    return _pull_requests(done.stdout, branch)
-
-
-def _refused(done: Completed) -> Probed:
-    said = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
-    logged_out = done.returncode == _GH_LOGGED_OUT or "gh auth login" in done.stderr
-    cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
-    return _unasked(f"gh failed ({said})", cure)
-
-
-def _pull_requests(answer: str, branch: str) -> Probed:
-    told = _by_state(answer)
+    told = _by_state(forge.listed(done.stdout))
     if told is None:
         return _unasked("gh answered with no list of pull requests", "update gh")
     for state in _STATES.values():
@@ -321,19 +304,26 @@ def _pull_requests(answer: str, branch: str) -> Probed:
     return Probed(Condition.PR_CREATED, Answer.NOT_HELD, f"no pull request of branch {branch}")
 
 
-def _by_state(answer: str) -> dict[str, str] | None:
-    """One line of evidence for each state that gh's list names; None if it is no such list."""
+def _refused(done: Completed) -> Probed:
+    said = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
+    logged_out = done.returncode == _GH_LOGGED_OUT or "gh auth login" in done.stderr
+    cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
+    return _unasked(f"gh failed ({said})", cure)
+
+
+def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:
+    """One line of evidence for each state among them; None if they lack what was asked for."""
+    if pulls is None:
+        return None
     try:
-        pulls = json.loads(answer)
-        told = {
+        return {
             (state := _STATES[pull["state"]]): first_line(
                 f"pull request #{pull['number']} is {state}: {pull['url']}"
             )
             for pull in pulls
         }
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (TypeError, KeyError):
         return None
-    return told if isinstance(pulls, list) else None
 
 
 def _unasked(why: str, cure: str) -> Probed:

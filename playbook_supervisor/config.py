@@ -5,30 +5,34 @@ A misspelt setting is an error: one that is silently ignored would be believed t
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.files import contained, read_bytes
-from playbook_supervisor.plain_text import did_you_mean, first_line, printable
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.schema_numbers import current
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal, TypeVar
+    from typing import Final, Literal
 
     from playbook_supervisor.document import Data, Document
+    from playbook_supervisor.sections import Fault, Faults, Section
 
     Commits = Literal["publish", "step", "never"]
-    Word = TypeVar("Word", bound=str)
-    _Place = tuple[str | int, ...]
 
 FILE: Final = ".playbooks/config.yaml"
+_MISNAMED: Final = ".playbooks/config.yml"
 PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 """What a headless client may be told; bypassing permissions is not among them, ever."""
 
+CODE: Final = "PB-CHECK-CONFIG"
+
 _LARGEST: Final = 1 << 20
+_CURE: Final = "docs/config.md shows every key."
 _AGENT_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
 _HANDLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 _PLACEHOLDER: Final = r"\{([^{}]*)\}"
@@ -77,26 +81,59 @@ def load(root: Path) -> Config:
     """The settings of the repository at `root`; the defaults where it has no file.
 
     Raises CheckError PB-CHECK-CONFIG (or the YAML reader's) that names the first fault's place
-    and lists every fault, StorageError where the file cannot be read or is a link that leads out.
+    and lists every fault, StateError PB-STATE-NEWER where a newer version's number stands in it,
+    StorageError where the file cannot be read or is a link that leads out. A file with the ending
+    `.yml` is a fault: whoever wrote it believes that it holds.
     """
     try:
         data = read_bytes(contained(root, FILE), limit=_LARGEST)
     except FileNotFoundError:
+        if os.path.lexists(root / _MISNAMED):
+            raise CheckError(
+                CODE, f"settings stand in {FILE}", where=_MISNAMED, guidance="Rename the file."
+            ) from None
         return Config()
     except StorageError as error:
         if isinstance(error.__cause__, NotADirectoryError):
             return Config()
         raise
-    from playbook_supervisor.strict_yaml import load as load_yaml  # most projects have no file
+    config, faults = examine(data, FILE)
+    if faults:
+        from playbook_supervisor.sections import refusal
 
-    document = load_yaml(data, FILE)
-    faults = _Faults(document)
-    config = _read(_Section(faults, document.data, (), _KEYS))
-    faults.tell()
+        raise refusal(CODE, FILE, faults)
     return config
 
 
+def examine(data: bytes, source: str) -> tuple[Config, tuple[Fault, ...]]:
+    """The settings as far as they can be read, and everything that is wrong with them.
+
+    Raises the YAML reader's CheckError, StateError PB-STATE-NEWER.
+    """
+    from playbook_supervisor.sections import Faults, Section  # most projects have no file
+    from playbook_supervisor.strict_yaml import load as load_yaml
+
+    document = load_yaml(data, source)
+    faults = Faults(document, _CURE)
+    config = _read(Section(faults, _of_today(document, faults), (), _KEYS))
+    return config, faults.found()
+
+
+def _of_today(document: Document, faults: Faults) -> Data:
+    """The data by today's number. StateError PB-STATE-NEWER for one of the future."""
+    data = document.data
+    if not isinstance(data, dict) or "schema" not in data:
+        return data
+    number = getattr(data["schema"], "value", None)  # of what has no quotes
+    if type(number) is not int or number < 1:
+        faults.add(("schema",), "must be a whole number from 1, without quotes")
+        return data
+
+    return dict(current("config.yaml", number, data, lambda: document.told(("schema",))))
+
+
 _KEYS: Final = (
+    "schema",
     "agent",
     "agents",
     "secrets",
@@ -113,7 +150,7 @@ _BOUNDS: Final = ("cli", "http", "mcp")
 _OWN_AGENTS: Final = ("exec", "script")
 
 
-def _read(top: _Section) -> Config:
+def _read(top: Section) -> Config:
     default = Config()
     agents = top.section("agents")
     claude = agents.section("claude", ("permission_mode", "allowed_tools", "wait_for_limit"))
@@ -153,134 +190,13 @@ def _read(top: _Section) -> Config:
     )
 
 
-def _bounds(section: _Section) -> Bounds:
+def _bounds(section: Section) -> Bounds:
     return Bounds(section.lines("cli"), section.lines("http"), section.lines("mcp"))
 
 
-def _pattern(top: _Section, default: str) -> str:
+def _pattern(top: Section, default: str) -> str:
     pattern = top.line("worktrees", default)
     unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
     if unknown or "{session}" not in pattern:
         top.fault("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
     return pattern
-
-
-class _Faults:
-    """Everything that is wrong with the file, told together."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._found: list[tuple[int, int, str]] = []
-
-    def add(self, place: _Place, text: str, *, key: bool = False) -> None:
-        find = self._document.key_place if key else self._document.place
-        name = ".".join(first_line(str(part), 60) for part in place)
-        self._found.append((*find(place), f"{name}: {text}" if name else text))
-
-    def tell(self) -> None:
-        if not self._found:
-            return
-        lines = [f"{FILE}:{line}:{col}: {text}" for line, col, text in sorted(self._found)]
-        line, col, first = min(self._found)
-        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        raise CheckError(
-            "PB-CHECK-CONFIG", first + more, where=f"{FILE}:{line}:{col}", details=tuple(lines)
-        )
-
-
-class _Section:
-    """One mapping of the file. A key that is absent, or wrong and told, reads as its default.
-
-    `keys` are those that it may have; without them the keys are the author's own.
-    """
-
-    def __init__(
-        self, faults: _Faults, data: Data, place: _Place, keys: Sequence[str] = ()
-    ) -> None:
-        self._faults, self._place = faults, place
-        self._data: dict[str, Data] = data if isinstance(data, dict) else {}
-        if not isinstance(data, dict) and not _is_empty(data):
-            faults.add(place, "must be a mapping of keys to values")
-        for key in self._data:
-            if keys and key not in keys:
-                near = did_you_mean(key, keys)
-                hint = f"did you mean `{near}`?" if near else f"known are {', '.join(keys)}"
-                self.fault(key, f"unknown key; {hint}", key_itself=True)
-
-    def fault(self, key: str, text: str, *, key_itself: bool = False) -> None:
-        self._faults.add((*self._place, key), text, key=key_itself)
-
-    def names(self, form: str, what: str) -> list[str]:
-        """The keys of a mapping whose keys are the author's own, those of the right form."""
-        for name in self._data:
-            if not re.match(form, name):
-                self.fault(name, f"is not {what}", key_itself=True)
-        return [name for name in self._data if re.match(form, name)]
-
-    def section(self, key: str, keys: Sequence[str] = ()) -> _Section:
-        return _Section(self._faults, self._data.get(key, {}), (*self._place, key), keys)
-
-    def line(self, key: str, default: str) -> str:
-        if key not in self._data:
-            return default
-        return self._line(self._data[key], (*self._place, key)) or default
-
-    def lines(self, key: str) -> tuple[str, ...] | None:
-        """A list of one-line texts; None if the key is absent."""
-        if key not in self._data:
-            return None
-        items, place = self._data[key], (*self._place, key)
-        if not isinstance(items, list):
-            self.fault(key, "must be a list of texts (`[]` for none)")
-            return None
-        return tuple(self._line(item, (*place, index)) for index, item in enumerate(items))
-
-    def argv(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
-        """A program and its arguments, one text each: nothing here is split by a shell."""
-        argv = self.lines(key)
-        if needed and not argv and (argv is not None or key not in self._data):
-            self.fault(key, "is missing: a list, the program first, then its arguments")
-        return argv or ()
-
-    def switch(self, key: str, *, default: bool) -> bool:
-        if key not in self._data:
-            return default
-        value = getattr(self._data[key], "value", None)  # of what has no quotes
-        if not isinstance(value, bool):
-            self.fault(key, "must be true or false, without quotes")
-            return default
-        return value
-
-    def choice(self, key: str, allowed: Sequence[Word], default: Word) -> Word:
-        if key not in self._data:
-            return default
-        text = self.line(key, default)
-        for word in allowed:
-            if text == word:
-                return word
-        near = did_you_mean(text, allowed)
-        hint = f"; did you mean `{near}`?" if near else ""
-        self.fault(key, f"must be one of {', '.join(allowed)}{hint}")
-        return default
-
-    def folder(self, key: str, default: str) -> str:
-        text = self.line(key, default)
-        path = PurePosixPath(text)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            self.fault(key, "must be a folder inside the repository")
-        return str(path)
-
-    def _line(self, data: Data, place: _Place) -> str:
-        if not isinstance(data, str):
-            self._faults.add(place, "must be a text")
-        elif _is_empty(data) or not data.strip():
-            self._faults.add(place, "is empty; take the key out, or give it a value")
-        elif printable(data) != data:
-            self._faults.add(place, "must be one line without control characters")
-        else:
-            return str(data)
-        return ""
-
-
-def _is_empty(data: Data) -> bool:
-    return getattr(data, "value", data) is None

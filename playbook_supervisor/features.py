@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.checkout import find
@@ -23,10 +24,16 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.config import Config
 
+SPECKIT: Final = "/speckit"
+"""How the commands begin that have to find a feature by themselves."""
+
 _LONGEST: Final = 200
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_OTHER_LETTERS: Final = r"\w[\w-]*\Z"  # of any language: a name all the same, and nothing hostile
+_ALLOWED: Final = "a to z, digits, `.`, `_` and `-`, a letter or digit first, no `..`"
 _NUMBER: Final = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
 _LEADING: Final = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
+_OF_SESSION: Final = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` puts behind a branch that is taken
 _POINTER: Final = ".specify/feature.json"
 _POINTER_KEY: Final = "feature_directory"
 _SCRIPT_BYTES: Final = 262_144
@@ -56,8 +63,7 @@ def resolve(
     if not is_name(text):
         raise ArgumentError(
             "PB-ARG-FEATURE",
-            f"{first_line(given, 60)!r} is no feature: letters, digits, `.`, `_` and `-`, "
-            "a letter or digit first, no `..`",
+            f"{first_line(given, 60)!r} is no feature: {_ALLOWED}",
         )
     specs = _folders(root, config.specs)
     if text in specs:
@@ -65,7 +71,8 @@ def resolve(
     found = _beginning(text, specs)
     others: set[str] = set()
     if not found:
-        others = _elsewhere(root, config) | {name for name in branches() if is_name(name)}
+        named = {re.sub(_OF_SESSION, "", name) for name in branches()}
+        others = _elsewhere(root, config) | {name for name in named if is_name(name)}
         if text in others:
             return Feature(text)
         found = _beginning(text, others)
@@ -76,15 +83,32 @@ def resolve(
             guidance=f"Name the one you mean, as in `{found[0]}`.",
             details=tuple(found),
         )
+    if not found:
+        _refuse_unnamable(root / config.specs, text)
     return Feature(found[0]) if found else Feature(text, _unknown(text, specs | others))
+
+
+def _refuse_unnamable(specs: Path, number: str) -> None:
+    """What lies under that number is meant, and no folder beside it that is made only now."""
+    with suppress(OSError):
+        names = (each.name for each in specs.iterdir() if each.is_dir())
+        if meant := _beginning(number, (name for name in names if re.match(_OTHER_LETTERS, name))):
+            raise ArgumentError(
+                "PB-ARG-FEATURE",
+                f"{number} may be {first_line(meant[0], 60)!r}, and that is no feature: {_ALLOWED}",
+                where=str(specs),
+                guidance="Rename the folder.",
+            )
 
 
 def of_branch(branch: str) -> str:
     """The feature of a playbook without an arg `feature`: the branch's own name, slashes and all.
 
+    Of a second branch for the same feature, which ends with a session's id, the name before it.
     Empty where there is no branch, or one that no folder could be named for.
     """
-    return branch if all(is_name(part) for part in branch.split("/")) else ""
+    feature = re.sub(_OF_SESSION, "", branch)
+    return feature if all(is_name(part) for part in feature.split("/")) else ""
 
 
 def is_name(text: str) -> bool:
@@ -156,12 +180,25 @@ def point_speckit(
     if not (root / ".specify").is_dir():
         return {}
     folder = f"{config.specs}/{feature}"
+    if (pointer := _pointer_to(root, feature, folder, exported=exported)) is not None:
+        write_atomically(contained(root, _POINTER), pointer)
+    return {"SPECIFY_FEATURE": feature, "SPECIFY_FEATURE_DIRECTORY": folder}
+
+
+def require_speckit(root: Path, feature: str, config: Config) -> None:
+    """Nothing is done; raises what `point_speckit` would, with variables exported."""
+    if (root / ".specify").is_dir():
+        _pointer_to(root, feature, f"{config.specs}/{feature}", exported=True)
+
+
+def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> bytes | None:
+    """What is to be written to the pointer; None where it is right, or where there is none."""
     scripts = _scripts(root)
     if (root / _POINTER).exists() or "feature.json" in scripts:
-        _set_pointer(root, folder)
-    elif scripts and not (exported and "SPECIFY_FEATURE" in scripts):
+        return _pointed(root, folder)
+    if scripts and not (exported and "SPECIFY_FEATURE" in scripts):
         _require_branch(root, feature, by_number="by_prefix" in scripts)
-    return {"SPECIFY_FEATURE": feature, "SPECIFY_FEATURE_DIRECTORY": folder}
+    return None
 
 
 def _scripts(root: Path) -> str:
@@ -176,7 +213,7 @@ def _scripts(root: Path) -> str:
     return "\n".join(texts)
 
 
-def _set_pointer(root: Path, folder: str) -> None:
+def _pointed(root: Path, folder: str) -> bytes | None:
     file = contained(root, _POINTER)
     pointer: object = {}
     try:
@@ -194,9 +231,9 @@ def _set_pointer(root: Path, folder: str) -> None:
         )
     there = pointer.get(_POINTER_KEY)
     if isinstance(there, str) and _same_folder(root, there, folder):
-        return
+        return None
     pointer[_POINTER_KEY] = folder
-    write_atomically(file, (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode())
+    return (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _same_folder(root: Path, one: str, other: str) -> bool:

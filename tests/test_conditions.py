@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from project import FEATURE, Gh, Project
 from pytest_mock import MockerFixture
 
-from playbook_supervisor import conditions
+from playbook_supervisor import forge
 from playbook_supervisor.conditions import (
     LARGEST,
     Since,
@@ -498,7 +498,7 @@ def test_any_report_yields_an_answer(tmp_path_factory: pytest.TempPathFactory, t
 
 @pytest.fixture
 def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(conditions, "GH_DEADLINE", 60.0)
+    monkeypatch.setattr(forge, "DEADLINE", 60.0)
     return World(project.root, FEATURE, FEATURE, Config())
 
 
@@ -563,7 +563,7 @@ def test_without_gh_the_probe_is_an_error_that_says_what_to_install(
 def test_a_gh_that_hangs_is_ended_at_its_deadline(
     project: Project, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditions, "GH_DEADLINE", 0.3)
+    monkeypatch.setattr(forge, "DEADLINE", 0.3)
     assert asked(project, world, "hanging", monkeypatch) == (
         ERROR,
         "cannot ask for pull requests: gh did not answer within 0.3 s; look at the network",

@@ -49,6 +49,14 @@ def test_a_timestamp_prefix_means_the_one_folder(tmp_path: Path) -> None:
     assert found == Feature("20260219-101500-create")
 
 
+def test_a_folder_that_no_feature_may_be_called_is_not_passed_by(tmp_path: Path) -> None:
+    """Else the session would work in a folder of its own beside the one that is meant."""
+    folders(tmp_path, "specs/013-größe", "specs/014-other")
+    with pytest.raises(ArgumentError, match="013 may be '013-größe', and that is no feature"):
+        resolve(tmp_path, "013", CONFIG, branches())
+    assert resolve(tmp_path, "014", CONFIG, nobody_asks) == Feature("014-other")
+
+
 def test_a_folder_of_exactly_that_name_wins(tmp_path: Path) -> None:
     folders(tmp_path, "specs/013", "specs/013-create")
     assert resolve(tmp_path, "013", CONFIG, nobody_asks) == Feature("013")
