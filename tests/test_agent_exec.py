@@ -16,6 +16,8 @@ from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 CONFORMING = """\
 import fcntl, os, pathlib, signal, subprocess, sys, time
 
@@ -183,6 +185,7 @@ def test_a_deadline_names_its_seconds(agent: Write, tmp_path: Path) -> None:
     idle = error_of(hanging, call_for("hangs", tmp_path, idle=0.5))
     assert wall.message == "mine ran for more than 0.5 s"
     assert idle.message == "mine said nothing for 0.5 s"
+    assert "--idle-timeout" in idle.guidance
 
 
 def test_what_was_stopped_says_so(agent: Write, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from playbook_supervisor.agents import Agent, Call, Message, carry_out, choose
 from playbook_supervisor.config import Config
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.processes import worker_alive
+from playbook_supervisor.process_groups import worker_alive
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
@@ -144,14 +144,19 @@ def test_a_failure_comes_after_what_was_said_and_written(agent: Write, call: Cal
 
 
 def test_taking_time_is_a_process_that_can_be_orphaned(agent: Write, call: Call) -> None:
-    running = agent("steps: {plan: {say: begun, seconds: 0.3, write: {a: b}}}").run(call)
+    running = agent("steps: {plan: {say: begun, seconds: 600, write: {a: b}}}").run(call)
     messages = iter(running)
     assert next(messages).text == "begun"
     assert call.worker_file is not None
     assert worker_alive(call.worker_file)
+    running.stop()
+    assert list(messages)
     assert not (call.cwd / "a").exists()
-    last = list(messages)[-1].outcome
-    assert last == Outcome(output="begun", agent={"name": "script"})
+
+
+def test_what_it_writes_it_has_written_when_its_time_is_over(agent: Write, call: Call) -> None:
+    outcome = ended(agent("steps: {plan: {say: begun, seconds: 0.1, write: {a: b}}}"), call)
+    assert outcome == Outcome(output="begun", agent={"name": "script"})
     assert (call.cwd / "a").read_text() == "b"
 
 

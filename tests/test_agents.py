@@ -62,6 +62,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return package
 
 
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on whose PATH there is nothing."""
+    monkeypatch.setenv("PATH", str(tmp_path / "no-such-folder"))
+
+
 def program(folder: Path, name: str) -> Path:
     """A program that can be started."""
     file = folder / name
@@ -97,11 +103,18 @@ def test_the_config_gives_any_other_agent_a_name(tmp_path: Path) -> None:
     assert choose("mine", config, tmp_path).name == "mine"
 
 
-def test_without_any_agent_the_error_says_how_to_name_one(tmp_path: Path) -> None:
+def test_claude_is_taken_where_nobody_says_which(tmp_path: Path) -> None:
+    """Catalyst FR-5.6, FR-10.2: found by looking, and before those of other packages."""
+    assert choose("", Config(), tmp_path).name == "claude"
+
+
+def test_without_any_agent_the_error_says_how_to_name_one(tmp_path: Path, nowhere: None) -> None:
     """Catalyst FR-5.6: a clear error without an adapter."""
     error = refused("", tmp_path)
     assert error.code == "PB-AGENT-NONE"
+    assert "Install Claude Code" in error.guidance
     assert "--agent exec:PROGRAM" in error.guidance
+    assert error.details == ("claude: claude is not on PATH",)
 
 
 def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> None:
@@ -109,7 +122,7 @@ def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> No
     error = refused("codx", tmp_path, config)
     assert error.code == "PB-ARG-AGENT"
     assert "did you mean codex" in error.message
-    assert error.details == ("exec:PROGRAM", "script:FILE.yaml", "codex")
+    assert error.details == ("claude", "exec:PROGRAM", "script:FILE.yaml", "codex")
 
 
 def test_a_name_of_the_config_takes_nothing_behind_a_colon(tmp_path: Path) -> None:
@@ -121,8 +134,12 @@ def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) 
     assert "\x1b" not in refused("\x1b[31mred", tmp_path).message
 
 
-@pytest.mark.parametrize("spec", ["exec:", "exec", "exec:''", "exec:'open", "script:", "script"])
-def test_an_agent_without_what_it_needs_is_refused(spec: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "spec", ["exec:", "exec", "exec:''", "exec:'open", "script:", "script", "claude:opus"]
+)
+def test_an_agent_with_too_little_or_too_much_behind_its_name_is_refused(
+    spec: str, tmp_path: Path
+) -> None:
     assert refused(spec, tmp_path).code == "PB-ARG-AGENT"
 
 
@@ -161,7 +178,7 @@ def test_an_installed_package_brings_its_agent_along(install: Install, tmp_path:
 
 
 def test_an_agent_found_on_the_machine_is_used_when_none_is_named(
-    install: Install, tmp_path: Path
+    install: Install, tmp_path: Path, nowhere: None
 ) -> None:
     """Catalyst FR-10.2: what is there is found, in the order of the names."""
     install("away", reason="it is not logged in")
@@ -171,13 +188,15 @@ def test_an_agent_found_on_the_machine_is_used_when_none_is_named(
     assert carry_out(agent, call_for("works", tmp_path), print).ok
 
 
-def test_agents_that_cannot_be_used_say_why(install: Install, tmp_path: Path) -> None:
+def test_agents_that_cannot_be_used_say_why(
+    install: Install, tmp_path: Path, nowhere: None
+) -> None:
     install("away", reason="it is not logged in")
     install("broken", value="no_such_module:Agent")
     error = refused("", tmp_path)
     assert error.code == "PB-AGENT-NONE"
-    assert error.details[0] == "away: it is not logged in"
-    assert error.details[1].startswith("broken: ")
+    assert error.details[1] == "away: it is not logged in"
+    assert error.details[2].startswith("broken: ")
     assert "it is not logged in" in refused("away", tmp_path).message
     assert "no_such_module" in refused("broken", tmp_path).cause
 
@@ -222,6 +241,17 @@ def test_what_the_agent_says_is_heard_and_its_outcome_returned(tmp_path: Path) -
     told = Outcome(output="done", agent={"name": "odd"})
     agent = Odd(lambda: iter([Message("one"), Message(), Message("two", told)]))
     assert brought_back(agent, tmp_path) == (told, ["one", "two"])
+
+
+def test_what_whoever_watches_has_to_know_is_noted_besides(tmp_path: Path) -> None:
+    agent = Odd(
+        lambda: iter([Message("one"), Message("two\x1b[2J", notice=True), Message("", FINE)])
+    )
+    heard: list[str] = []
+    noted: list[str] = []
+    carry_out(agent, call_for("works", tmp_path), heard.append, note=noted.append)
+    assert (heard, noted) == (["one", "two"], ["two"])
+    assert brought_back(agent, tmp_path) == (FINE, ["one", "two"])
 
 
 def test_an_agent_that_ends_without_an_outcome_has_failed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
     from playbook_supervisor.config import Config
 
 
+class Budget(Record):
+    """What a call may use at most; None bounds nothing.
+
+    `max_turns` answers of the model, `max_tool_calls`, and `max_cost_usd` dollars, 0 being none.
+    """
+
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_cost_usd: float | None = None
+
+
 class Call(Record, kw_only=True):
     """One attempt at one step, as an agent is given it (Catalyst FR-5.3).
 
@@ -29,7 +41,8 @@ class Call(Record, kw_only=True):
     `prompt` what a person would type, command and args; `model` empty where none was asked for.
     `env` comes on top of the parent's environment. `wall` and `idle` are deadlines in seconds,
     `cap` the bytes of output that are kept. Every process of the call inherits `worker_file`,
-    open and locked. The values in `secrets` never leave the agent.
+    open and locked. The values in `secrets` never leave the agent. An agent that cannot keep the
+    `budget` says so (`keeps_budgets`) and is given none.
     """
 
     session: str
@@ -47,14 +60,19 @@ class Call(Record, kw_only=True):
     wall: float | None = None
     idle: float | None = None
     cap: int = 1_000_000
+    budget: Budget = field(default_factory=Budget)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class Message(Record):
-    """Something the agent said, or, as the last of its call, the outcome."""
+    """Something the agent said, or, as the last of its call, the outcome.
+
+    `notice`: whoever watches has to know it, also where what agents say is not shown.
+    """
 
     text: str = ""
     outcome: Outcome | None = None
+    notice: bool = False
 
 
 class Running(Record):
@@ -92,10 +110,14 @@ Factory = Callable[[str, "Config", Path], Agent]
 """`(argument, config, root)`: `argument` is what stands behind the colon of `--agent NAME:…`."""
 
 BUILT_IN: Final[dict[str, str]] = {
+    "claude": "playbook_supervisor.agents.claude:create",
     "exec": "playbook_supervisor.agents.exec:create",
     "script": "playbook_supervisor.agents.script:create",
 }
 """Name → the factory's place, imported when it is chosen."""
+
+FIRST: Final = "claude"
+"""What is looked for where nobody says which agent is meant."""
 
 ENTRY_POINTS: Final = "playbook_supervisor.agents"
 """The entry-point group in which a package offers a `Factory` of its own."""
@@ -125,7 +147,17 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
 def known(config: Config) -> tuple[str, ...]:
     """What `--agent` understands here, as a person would write it."""
-    return ("exec:PROGRAM", "script:FILE.yaml", *sorted({*config.agents_exec, *_plugins()}))
+    return (
+        "claude",
+        "exec:PROGRAM",
+        "script:FILE.yaml",
+        *sorted({*config.agents_exec, *_plugins()}),
+    )
+
+
+def keeps_budgets(agent: Agent) -> bool:
+    """Whether the agent stops at what `Call.budget` says; one that does has an attribute for it."""
+    return getattr(agent, "keeps_budgets", False) is True
 
 
 def as_typed(path: str, root: Path) -> Path:
@@ -154,11 +186,13 @@ def carry_out(
     hear: Callable[[str], None],
     *,
     under_way: Callable[[Running], None] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run the call to its end and return its outcome, whatever the agent does.
 
-    `hear` gets each line of text, harmless for a terminal; `under_way` the running call, so that
-    another thread can stop it. An agent that raises, or ends without an outcome, has failed.
+    `hear` gets each line of text, harmless for a terminal, and `note` those that are notices;
+    `under_way` the running call, so that another thread can stop it. An agent that raises, or ends
+    without an outcome, has failed.
     """
     outcome: Outcome | None = None
     try:
@@ -168,6 +202,8 @@ def carry_out(
         for message in running:
             if message.text:
                 hear(printable(message.text))
+                if message.notice and note is not None:
+                    note(printable(message.text))
             outcome = message.outcome or outcome
     except PlaybookError as error:
         outcome = failed("PB-AGENT-FAILED", error.message, cause=error.code, name=agent.name)
@@ -221,10 +257,14 @@ def _make(wanted: str, config: Config, root: Path) -> Agent:
 
 
 def _found_on_this_machine(config: Config, root: Path) -> Agent:
+    """Claude Code, else the first of those that packages bring (Catalyst FR-10.2)."""
     reasons = []
+    factories = {FIRST: partial(_import, BUILT_IN[FIRST])}
     for name, entry_point in sorted(_plugins().items()):
+        factories[name] = partial(_load, entry_point)
+    for name, load in factories.items():
         try:
-            agent = _load(entry_point)("", config, root)
+            agent = load()("", config, root)
             reason = agent.available()
         except PlaybookError as error:
             reason = error.message
@@ -235,8 +275,8 @@ def _found_on_this_machine(config: Config, root: Path) -> Agent:
     raise AgentError(
         "PB-AGENT-NONE",
         "no agent was named, none is configured and none is found on this machine",
-        guidance="Name one: --agent exec:PROGRAM or script:FILE.yaml, or write `agent:` into"
-        " .playbooks/config.yaml.",
+        guidance="Install Claude Code (`claude` on PATH), or name another: --agent exec:PROGRAM or"
+        " script:FILE.yaml, or `agent:` in .playbooks/config.yaml.",
         details=tuple(reasons),
     )
 
