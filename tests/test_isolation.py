@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import coverage
+import leftovers
 import pytest
 from guard import SHUNNED, Guard
 from project import FEATURE, Gh, Project
@@ -23,6 +26,12 @@ FORBIDDEN = pytest.fail.Exception
 def real_home(isolation: Guard) -> Path:
     assert isolation.homes, "the account has no home to protect"
     return Path(isolation.homes[0])
+
+
+def take_along(folder: Path) -> None:
+    """What a suite of its own there needs of ours."""
+    for name in ("conftest.py", "guard.py", "leftovers.py", "project.py"):
+        shutil.copy(Path(__file__).with_name(name), folder)
 
 
 class TestTheRealHome:
@@ -63,9 +72,7 @@ class TestTheRealHome:
     def test_code_that_swallows_the_refusal_fails_its_test_all_the_same(
         self, pytester: pytest.Pytester
     ) -> None:
-        shutil.copy(Path(__file__).with_name("guard.py"), pytester.path)
-        shutil.copy(Path(__file__).with_name("project.py"), pytester.path)
-        shutil.copy(Path(__file__).with_name("conftest.py"), pytester.path)
+        take_along(pytester.path)
         pytester.makepyfile(
             """
             from pathlib import Path
@@ -150,9 +157,7 @@ class TestTheNetwork:
 
 class TestTheEnvironment:
     def test_no_credential_is_inherited(self, pytester: pytest.Pytester) -> None:
-        tests = Path(__file__).parent
-        for name in ("guard.py", "project.py", "conftest.py"):
-            shutil.copy(tests / name, pytester.path)
+        take_along(pytester.path)
         pytester.makepyfile(
             "import os\ndef test_it(): assert not {'GH_TOKEN', 'AWS_KEY'} & set(os.environ)"
         )
@@ -178,6 +183,47 @@ class TestTheEnvironment:
     def test_files_are_made_with_the_usual_mode(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+class TestProcesses:
+    """None outlives its run; where one does, its test is named."""
+
+    def test_one_that_was_not_ended_is_found_and_killed(
+        self, request: pytest.FixtureRequest
+    ) -> None:
+        given = {**os.environ, leftovers.RUN: "of-this-test"}
+        with subprocess.Popen(["sleep", "600"], env=given) as left:
+            (found,) = leftovers.find("of-this-test", patience=0)
+            assert (found.pid, found.test) == (left.pid, request.node.nodeid)
+            assert str(found).endswith(f" left {left.pid}: sleep 600")
+            assert left.wait(60) == -signal.SIGKILL
+
+    def test_one_that_ends_in_time_is_none(self) -> None:
+        given = {**os.environ, leftovers.RUN: "of-this-test"}
+        with subprocess.Popen(["cat"], env=given, stdin=subprocess.PIPE) as ending:
+            assert ending.stdin is not None
+            ending.stdin.close()
+            assert leftovers.find("of-this-test") == []
+
+    def test_all_that_is_started_here_belongs_to_this_run(self) -> None:
+        assert os.environ[leftovers.RUN]
+        assert leftovers.mark() == "", "within a run there is no other"
+
+
+class TestCoverage:
+    def test_a_file_that_was_half_written_spoils_no_measurement(self, tmp_path: Path) -> None:
+        whole = tmp_path / ".coverage.here.pid1.Xa.H1h"
+        measured = coverage.CoverageData(str(whole))
+        measured.add_lines({f"{number}.py": range(1000) for number in range(200)})
+        measured.write()
+        kept = whole.read_bytes()
+        for number, cut in enumerate((0, 100, 4096, len(kept) // 2, len(kept) - 4096), 2):
+            whole.with_name(f".coverage.here.pid{number}.Xa.H1h").write_bytes(kept[:cut])
+        (tmp_path / ".coverage.json").write_text("{}")
+        assert leftovers.discard_torn(tmp_path / ".coverage") == 5
+        assert {file.name for file in tmp_path.iterdir()} == {whole.name, ".coverage.json"}
+        assert whole.read_bytes() == kept
 
 
 class TestTheProject:

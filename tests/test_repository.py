@@ -11,7 +11,16 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import GitError, StorageError
-from playbook_supervisor.repository import Worktree, diff_stat, identity, worktrees
+from playbook_supervisor.repository import (
+    Worktree,
+    ask,
+    carry_out,
+    contents,
+    diff_stat,
+    identity,
+    question,
+    worktrees,
+)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -88,7 +97,7 @@ def test_outside_of_a_repository_git_says_why(tmp_path: Path) -> None:
     with pytest.raises(GitError) as caught:
         worktrees(tmp_path)
     assert caught.value.code == "PB-GIT-FAILED"
-    assert "not a git repository" in caught.value.cause
+    assert "not a git repository" in caught.value.message
 
 
 def test_a_vanished_folder_is_not_answered_from_the_current_one(
@@ -279,3 +288,29 @@ def test_a_gitpython_that_cannot_be_imported_is_a_storage_error(
     with pytest.raises(StorageError) as caught:
         worktrees(repository)
     assert caught.value.code == "PB-IO-PROGRAM"
+
+
+# ── asking git ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_contents_come_in_the_order_of_their_names(repository: Path) -> None:
+    (repository / "b.bin").write_bytes(b"\0\xff\n\n")
+    names = [git(repository, "hash-object", "-w", name) for name in ("b.bin", "a.txt")]
+    odd, plain = b"\0\xff\n\n", b"one\n"
+    assert list(contents(repository, [*names, names[0]])) == [odd, plain, odd]
+    assert list(contents(repository, [])) == []
+    with pytest.raises(GitError, match="git has no object"):
+        list(contents(repository, ["f" * 40]))
+
+
+def test_a_no_is_an_answer_and_no_error(repository: Path, head: str) -> None:
+    assert question(repository, "rev-parse", "HEAD") == (0, f"{head}\n")
+    assert question(repository, "rev-parse", "--verify", "--quiet", "nowhere") == (1, "")
+
+
+def test_what_is_to_be_done_is_done_or_refused_in_git_s_words(repository: Path) -> None:
+    carry_out(repository, "branch", "made")
+    assert ask(repository, "branch", "--list", "made").strip() == "made"
+    with pytest.raises(GitError) as caught:
+        carry_out(repository, "branch", "made")
+    assert "already exists" in caught.value.cause
