@@ -96,7 +96,7 @@ class Conversation:
     def dies(self) -> None:
         """SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(120)
 
     def __enter__(self) -> Self:
         return self

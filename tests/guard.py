@@ -19,13 +19,16 @@ import pytest
 
 KEPT: Final = (
     "CI",
+    "CLAUDE_KILLS",
     "COVERAGE_",
+    "CRASH_KILLS",
     "HYPOTHESIS_",
     "PATH",
     "PLAYBOOK_REQUIRE_",
     "PYTEST_",
     "PYTHONDONTWRITEBYTECODE",
     "TESTS_REAL_HOME",
+    "TESTS_RUN",
     "TMPDIR",
 )
 """How the names of the inherited variables begin. No credential is among them."""

@@ -10,10 +10,23 @@ from typing import Any
 from project import Project
 
 from playbook_supervisor import checkout
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import binding, front_desk
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.desk import Reply
 from playbook_supervisor.drivers.claude_code.hooks import handle
+
+HANDED_IN = """\
+name: handed-in
+description: A step whose condition asks the forge
+version: "1.0"
+args: []
+steps:
+  - id: pr
+    command: /feature.pr
+    autonomy: auto
+    postconditions: [pr_created]
+    error_policy: stop
+"""
 
 
 class Hooked:
@@ -108,6 +121,20 @@ class Hooked:
         if path:
             self.project.write(path, "x\n")
         return self.ended(attempt)
+
+    def asks(self, times: int = 1, *, agent: str = "") -> Reply | None:
+        """So many rounds of calls, of which no other hook need have told; the last reply."""
+        reply = None
+        for _ in range(times):
+            given = {
+                "hook_event_name": "PostToolBatch",
+                "session_id": self.client,
+                "tool_calls": [],
+            }
+            given |= {"cwd": str(self.project.root)} | ({"agent_id": agent} if agent else {})
+            passed = front_desk.at_once(given, self.environment)
+            reply = None if passed else handle(given, self.environment)
+        return reply
 
     def stops(self, *tasks: str) -> Reply | None:
         return self("Stop", background_tasks=[{"id": task} for task in tasks])

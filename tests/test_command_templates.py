@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from playbook_supervisor import shipment
 from playbook_supervisor.cli.app import program
 from playbook_supervisor.drivers.claude_code.settings import ALLOW
 from playbook_supervisor.installer import COMMANDS
@@ -148,7 +149,8 @@ def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:
     assert "playbook check --strict" in text
     assert "Ask: keep it, change it, or discard it." in text
     assert "You never run it." in text
-    assert ".playbooks/templates/playbook.tpl.yaml" in text
+    for guide in shipment.GUIDES:
+        assert f"`{guide}`" in text
 
 
 def kinds() -> set[str]:

@@ -74,7 +74,8 @@ class TestWhereAllIsFine:
         findings = clinic.findings()
         assert {each.state for each in findings.values()} == {"fine"}
         assert list(findings) == [
-            *("git", "python", "playbook", "commands", "hooks", "walking away", "gh", "claude"),
+            *("git", "python", "playbook", "commands", "files", "hooks"),
+            *("walking away", "headless", "gh", "claude"),
         ]
 
     def test_it_says_what_is_there(self, clinic: Clinic) -> None:
@@ -177,7 +178,7 @@ class TestWhatIsInstalled:
 
     def test_a_record_that_cannot_be_read(self, clinic: Clinic) -> None:
         clinic.project.write(".playbooks/install.yaml", "schema: x\n")
-        assert clinic.wrong() == ["commands", "hooks"]
+        assert clinic.wrong() == ["commands", "files", "hooks"]
         assert ".playbooks/install.yaml:1:9" in clinic.findings()["commands"].found
 
     def test_an_entry_that_was_taken_out(self, clinic: Clinic) -> None:
@@ -194,7 +195,7 @@ class TestWhatIsInstalled:
     def test_settings_that_are_no_file(self, clinic: Clinic) -> None:
         (clinic.project.root / LOCAL_FILE).unlink()
         (clinic.project.root / LOCAL_FILE).mkdir()
-        assert clinic.wrong() == ["hooks", "walking away"]
+        assert clinic.wrong() == ["hooks", "walking away", "headless"]
 
     @pytest.mark.parametrize("file", [LOCAL_FILE, "home"])
     def test_hooks_that_are_switched_off(self, clinic: Clinic, file: str) -> None:
@@ -277,18 +278,21 @@ class TestWalkingAway:
         clinic.settings()
         away = clinic.findings()["walking away"]
         assert away.state == "advice"
-        assert away.found == "a worker's first edit and first command in a shell waits for you"
+        assert away.found == (
+            "Claude Code asks you at a step's first edit and first command in a shell, "
+            "and the playbook stands still until you answer"
+        )
         shown = away.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(LOCAL_FILE, shown)
         assert clinic.findings()["walking away"].state == "fine"
 
     def test_only_edits_are_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="acceptEdits")
-        assert clinic.findings()["walking away"].found.startswith("a worker's first command")
+        assert "step's first command in a shell, and" in clinic.findings()["walking away"].found
 
     def test_only_commands_are_allowed(self, clinic: Clinic) -> None:
         clinic.settings(allow=["Bash(make *)"])
-        assert clinic.findings()["walking away"].found.startswith("a worker's first edit waits")
+        assert "step's first edit, and" in clinic.findings()["walking away"].found
 
     @pytest.mark.parametrize(
         "permissions",
@@ -304,6 +308,61 @@ class TestWalkingAway:
         user = {"permissions": {"defaultMode": "auto", "allow": ["Bash", "Edit", 1]}}
         (clinic.project.home / FILE).write_text(json.dumps(user))
         assert clinic.findings()["walking away"].found.startswith("permission mode default, ")
+
+
+class TestHeadless:
+    """Where nobody can be asked, the client denies what no rule allows."""
+
+    def test_no_program_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="auto")
+        headless = clinic.findings()["headless"]
+        assert headless.state == "advice"
+        assert headless.found.endswith("a worker's every command in a shell is denied")
+        shown = headless.cure.partition(": ")[2].partition(", with")[0]
+        clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
+        assert clinic.findings()["headless"].state == "fine"
+
+    def test_nothing_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings()
+        planning = "agents: {claude: {permission_mode: plan}}\n"
+        clinic.project.write(".playbooks/config.yaml", planning)
+        assert "every edit and every command" in clinic.findings()["headless"].found
+
+    def test_another_agent_works(self, clinic: Clinic) -> None:
+        mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
+        clinic.project.write(".playbooks/config.yaml", mine)
+        assert clinic.findings()["headless"].found == "`playbook run` calls the agent mine"
+
+    def test_settings_that_cannot_be_read_are_a_finding(self, clinic: Clinic) -> None:
+        clinic.project.write(".playbooks/config.yaml", "agnet: claude\n")
+        assert clinic.findings()["headless"].state == "wrong"
+
+
+class TestNotify:
+    """The program that calls people is looked for, and calls nobody."""
+
+    def notify(self, clinic: Clinic, *argv: str) -> Finding | None:
+        clinic.project.write(".playbooks/config.yaml", f"notify: {json.dumps(argv)}\n")
+        return clinic.findings().get("notify")
+
+    def test_on_path_or_in_the_project(self, clinic: Clinic) -> None:
+        path = clinic.program("call-me", 'echo called >>"$HOME/calls"')
+        assert self.notify(clinic, "call-me", "-x") == Finding("notify", "fine", f"calls {path}")
+        own = clinic.project.write("tools/call", "#!/bin/sh\n")
+        assert self.notify(clinic, "tools/call") is not None
+        assert "notify" in clinic.wrong()
+        own.chmod(0o755)
+        assert self.notify(clinic, "tools/call") == Finding("notify", "fine", f"calls {own}")
+        assert not (clinic.project.home / "calls").exists()
+
+    def test_that_is_nowhere(self, clinic: Clinic) -> None:
+        found = self.notify(clinic, "cal-me")
+        assert found is not None
+        assert (found.state, found.found) == (
+            "wrong",
+            "cal-me is no program that runs here: nobody is called to a gate",
+        )
+        assert "correct `notify` in .playbooks/config.yaml" in found.cure
 
 
 class TestTheCommand:

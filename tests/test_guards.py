@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bound import PROGRAM, Conversation
@@ -63,6 +65,15 @@ class TestWhatIsAHumans:
             assert f"Claude Code (process {conversation.pid}) has started it" in refused.out
             assert waits(conversation.project)
 
+    def test_is_refused_where_nothing_but_its_variables_tells_of_the_client(
+        self, conversation: Conversation
+    ) -> None:
+        """A terminal, and nobody above: a multiplexer that was started in the client's shell."""
+        with Terminal(conversation.project, "answer", "continue", CLAUDECODE="1") as terminal:
+            assert terminal.end() == 3
+            assert "Claude Code runs this shell" in " ".join(terminal.shown.split())
+        assert waits(conversation.project)
+
     def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
         with Terminal(conversation.project, "answer", "continue") as terminal:
             assert terminal.end() == 0
@@ -117,6 +128,80 @@ class TestWhatIsAHumans:
         assert waits(conversation.project)
 
 
+class TestASessionOfWhichNobodyKnowsWhoDroveIt:
+    """What the git directory keeps may have been removed, by a worker that would be a human."""
+
+    def refused(self, project: Project, why: str = "nothing says who has driven it") -> None:
+        """A process that has cut itself off from the client, its variables and its terminal."""
+        detached = project.playbook("answer", "continue")
+        assert (detached.code, "PB-STATE-HUMAN-ONLY" in detached.err) == (3, True), detached
+        assert why in detached.err
+        assert waits(project)
+
+    def test_is_answered_at_a_terminal_alone(self, conversation: Conversation) -> None:
+        """Nor by way of a command that takes the session's files as they are."""
+        project = conversation.project
+        shutil.rmtree(project.root / ".git/playbook")
+        self.refused(project)
+        assert project.playbook("next").code == 0
+        self.refused(project)
+        assert project.playbook("resume", "--agent", project.script("default: {}\n")).code == 4
+        self.refused(project)
+        with Terminal(project, "answer", "continue") as terminal:
+            assert terminal.end() == 0
+        assert project.playbook("resume").code == 0
+
+    @pytest.mark.parametrize("taken", [True, False])
+    def test_is_everybodys_once_a_person_has_driven_it_headless(
+        self, conversation: Conversation, taken: bool
+    ) -> None:
+        project = conversation.project
+        conversation.dies()
+        agent = project.script("default: {}\n")
+        if taken:
+            assert project.playbook("resume", "--agent", agent).code == 4
+            self.refused(project)
+        with Terminal(project, "resume", "--agent", agent) as terminal:
+            terminal.until("skip or abort > ")
+            terminal.type("\x04")
+            assert terminal.end() == 4
+        assert project.playbook("answer", "continue").code == 0
+
+    def test_is_a_humans_where_a_conversation_has_let_it_go(
+        self, conversation: Conversation
+    ) -> None:
+        conversation.hook("Stop")
+        conversation.types("pause")
+        self.refused(conversation.project, "there is no terminal here")
+
+    def test_is_not_taken_for_brought_where_it_was_committed_from_here(
+        self, conversation: Conversation
+    ) -> None:
+        project = conversation.project
+        project.commit("Wait at the gate")
+        project.git("switch", "-q", "main")
+        project.git("switch", "-q", "-")
+        shutil.rmtree(project.root / ".git/playbook")
+        self.refused(project)
+
+    def test_goes_on_where_git_has_brought_it(
+        self, conversation: Conversation, tmp_path: Path
+    ) -> None:
+        """Another machine: no terminal, no driver, and the journal as it was committed."""
+        conversation.project.commit("Wait at the gate")
+        there = tmp_path / "there"
+        conversation.project.git("clone", "-q", ".", str(there))
+        other = Project(there, conversation.project.home, conversation.project.env)
+        journal = other.session / "journal.yaml"
+        committed = journal.read_bytes()
+        journal.write_bytes(committed + b"# mine\n")
+        self.refused(other)
+        journal.write_bytes(committed)
+        shutil.rmtree(other.root / ".git/playbook")
+        assert other.playbook("answer", "continue").code == 0
+        assert other.playbook("resume", "--agent", other.script("default: {}\n")).code == 0
+
+
 class TestOneDriver:
     """cat FR-3.7: the runner and the client do not drive one session together."""
 
@@ -133,7 +218,8 @@ class TestOneDriver:
         agent = project.script("default: {}\n")
         assert project.playbook("resume", "--agent", agent).code == 4
         assert not (project.root / ".git/playbook/bound").exists()
-        assert project.playbook("answer", "continue").code == 0
+        with Terminal(project, "answer", "continue") as terminal:
+            assert terminal.end() == 0
         assert project.playbook("resume").code == 0
 
     @pytest.mark.parametrize("command", ["pause", "abort"])
@@ -175,6 +261,16 @@ class TestCommandsInTheClientsShell:
     ) -> None:
         refused = conversation.runs("begin", "auto-validate", "013")
         assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
+        assert len(conversation.project.sessions) == 1
+
+    def test_begin_no_second_session_behind_the_one_that_has_ended(
+        self, conversation: Conversation
+    ) -> None:
+        with Terminal(conversation.project, "answer", "abort") as terminal:
+            assert terminal.end() == 0
+        refused = conversation.runs("begin", "auto-validate", "013")
+        assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
+        assert "Say it at Claude Code's own prompt" in refused.err
         assert len(conversation.project.sessions) == 1
 
     def test_tell_of_an_end_and_leave_it_to_the_hooks_to_let_go(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from claude import playbooks
-from hooked import Hooked
+from hooked import HANDED_IN, Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor import checkout
@@ -94,6 +94,17 @@ class TestAnotherConversation:
         reply = self.other(hooked)("SessionStart", source="startup")
         assert reply is not None
         assert reply.note.endswith("waits here: /playbook.resume takes it up.")
+        assert reply.shown == reply.note, "the person may have lost the session with its terminal"
+
+    @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
+    def test_that_follows_in_another_process_does_not_own_the_session(
+        self, hooked: Hooked, source: str
+    ) -> None:
+        hooked.environment["CLAUDE_PID"] = "1"
+        reply = hooked("SessionStart", source=source)
+        assert reply is not None
+        assert reply.tell is None
+        assert hooked.bound.pid == os.getppid()
 
     def test_of_the_same_name_in_another_process_is_none_of_ours(self, hooked: Hooked) -> None:
         """A worker's `claude -p --resume <the same id>`."""
@@ -120,6 +131,17 @@ class TestAnotherConversation:
         assert reply.tell is not None
         assert hooked.bound.client == "follower"
         assert "Expected now" in denied(follower.calls("Write", file_path="x"))
+
+    @pytest.mark.parametrize(
+        ("source", "shown"), [("clear", True), ("resume", True), ("compact", False)]
+    )
+    def test_that_follows_at_a_gate_shows_it_to_the_person(
+        self, gated: Hooked, source: str, shown: bool
+    ) -> None:
+        """What has asked stands on the screen no longer; a compaction leaves it there."""
+        reply = Hooked(gated.project, "follower")("SessionStart", source=source)
+        assert reply is not None
+        assert ("Type your answer here." in reply.shown) is shown
 
 
 class TestWhoCalls:
@@ -174,7 +196,9 @@ class TestWhoCalls:
         assert "is bound to it" in reason
         assert "/playbook.resume binds it anew" in reason
         assert blocked(settings_file(hooked, b"{}"))
-        assert hooked.stops() is None
+        stopped = hooked.stops()
+        assert stopped is not None
+        assert (stopped.decision, "/playbook.resume binds it anew" in stopped.shown) == ("", True)
         hooked.types("/playbook.resume")
         assert "Expected now" in denied(hooked.calls("Write", file_path="x"))
 
@@ -236,15 +260,6 @@ class TestATool:
         )
         assert denied(reply)
 
-    def test_that_is_refused_twenty_times_in_a_row_ends_the_run(self, hooked: Hooked) -> None:
-        replies = [hooked.calls("Write", file_path="x") for _ in range(20)]
-        assert [reply.end for reply in replies if reply is not None and reply.end] == [
-            "20 refused calls in a row: the session is stalled. /playbook.resume"
-        ]
-        assert replies[-1] is not None
-        assert replies[-1].end
-        assert hooked.bound.stalled
-
     def test_that_is_let_through_begins_the_count_anew(self, hooked: Hooked) -> None:
         hooked.calls("Write", file_path="x")
         hooked.launches("plan#1")
@@ -256,6 +271,8 @@ class TestATool:
         assert reply.decision == "ask"
         assert reply.given is not None
         assert "tasks" in reply.given["questions"][0]["question"]
+        means = [each["description"] for each in reply.given["questions"][0]["options"]]
+        assert means == ["run the step now", "leave the step out", "end the session"]
 
     def test_that_brings_the_answer_passes_the_gate(self, gated: Hooked) -> None:
         put = gated.calls("AskUserQuestion", questions=[])
@@ -337,13 +354,26 @@ class TestStopping:
         assert reply.tell is not None
 
     def test_is_let_through_after_six_times_and_marked(self, hooked: Hooked) -> None:
-        assert [hooked.stops() is None for _ in range(7)] == [False] * 6 + [True]
+        replies = [hooked.stops() for _ in range(8)]
+        assert [reply.decision for reply in replies if reply] == ["block"] * 6 + [""]
         assert hooked.bound.stalled
+        assert replies[6] is not None
+        assert "was told 6 times what is outstanding" in replies[6].ring
+        assert replies[7] is None, "the person is called once"
 
     def test_is_free_while_all_agents_are_at_work(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         assert hooked.stops("agent of plan#1") is None
         assert hooked.bound.blocks == 0
+
+    def test_is_refused_while_a_check_is_due_whatever_else_runs(self, hooked: Hooked) -> None:
+        """What asks the world is waited for by a command; nothing would wake the model else."""
+        hooked.project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
+        hooked.types("/playbook.abort")
+        hooked.types("/playbook.run handed-in")
+        hooked.does("pr#1", "feature.pr")
+        shell = {"id": "b1", "type": "shell"}
+        assert blocked(hooked("Stop", background_tasks=[shell]))
 
     def test_is_refused_where_only_something_else_is_at_work(self, hooked: Hooked) -> None:
         """A server that a worker left running is nothing to wait for."""
@@ -353,6 +383,7 @@ class TestStopping:
         reply = gated.stops()
         assert reply is not None
         assert (reply.decision, bool(reply.ring)) == ("", True)
+        assert reply.shown.endswith("1/2 steps done. Type your answer here.")
 
     def test_is_free_at_the_end_and_lets_the_session_go(self, gated: Hooked) -> None:
         gated.stops()
@@ -363,9 +394,154 @@ class TestStopping:
         assert reply.shown == "two: completed (2/2 steps)"
         assert not binding.bound(checkout.find(gated.project.root))
 
+    def test_is_free_where_a_step_has_failed_and_says_how_to_go_on(self, hooked: Hooked) -> None:
+        hooked.does("plan#1", "speckit.plan")
+        reply = hooked.stops()
+        assert reply is not None
+        assert reply.shown == (
+            "two: failed (0/2 steps); /playbook.resume --retry takes it up again"
+        )
+
     def test_of_a_subagent_is_nothing(self, hooked: Hooked) -> None:
         assert hooked("SubagentStop", agent_id="a") is None
         assert hooked("NotKnownYet") is None
+
+
+class TestAnErrorThatEndsATurn:
+    """No Stop hook is asked then, and a person may be away."""
+
+    def failed(self, hooked: Hooked, **more: str) -> Reply | None:
+        said = {"error": "unknown", "last_assistant_message": "API Error: 400\nscripted"}
+        return hooked("StopFailure", **said, **more)
+
+    def test_stalls_the_session_and_calls_the_person(self, hooked: Hooked) -> None:
+        reply = self.failed(hooked)
+        assert reply is not None
+        assert "is stalled: an error ended Claude's turn (API Error: 400)" in reply.ring
+        assert hooked.bound.stalled
+        hooked.says("hello")
+        assert hooked.bound.turn == "human"
+
+    def test_stalls_nothing_where_an_agents_end_begins_another(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        assert self.failed(hooked) is None
+        assert self.failed(hooked, agent_id="agent of plan#1") is None
+        assert not hooked.bound.stalled
+
+    def test_calls_the_person_at_a_gate(self, gated: Hooked) -> None:
+        reply = self.failed(gated)
+        assert reply is not None
+        assert reply.ring.startswith("Run /speckit.tasks (step tasks) now")
+        assert not gated.bound.stalled
+
+
+class TestGettingNowhere:
+    """No busy loop, of whatever kind: it is counted, and ended, and the person is called."""
+
+    def ended(self, reply: Reply | None, why: str) -> None:
+        assert reply is not None
+        assert "is stalled: " in reply.end
+        assert why in reply.end
+        assert reply.ring == reply.end
+
+    def test_by_refused_calls_ends_after_twenty(self, hooked: Hooked) -> None:
+        replies = [hooked.calls("Write", file_path="x") for _ in range(20)]
+        assert [bool(reply.end) for reply in replies if reply] == [False] * 19 + [True]
+        self.ended(replies[-1], "20 calls were refused")
+        assert hooked.bound.stalled
+        hooked.says("hello")
+        assert hooked.bound.turn == "human", "their turn is theirs: the model's has ended"
+
+    def test_by_requests_of_any_kind_is_told_and_then_ended(self, hooked: Hooked) -> None:
+        assert hooked.asks(99) is None
+        told = hooked.asks()
+        assert told is not None
+        assert "Nothing has come of your last 100 requests" in told.note
+        assert told.tell is not None
+        assert not hooked.bound.stalled
+        self.ended(hooked.asks(20), "the model was asked 120 times")
+        assert hooked.bound.stalled
+
+    def test_by_turns_is_none_of_it_forgotten(self, hooked: Hooked) -> None:
+        """Reading, stopping and refused calls in turn: each count goes on."""
+        for _ in range(6):
+            hooked.asks(10)
+            hooked.calls("Write", file_path="x")
+            assert blocked(hooked.stops())
+        assert (hooked.bound.blocks, hooked.bound.refusals) == (6, 6)
+        hooked.asks(39)
+        self.ended(hooked.asks(21), "120 times")
+
+    @pytest.mark.parametrize("what", ["a launch", "a prompt", "an end", "an answer", "a resume"])
+    def test_is_over_when_something_happens(self, hooked: Hooked, what: str) -> None:
+        if what == "an answer":
+            hooked.does("plan#1", "speckit.plan", PLAN)
+        if what == "an end":
+            hooked.launches("plan#1")
+        hooked.asks(1 if what == "an end" else 99)
+        match what:
+            case "a launch":
+                hooked.launches("plan#1")
+            case "a prompt":
+                hooked.stops()
+                hooked.says("go on")
+                hooked.stops()
+            case "an end":
+                hooked.ended("plan#1")
+            case "an answer":
+                hooked.stops()
+                hooked.says("continue")
+            case _:
+                hooked.types("/playbook.resume")
+        assert hooked.asks(50) is None
+
+    def test_is_not_counted_in_a_persons_turn(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.stops("agent of plan#1")
+        hooked.says("look at all of it, please")
+        assert hooked.asks(200) is None
+        assert hooked.asks(1, agent="some agent of theirs") is None
+        (hooked.private / "dialog").write_text("\nWrite")
+        assert hooked.asks() is None
+
+    def test_is_not_counted_for_another_conversation(self, hooked: Hooked) -> None:
+        other = Hooked(hooked.project, "another")
+        assert other.asks(130) is None
+
+    def test_waiting_is_counted_by_the_minute_and_by_no_sign_of_an_agent(
+        self, hooked: Hooked
+    ) -> None:
+        """A model may look as often as it likes while a step is at work, but not for ever."""
+        hooked.launches("plan#1")
+        assert hooked.asks(300) is None
+        requests = hooked.private / "requests"
+        assert requests.stat().st_size == 1
+        for minutes in range(2, 100):
+            os.utime(requests, (0, 0))
+            assert hooked.asks(3) is None
+            assert requests.stat().st_size == minutes
+        hooked.asks(1, agent="agent of plan#1")
+        assert requests.stat().st_size == 0
+        os.truncate(requests, 119)
+        os.utime(requests, (0, 0))
+        self.ended(hooked.asks(), "120 times")
+        (hooked.private / "dialog").write_text("agent of plan#1\nWrite")
+        hooked.asks(1, agent="agent of plan#1")
+        assert requests.stat().st_size == 0
+
+    def test_by_an_agent_that_nobody_waits_for_is_no_sign(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("/playbook.status")
+        hooked.asks(99)
+        for agent in ("agent of plan#1", "some other agent"):
+            hooked.asks(1, agent=agent)
+        assert (hooked.private / "requests").stat().st_size == 99
+
+    def test_is_not_counted_where_nothing_can_be_written(self, hooked: Hooked) -> None:
+        (hooked.private / "requests").unlink(missing_ok=True)
+        (hooked.private / "requests").mkdir()
+        assert hooked.asks(3) is None
 
 
 class TestAScheduledPrompt:
@@ -440,11 +616,29 @@ class TestTrouble:
         assert "playbook repair" in reason
         assert hooked.bound.stalled
 
-    def test_lets_the_model_stop(self, hooked: Hooked) -> None:
-        assert hooked.stops() is None
+    def test_lets_the_model_stop_and_calls_the_person(self, hooked: Hooked) -> None:
+        reply = hooked.stops()
+        assert reply is not None
+        assert reply.decision == ""
+        assert "PB-STATE-TAMPERED" in reply.shown
+        assert reply.ring.startswith("playbook: ")
         assert hooked.bound.stalled
 
     def test_is_told_at_every_other_hook(self, hooked: Hooked) -> None:
         reply = hooked("SessionStart", source="compact")
         assert reply is not None
         assert "PB-STATE-TAMPERED" in reply.note
+
+
+def test_settings_that_are_broken_while_a_gate_is_open_are_told_as_the_turn_ends(
+    gated: Hooked,
+) -> None:
+    """Nobody would wonder, else, why the gate that was answered in vain says nothing more."""
+    gated.project.write(".playbooks/config.yaml", "commit_sesions: never\n")
+    reply = gated.stops()
+    assert reply is not None
+    assert "[PB-CHECK-CONFIG]" in reply.shown
+    gated.project.write(".playbooks/config.yaml", "")
+    mended = gated.stops()
+    assert mended is not None
+    assert "PB-CHECK" not in mended.shown

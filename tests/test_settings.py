@@ -73,8 +73,12 @@ class TestInAProjectWithoutSettings:
         assert set(HOOKS) == {
             *("UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
             *("PostToolUseFailure", "PermissionRequest", "Stop", "SubagentStart", "SubagentStop"),
-            *("SessionStart", "SessionEnd", "PreCompact", "ConfigChange"),
+            *("SessionStart", "SessionEnd", "ConfigChange", "PostToolBatch", "StopFailure"),
         }
+
+    def test_a_compaction_is_not_watched(self) -> None:
+        """At it the client would show the hook's whole command, in every conversation."""
+        assert not {"PreCompact", "PostCompact"} & set(HOOKS)
 
     def test_a_matcher_narrows_only_where_nothing_is_lost(self) -> None:
         matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
@@ -99,7 +103,8 @@ class TestInAProjectWithoutSettings:
         """All but what would keep somebody from ending, or decides nothing."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
         assert holding == set(HOOKS) - {
-            *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd", "PreCompact"),
+            *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd"),
+            *("PostToolBatch", "StopFailure"),
         }
 
 
@@ -142,6 +147,7 @@ class TestInAProjectWithSettings:
         with pytest.raises(CheckError) as caught:
             merged(text.encode())
         assert caught.value.where == f".claude/settings.json{where}"
+        assert caught.value.code == "PB-CHECK-SETTINGS"
 
 
 class TestOurEntries:
@@ -452,9 +458,11 @@ class TestABeginning:
 
     def test_says_how_to_install_what_is_missing(self, client: Client) -> None:
         done = client.fire("UserPromptExpansion")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "not installed here" in done.stderr
-        assert "uv tool install playbook-supervisor" in done.stderr
+        assert (done.returncode, done.stderr) == (0, "")
+        said = json.loads(done.stdout)
+        assert said["decision"] == "block"
+        assert "not installed here" in said["reason"]
+        assert "uv tool install playbook-supervisor" in said["reason"]
 
     def test_is_refused_where_the_program_fails(self, client: Client) -> None:
         done = client.fire("UserPromptExpansion", path=client.program("bin", code=1))

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from claude import playbooks
 from hooked import Hooked
 from project import FEATURE, Project
+from pytest_mock import MockerFixture
 
+from playbook_supervisor import checkout
 from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.outlook import running
+from playbook_supervisor.store import Store
+from playbook_supervisor.supervisor import Supervisor
+from playbook_supervisor.vocabulary import Resolution
 
 PLAN = f"specs/{FEATURE}/plan.md"
 TASKS = f"specs/{FEATURE}/tasks.md"
+WAITS = "This agent stopped with background work of its own still running."
 
 
 @pytest.fixture
@@ -100,6 +109,22 @@ class TestAStep:
         person.returned("plan#1", **done, content=content)
         assert person.project.journal()[0]["output"] == "it was hard"
 
+    @pytest.mark.parametrize("named", ["/speckit.plan", " speckit.plan\n"])
+    def test_may_name_its_command_in_any_way_that_the_client_takes(
+        self, person: Hooked, named: str
+    ) -> None:
+        """With the slash as it is typed, say; what runs is the same."""
+        person.types("/playbook.run straight 013")
+        person.launches("plan#1")
+        given: dict[str, Any] = {"tool_name": "Skill", "tool_input": {"skill": named}}
+        reply = person("PreToolUse", agent_id="agent of plan#1", **given)
+        assert reply is not None
+        assert reply.decision == "allow"
+        person.ran("plan#1", named)
+        person.project.write(PLAN, "x\n")
+        person.ended("plan#1")
+        assert person.steps == ["plan#1 done", "tasks#1 in_progress"]
+
     def test_without_a_receipt_of_the_very_command_has_failed(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
@@ -109,6 +134,15 @@ class TestAStep:
         entry = person.project.journal()[0]
         assert entry["error_code"] == "PB-AGENT-NO-RECEIPT"
         assert "/speckit.plan" in entry["error"]
+
+    def test_has_failed_where_only_another_agent_has_run_its_command(self, person: Hooked) -> None:
+        """One that the worker has started, say: what it was asked, its worker does itself."""
+        person.types("/playbook.run straight 013")
+        person.launches("plan#1")
+        person.ran("an agent of plan#1 itself", "speckit.plan")
+        person.project.write(PLAN, "x\n")
+        person.ended("plan#1")
+        assert person.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
 
     @pytest.mark.parametrize("status", ["killed", "failed", ""])
     def test_that_was_ended_in_any_other_way_has_failed(self, at_work: Hooked, status: str) -> None:
@@ -137,8 +171,7 @@ class TestAStep:
 
     def test_does_not_end_while_its_agent_waits_for_work_of_its_own(self, at_work: Hooked) -> None:
         at_work.ran("plan#1", "speckit.plan")
-        note = "This agent stopped with background work of its own still running."
-        assert at_work.ended("plan#1", note=note) is None
+        assert at_work.ended("plan#1", note=WAITS) is None
         assert at_work.steps == ["plan#1 in_progress"]
         at_work.project.write(PLAN, "x\n")
         at_work.ended("plan#1", said="background work of its own still running, I was told")
@@ -173,6 +206,121 @@ class TestAStep:
         again = person.calls("Agent", prompt="plan#1")
         assert again is not None
         assert again.decision == "allow"
+
+    def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
+        """What was let through and not launched is no progress."""
+        person.types("/playbook.run straight 013")
+        for _ in range(6):
+            person.calls("Agent", prompt="plan#1")
+            assert not person.bound.stalled
+            person.stops()
+        person.calls("Agent", prompt="plan#1")
+        person.stops()
+        assert person.bound.stalled
+
+
+class TestAnEndThatWentUnheard:
+    """The hook of an end broke, or its report failed: it is taken in when the turn ends."""
+
+    def finished(self, at_work: Hooked) -> None:
+        """The agent has done its work and stopped; its notification was blocked."""
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.project.write(PLAN, "x\n")
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
+
+    def test_is_taken_in_once_the_client_lists_its_agent_no_longer(self, at_work: Hooked) -> None:
+        self.finished(at_work)
+        assert at_work.stops("agent of plan#1") is None
+        assert at_work.steps == ["plan#1 in_progress"]
+        reply = at_work.stops()
+        assert reply is not None
+        assert (reply.decision, reply.reason) == ("block", "A step's end went unheard.")
+        assert reply.tell is not None
+        assert [member.id for member in running(reply.tell)] == ["tasks#1"]
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert at_work.project.journal()[0]["output"] == "planned"
+        assert at_work.ended("plan#1") is None, "what comes later is heard no more"
+        assert at_work.bound.blocks == 0
+
+    def test_that_nobody_heard_has_not_ended_well(self, at_work: Hooked) -> None:
+        """Nor does one that was heard while it was compacted."""
+        at_work("SubagentStop", agent_id="agent of plan#1", agent_type="")
+        at_work.stops()
+        entry = at_work.project.journal()[0]
+        assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
+        assert "no hook has told of its end" in entry["error"]
+
+    def test_of_one_that_waited_is_given_time_to_wake(self, at_work: Hooked) -> None:
+        """Between the end of what it waits for and its waking the client lists neither."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        at_work.ended("plan#1", note=WAITS)
+        for _ in range(3):
+            reply = at_work.stops()
+            assert reply is not None
+            assert (reply.decision, reply.reason) == ("block", "The playbook is not through.")
+            assert at_work.steps == ["plan#1 in_progress"]
+        at_work.stops()
+        assert "no hook has told of its end" in at_work.project.journal()[0]["error"]
+
+    def test_is_not_forgotten_for_late_word_that_its_agent_had_waited(
+        self, at_work: Hooked
+    ) -> None:
+        """What it waited for may end, and it with it, before that notification is heard."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        self.finished(at_work)
+        at_work.ended("plan#1", note=WAITS)
+        at_work.stops()
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert at_work.project.journal()[0]["output"] == "planned"
+
+    def test_without_a_receipt_has_failed(self, at_work: Hooked) -> None:
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
+        at_work.project.write(PLAN, "x\n")
+        at_work.stops()
+        assert at_work.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
+
+    @pytest.mark.parametrize(
+        "tasks",
+        [
+            ["nonsense", {"id": "b1", "type": "shell", "status": "running"}],
+            [{"id": "an agent of its own", "type": "subagent", "status": "running"}],
+            None,
+        ],
+        ids=["a command", "an agent", "a client that does not say"],
+    )
+    def test_is_waited_for_while_work_of_its_own_may_run(
+        self, at_work: Hooked, tasks: list[object] | None
+    ) -> None:
+        self.finished(at_work)
+        at_work("Stop", background_tasks=tasks)
+        assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_of_two_is_told_of_both(self, person: Hooked) -> None:
+        person.types("/playbook.run group 013")
+        for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
+            person.launches(attempt)
+        reply = person.stops("agent of qa-plan#1")
+        assert reply is not None
+        assert reply.tell is not None
+        returned = ["returned_at" in entry for entry in person.project.journal()]
+        assert returned == [True, True, False]
+        assert {event.entry.id for event in reply.tell.events} == {"plan#1", "tasks#1"}
+
+    def test_whose_report_fails_is_reported_again(
+        self, at_work: Hooked, mocker: MockerFixture
+    ) -> None:
+        self.finished(at_work)
+        full = mocker.patch.object(Supervisor, "report", side_effect=StorageError("PB-IO-FULL", ""))
+        told = at_work.ended("plan#1")
+        assert told is not None
+        assert "PB-IO-FULL" in told.note
+        assert at_work.steps == ["plan#1 in_progress"]
+        refused = at_work.calls("Agent", prompt="plan#1")
+        assert refused is not None
+        assert "at work already" in refused.reason
+        mocker.stop(full)
+        at_work.stops()
+        assert at_work.steps[0] == "plan#1 done"
 
 
 class TestATurn:
@@ -378,6 +526,13 @@ class TestAGate:
         assert {reply.decision for reply in replies if reply} == {"deny"}
         assert any(reply.end for reply in replies if reply)
 
+    def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
+        """Before the model has put it, which it may never do."""
+        person.types("/playbook.run two 013")
+        reply = person.does("plan#1", "speckit.plan", PLAN)
+        assert reply is not None
+        assert "/speckit.tasks" in reply.ring
+
     def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
         """A person's turn may hold any dialog; and one that was left by Esc is over."""
         asked.calls("AskUserQuestion")
@@ -385,6 +540,22 @@ class TestAGate:
         assert asked.calls("AskUserQuestion", questions=[{"question": question(asked)}]) is None
         assert asked("PostToolUse", **answer(asked, "continue")) is None
         assert "resolution" not in asked.project.journal()[1]
+
+    def test_that_was_settled_elsewhere_meanwhile_says_so_to_whoever_answers(
+        self, asked: Hooked
+    ) -> None:
+        """The client shows the choice as if it had been heard."""
+        asked.calls("AskUserQuestion")
+        chosen = answer(asked, "continue")
+        here = checkout.find(asked.project.root)
+        elsewhere = Supervisor(Store(here), asked.project.session.name)
+        elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", "Ada <ada@example.org>")
+        reply = asked("PostToolUse", **chosen)
+        assert reply is not None
+        assert "settled elsewhere; this answer does not count" in reply.shown
+        assert reply.tell is not None
+        assert isinstance(reply.tell.directive, Finish)
+        assert asked.project.journal()[1]["human_response"] == "skip"
 
     def test_is_put_to_nobody_where_nobody_types(self, asked: Hooked) -> None:
         asked.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
@@ -451,6 +622,7 @@ class TestAGate:
         reply = asked.says("no")
         assert reply is not None
         assert reply.note.endswith("Skip this step, or abort the run?")
+        assert reply.shown == reply.note, "the person is asked back, too"
         assert isinstance(asked_of(asked), Ask)
 
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 READING: Final = frozenset(
     {
         "BashOutput",
+        "CronList",
         "Glob",
         "Grep",
         "LS",
+        "ListAgents",
         "ListMcpResourcesTool",
         "NotebookRead",
         "Read",
@@ -51,17 +53,15 @@ DISPATCHING: Final = frozenset(
 
 AGENTS: Final = frozenset({"Agent", "Task"})
 _FILE_KEYS: Final = ("file_path", "notebook_path", "path")
-_OURS: Final = re.compile(
-    r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
-)
+_OURS: Final = r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
 _JOURNAL: Final = ".playbooks/sessions"
-_PRIVATE: Final = re.compile(
+_PRIVATE: Final = (
     r"\.git(?:/(?:worktrees|modules)/[^\s]{1,200}?)?/playbook\b"
     r"|git-(?:common-)?dir\)?/playbook\b|git-path\s{1,9}playbook\b"
 )
-_HOOK: Final = re.compile(r"playbook(?:_supervisor)?\s{1,9}hook\b")
+_HOOK: Final = r"playbook(?:_supervisor)?\s{1,9}hook\b"
 _QUOTING: Final = str.maketrans("", "", "'\"\\")
-_SLASHES: Final = re.compile(r"/(?:\./|/)+")
+_SLASHES: Final = r"/(?:\./|/)+"
 
 
 class Call(Record):
@@ -113,7 +113,7 @@ def rule(call: Call) -> Ruling:
         return Ruling("deny", "No gate is open: there is nothing to ask.")
     if call.tool in READING:
         return PASS
-    if call.tool == "Bash" and _OURS.match(str(call.given.get("command", "")).strip()):
+    if call.tool == "Bash" and re.match(_OURS, str(call.given.get("command", "")).strip()):
         return PASS
     return Ruling(
         "deny", f"{call.tool} is not yours here: the steps' own agents do the work. {_due(call)}"
@@ -169,12 +169,13 @@ def _touches_the_record(call: Call) -> str:
     if call.file and any(_within(call.file, folder) for folder in call.kept):
         return said
     command = str(call.given.get("command", ""))
-    if _OURS.match(command.strip()):
+    plain = command.translate(_QUOTING).casefold()
+    if "playbook" not in plain or re.match(_OURS, command.strip()):
         return ""
-    plain = _SLASHES.sub("/", command.translate(_QUOTING)).casefold()
-    if _JOURNAL in plain or _PRIVATE.search(plain):
+    plain = re.sub(_SLASHES, "/", plain)
+    if _JOURNAL in plain or re.search(_PRIVATE, plain):
         return said
-    if _HOOK.search(plain):
+    if re.search(_HOOK, plain):
         return "`playbook hook` is called by the client alone."
     return ""
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.drivers.claude_code import ancestry
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import (
@@ -57,10 +56,12 @@ class Binding(Record, frozen=False):
 
     `turn` says whose the running turn is; `at_work` that one runs. `workers` are the attempts
     that were launched and have not returned; `receipts` the commands that a subagent has run, by
-    agent id; `said` its last words. `dismissed` are agents whose attempt is settled while they
-    may still be at work. `question` is the gate that a dialog shows. `blocks` and `refusals` are
-    counted in a row, until a launch or an answer is accepted. `heard` is the last end of a turn
-    that only the transcript told of.
+    agent id; `said` its last words, `stops` how often it was heard to stop, less the notifications
+    that it only waited: 0 is one that waits, or that has woken. `dismissed` are agents whose
+    attempt is settled while they may still be at work. `question` is the gate that a dialog shows.
+    `blocks` and `refusals` are counted in a row, until a launch or an answer is accepted. `heard`
+    is the last end of a turn that only the transcript told of. `unseen` are attempts whose checks
+    no hook makes.
     """
 
     session: str
@@ -71,6 +72,7 @@ class Binding(Record, frozen=False):
     workers: dict[str, Worker] = field(default_factory=dict)
     receipts: dict[str, list[list[str]]] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    stops: dict[str, int] = field(default_factory=dict)
     dismissed: list[str] = field(default_factory=list)
     question: str = ""
     heard: str = ""
@@ -80,6 +82,7 @@ class Binding(Record, frozen=False):
     crons: list[str] = field(default_factory=list)
     born: str = ""
     hooked: bool = True
+    unseen: list[str] = field(default_factory=list)
 
     def progress(self) -> None:
         """Something was accepted: the model is not going round in circles."""
@@ -92,6 +95,22 @@ class Binding(Record, frozen=False):
         self.dismissed = [*self.dismissed, *agents][-_DISMISSED:]
         self.workers.clear()
         self.receipts.clear()
+
+    def stopped(self, agent: str, words: str) -> None:
+        """A subagent was heard to stop, with these words: it has ended, or it waits."""
+        self.said[agent] = words or self.said.get(agent, "")
+        self.stops[agent] = self.stops.get(agent, 0) + 1
+
+    def waited(self, agent: str) -> None:
+        """It stopped only to wait; it may have woken, and stopped again, before that was told."""
+        self.stops[agent] = max(0, self.stops.get(agent, 0) - 1)
+        if not self.stops[agent]:
+            self.said.pop(agent, None)
+
+    def forget(self, agent: str) -> None:
+        """What is known of a subagent whose attempt is settled."""
+        for known in (self.receipts, self.said, self.stops):
+            known.pop(agent, None)
 
     def worker_of(self, tool_use: str = "", agent: str = "") -> str:
         """The attempt whose subagent that is; empty if it is none of ours."""
@@ -113,6 +132,11 @@ def alone(private: Path) -> Iterator[None]:
     ensure_folder(private)
     with locked(private / _LOCK):
         yield
+
+
+def ever(private: Path) -> bool:
+    """Whether a conversation has ever driven the session from here."""
+    return (private / _LOCK).exists()
 
 
 def load(private: Path) -> Binding | None:
@@ -141,8 +165,19 @@ def living(private: Path) -> Binding | None:
     return found if found is not None and lives(found) else None
 
 
+def given(private: Path) -> frozenset[str] | None:
+    """The attempts that agents of a living client have been given.
+
+    None where no hooks see what happens in the session; where they do, no report is believed.
+    """
+    found = living(private)
+    return frozenset(found.workers) if found is not None and found.hooked else None
+
+
 def lives(bound: Binding) -> bool:
     """Whether the client's process does."""
+    from playbook_supervisor.drivers.claude_code import ancestry
+
     return ancestry.lives(bound.pid, bound.born)
 
 
@@ -169,6 +204,8 @@ def _seal(data: Mapping[str, object]) -> str:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """From now on that conversation drives the session, and the hooks hold it to that."""
+    from playbook_supervisor.drivers.claude_code import ancestry
+
     above = ancestry.process(binding.pid)
     binding.born = above.born if above else ""
     save(private, binding)

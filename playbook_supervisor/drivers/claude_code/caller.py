@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import ancestry
 from playbook_supervisor.drivers.claude_code.desk import process
-from playbook_supervisor.drivers.claude_code.settings import MARK
+from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import StateError
 
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ from pathlib import Path
 from playbook_supervisor import beginning, selection
 from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers import presence
-from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.claude_code import binding, patience
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.desk import Reply, interactive, process
 from playbook_supervisor.errors import ArgumentError, StateError
@@ -66,7 +66,9 @@ class Typed(Record):
         bound.turn, bound.at_work = "supervised", True
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()
-        binding.bind(self.store.checkout, self.store.runtime(session_id), bound)
+        private = self.store.runtime(session_id)
+        patience.begin_anew(str(private))
+        binding.bind(self.store.checkout, private, bound)
 
     def former(self, private: Path) -> Binding | None:
         """The binding as it was. Where no person types, nothing is taken from a living client."""
@@ -140,8 +142,10 @@ def _resume(typed: Typed) -> Reply:
         else:
             outlook = _recover(supervisor, outlook, former, typed)
         typed.bind(chosen.session_id, former)
-    others = (f"also open: {', '.join(chosen.others)}",) if chosen.others else ()
-    return _begun(outlook, others)
+    others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
+    remarks = (selection.strayed(typed.store, chosen.session_id), others)
+    at_work = frozenset() if former is None else frozenset(former.workers)
+    return _begun(outlook, [remark for remark in remarks if remark], at_work)
 
 
 def _recover(
@@ -198,8 +202,8 @@ def _abort(typed: Typed) -> Reply:
             binding.save(supervisor.private, former)
         else:
             binding.unbind(typed.store.checkout, supervisor.private)
-    said = f"Session {supervisor.id} is {outlook.manifest.status}."
-    return Reply(_EVENT, decision="block", reason=said)
+    said = [f"Session {supervisor.id} is {outlook.manifest.status}.", *outlook.notices]
+    return Reply(_EVENT, decision="block", reason="\n".join(said))
 
 
 _COMMANDS: Final = {
@@ -226,14 +230,19 @@ def _ended(outlook: Outlook) -> StateError:
     return StateError("PB-STATE-ENDED", f"session {known.session_id} is {known.status} already")
 
 
-def _begun(outlook: Outlook, remarks: Sequence[str]) -> Reply:
+def _begun(
+    outlook: Outlook, remarks: Sequence[str], at_work: frozenset[str] = frozenset()
+) -> Reply:
     said = _headline(outlook, remarks)
-    return Reply(_EVENT, tell=outlook, shown=said)
+    return Reply(_EVENT, tell=outlook, given_out=at_work, shown=said)
 
 
 def _headline(outlook: Outlook, remarks: Sequence[str]) -> str:
     manifest = outlook.manifest
-    parts = (manifest.session_id, manifest.playbook, manifest.feature, f"{outlook.total} steps")
+    steps = (
+        f"{outlook.done}/{outlook.total} steps done" if outlook.done else f"{outlook.total} steps"
+    )
+    parts = (manifest.session_id, manifest.playbook, manifest.feature, steps)
     lines = [f"Session {' · '.join(part for part in parts if part)}", *remarks]
     return "\n".join(lines)
 

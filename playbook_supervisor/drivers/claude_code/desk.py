@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.drivers.claude_code import ancestry, binding
+from playbook_supervisor.drivers.claude_code import ancestry, binding, patience
 from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.notices import Notice
 from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.store import Store
@@ -24,19 +26,25 @@ _SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})
 class Reply(Record):
     """What a hook says. `tell` is the outlook that the model is to know, `note` a plain sentence.
 
+    `given_out` are the attempts that agents have been given, of what `tell` says is to run.
     `given` replaces a tool's input. `end` ends the run at once, with this sentence. `ring` calls
-    the person, with this notice; `shown` is what they see, beside the steps that have gone by.
+    the person, with this notice, and `notice` is the same for whoever is not at this terminal;
+    `shown` is what they see, beside the steps that have gone by; `closed` are those that went by
+    when no hook looked.
     """
 
     event: str
     decision: Literal["", "allow", "deny", "ask", "block"] = ""
     reason: str = ""
     tell: Outlook | None = None
+    given_out: frozenset[str] = frozenset()
     note: str = ""
     given: Mapping[str, Any] | None = None
     end: str = ""
     ring: str = ""
+    notice: Notice | None = None
     shown: str = ""
+    closed: tuple[Entry, ...] = ()
 
 
 class Desk(Record, frozen=False):
@@ -95,6 +103,11 @@ class Desk(Record, frozen=False):
     def outlook(self) -> Outlook:
         """What is outstanding, after the checks that only look at files."""
         return self.supervisor.outlook()
+
+    def progress(self) -> None:
+        """Something was accepted: the model is not going round in circles."""
+        self.bound.progress()
+        patience.begin_anew(str(self.private))
 
     def release(self) -> None:
         """The conversation drives no longer."""

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from playbook_supervisor import __version__, checkout, library
+from playbook_supervisor import __version__, checkout, config, library, updater
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.files import ensure_folder, read_bytes, write_atomically
 from playbook_supervisor.installation import read_installation
 from playbook_supervisor.installer import COMMANDS
-from playbook_supervisor.json_edits import JsonText
 from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.processes import run
 from playbook_supervisor.records import Record
@@ -60,9 +59,12 @@ def examine(start: Path, *, home: Path) -> Iterator[Finding]:
     yield Finding("python", "fine", f"{sys.version.partition(' ')[0]}, {sys.executable}")
     yield _program(here.root)
     yield from _each("commands", _commands, here)
+    yield from _each("files", _files, here)
     yield from _each("hooks", _hooks, here, home)
     yield from _each("bound", _bound, here)
     yield from _each("walking away", _walking_away, here, home)
+    yield from _each("headless", _headless, here, home)
+    yield from _notify(here)
     yield from _each("gh", _gh, here)
     yield _client(here.root)
 
@@ -132,7 +134,8 @@ def _client(root: Path) -> Finding:
     done = _asked(root, path, "--version") if path else None
     if done is None or done.returncode:
         found = "Claude Code does not run from here"
-        return Finding("claude", "advice", found, "Install it to type /playbook.run there.")
+        cure = "Install it, or say in .playbooks/config.yaml which `agent` `playbook run` calls."
+        return Finding("claude", "advice", found, cure)
     return Finding("claude", "fine", first_line(done.stdout))
 
 
@@ -165,6 +168,17 @@ def _commands(here: checkout.Checkout) -> Iterator[Finding]:
         yield Finding("commands", "advice", f"deleted here: {', '.join(gone)}", cure)
     else:
         yield Finding("commands", "fine", f"/{COMMANDS[0]} and {len(COMMANDS) - 1} more")
+
+
+def _files(here: checkout.Checkout) -> Iterator[Finding]:
+    if not read_installation(here.root).version:
+        return
+    old = [change.path for change in updater.plan(here.root).changes]
+    if old:
+        found = f"out of date: {', '.join(old)}"
+        yield Finding("files", "advice", found, "Run `playbook update`; edits of yours stay.")
+    else:
+        yield Finding("files", "fine", f"as playbook {__version__} has them, or yours")
 
 
 def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
@@ -216,9 +230,8 @@ def _tried(root: Path, data: bytes) -> str:
         "cwd": str(root),
     }
     answered = _fired(settings.command_of(data, "UserPromptExpansion"), root, event)
-    if answered.returncode:
-        return f"the program does not answer its hook: {_said(answered)}"
-    return ""
+    failed = answered.returncode or answered.stdout  # to that command there is no reply
+    return f"the program does not answer its hook: {_said(answered)}" if failed else ""
 
 
 def _fired(command: str, root: Path, event: dict[str, str], path: str | None = None) -> Completed:
@@ -230,7 +243,9 @@ def _fired(command: str, root: Path, event: dict[str, str], path: str | None = N
 
 
 def _said(done: Completed) -> str:
-    return first_line(done.stderr or done.stdout) or f"exit status {done.returncode}"
+    refused = done.stdout.startswith('{"decision"')
+    said = json.loads(done.stdout)["reason"] if refused else done.stderr or done.stdout
+    return first_line(said) or f"exit status {done.returncode}"
 
 
 def _bound(here: checkout.Checkout) -> Iterator[Finding]:
@@ -248,27 +263,79 @@ def _bound(here: checkout.Checkout) -> Iterator[Finding]:
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
     """Whether a step can do its work while nobody is there to be asked."""
-    mode, allowed = "default", list[str]()
-    for file in _settings_files(here.root, home):
-        kept = JsonText(_read(file) or b"{}", str(file))
-        said, rules = kept.get("permissions", "defaultMode"), kept.get("permissions", "allow")
-        mode = said if isinstance(said, str) else mode
-        allowed += [str(rule) for rule in rules] if isinstance(rules, list) else []
-    waits = []
-    if mode not in _EDITING and not any(rule.startswith(("Edit", "Write")) for rule in allowed):
-        waits.append("edit")
-    shell = [rule for rule in allowed if rule.startswith("Bash") and rule not in settings.ALLOW]
-    if mode not in _EDITING - {"acceptEdits"} and not shell:
-        waits.append("command in a shell")
+    mode, allowed = _permissions(here.root, home)
+    waits = _wanting(mode, allowed)
     if not waits:
         yield Finding("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
-    found = f"a worker's first {' and first '.join(waits)} waits for you"
+    found = (
+        f"Claude Code asks you at a step's first {' and first '.join(waits)}, "
+        "and the playbook stands still until you answer"
+    )
     cure = (
-        f'In {settings.LOCAL_FILE}: {{"permissions": {{"defaultMode": "acceptEdits", "allow": '
-        '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
+        f'Allow beforehand what your commands need, in {settings.LOCAL_FILE}: {{"permissions": '
+        '{"defaultMode": "acceptEdits", "allow": ["Bash(git commit *)"]}}, '
+        "with a rule for each program that they run."
     )
     yield Finding("walking away", "advice", found, cure)
+
+
+def _headless(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
+    """Whether a step that `playbook run` gives to Claude Code can do its work: it asks nobody."""
+    kept = config.load(here.root)
+    if kept.agent not in ("", "claude"):
+        yield Finding("headless", "fine", f"`playbook run` calls the agent {kept.agent}")
+        return
+    mode = kept.claude.permission_mode
+    allowed = [*kept.claude.allowed_tools, *_permissions(here.root, home)[1]]
+    if not (denied := _wanting(mode, allowed)):
+        yield Finding("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
+        return
+    found = f"with `playbook run` a worker's every {' and every '.join(denied)} is denied"
+    cure = (
+        f"In {config.FILE}: agents: {{claude: {{permission_mode: acceptEdits, allowed_tools: "
+        '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
+    )
+    yield Finding("headless", "advice", found, cure)
+
+
+def _notify(here: checkout.Checkout) -> Iterator[Finding]:
+    """Whether the program that calls people can be started; it is not: it would call somebody."""
+    try:
+        argv = config.load(here.root).notify
+    except PlaybookError:  # which has been found before
+        return
+    if not argv:
+        return
+    program = argv[0] if "/" not in argv[0] else str(here.root / argv[0])
+    if path := _which(program):
+        yield Finding("notify", "fine", f"calls {first_line(path)}")
+        return
+    found = f"{first_line(argv[0])} is no program that runs here: nobody is called to a gate"
+    cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
+    yield Finding("notify", "wrong", found, cure)
+
+
+def _wanting(mode: str, allowed: list[str]) -> list[str]:
+    """What a worker may not do of itself."""
+    wanting = []
+    if mode not in _EDITING and not any(rule.startswith(("Edit", "Write")) for rule in allowed):
+        wanting.append("edit")
+    shell = [rule for rule in allowed if rule.startswith("Bash") and rule not in settings.ALLOW]
+    if mode not in _EDITING - {"acceptEdits"} and not shell:
+        wanting.append("command in a shell")
+    return wanting
+
+
+def _permissions(root: Path, home: Path) -> tuple[str, list[str]]:
+    """The client's mode and the rules that allow something, from all settings that it reads."""
+    mode, allowed = "default", list[str]()
+    for file in _settings_files(root, home):
+        kept = settings.read(_read(file), str(file))
+        said, rules = kept.get("permissions", "defaultMode"), kept.get("permissions", "allow")
+        mode = said if isinstance(said, str) else mode
+        allowed += [str(rule) for rule in rules] if isinstance(rules, list) else []
+    return mode, allowed
 
 
 def _settings_files(root: Path, home: Path) -> tuple[Path, ...]:

@@ -1,8 +1,8 @@
 """Calls of tools that are answered without opening the session: most hooks are of this kind.
 
-What a worker does, and what the main thread only reads. The rules are the same as ever, followed
-with next to nothing imported; whatever is not plain here (another process, the command of a step,
-a dialog that waits) is left to those who look at it all.
+What a worker does, and what the main thread only reads; and rounds of calls, which are counted. The
+rules are the same as ever, followed with next to nothing imported; whatever is not plain here
+(another process, the command of a step, a dialog that waits) is left to those who look at it all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from os.path import exists, expanduser, join, realpath
 
-from playbook_supervisor.drivers.claude_code import allowlist
+from playbook_supervisor.drivers.claude_code import allowlist, patience
 from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
 
 TYPE_CHECKING = False
@@ -24,8 +24,9 @@ _LONGEST: Final = 10_000  # characters of a path
 _SESSIONS: Final = ".playbooks/sessions"
 _LOOKED_AT: Final = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
 """Tools whose calls begin or end something."""
-_UNHEARD: Final = frozenset({"PreCompact", "SessionEnd", "SubagentStart"})
+_UNHEARD: Final = frozenset({"SessionEnd", "SubagentStart"})
 """Events of which nothing follows."""
+_ROUND: Final = "PostToolBatch"
 
 
 def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Ruling | None:
@@ -35,18 +36,16 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Rulin
     event = payload.get("hook_event_name")
     if isinstance(event, str) and event in _UNHEARD:
         return allowlist.PASS
+    root = environment.get("CLAUDE_PROJECT_DIR") or (cwd if isinstance(cwd, str) else "")
+    if event == _ROUND:
+        return _round(payload, root, environment)
     if event != "PreToolUse" or not isinstance(tool, str):
         return None
     worker = isinstance(agent, str) and agent != "" and tool not in _LOOKED_AT
     if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):
         return None
-    root = environment.get("CLAUDE_PROJECT_DIR") or (cwd if isinstance(cwd, str) else "")
-    git_dir = git_directory(root)
-    session, client = marked(git_dir)
-    private = join(git_dir, "playbook", session)
-    if not session.replace("-", "").isalnum() or client != payload.get("session_id"):
-        return None
-    if not _plainly_ours(private, str(agent), environment) or exists(join(private, "dialog")):
+    git_dir, private = _private(payload, root)
+    if _plainly_ours(private, str(agent), environment) is None:
         return None
     return allowlist.rule(
         allowlist.Call(
@@ -60,16 +59,45 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Rulin
     )
 
 
-def _plainly_ours(private: str, agent: str, environment: Mapping[str, str]) -> bool:
-    """Whether it is of the process that drives, and of an agent that is waited for."""
+def _round(payload: Mapping[str, Any], root: str, environment: Mapping[str, str]) -> Ruling | None:
+    """All calls of one message are done: it is counted, unless that leads to something."""
+    agent = payload.get("agent_id")
+    _, private = _private(payload, root)
+    bound = _plainly_ours(private, str(agent), environment)
+    if bound is None:
+        return None
+    if agent:
+        if bound["workers"]:
+            patience.begin_anew(private)
+    elif bound["turn"] == "supervised":
+        if patience.spent(private) + 1 >= patience.WARNED:
+            return None
+        patience.spend(private, waiting=bool(bound["workers"]))
+    return allowlist.PASS
+
+
+def _private(payload: Mapping[str, Any], root: str) -> tuple[str, str]:
+    """The git directory, and in it the folder of the conversation's session; empty: none is."""
+    git_dir = git_directory(root)
+    session, client = marked(git_dir)
+    ours = session.replace("-", "").isalnum() and client == payload.get("session_id")
+    return git_dir, join(git_dir, "playbook", session) if ours else ""
+
+
+def _plainly_ours(
+    private: str, agent: str, environment: Mapping[str, str]
+) -> Mapping[str, Any] | None:
+    """The binding, if it is of the process that drives, and of an agent that is waited for."""
+    if not private or exists(join(private, "dialog")):
+        return None
     try:
         with open(join(private, "claude.json"), "rb") as file:
             bound = json.load(file)
-        return (
-            str(bound["pid"]) == environment.get("CLAUDE_PID") and agent not in bound["dismissed"]
-        )
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
+        pid, dismissed = str(bound["pid"]), bound["dismissed"]
+        ours = pid == environment.get("CLAUDE_PID") and agent not in dismissed
+        return bound if ours and {"turn", "workers"} <= bound.keys() else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def named_file(folder: str, given: Mapping[str, Any]) -> str:

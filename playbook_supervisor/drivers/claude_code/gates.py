@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.answers import read_answer
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.vocabulary import GateReason, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,12 +16,21 @@ NOBODY: Final = "Nobody answers a question here: stop; the gate stays open."
 _UNHEARD: Final = 5  # refusals in a row after which no further dialog is put
 _HEADER: Final = 12  # characters that the client shows of a header
 _MEANS: Final = {
-    "continue": "go on (after a failure: mended, check again)",
+    "continue": "it is mended: check again",
     "retry": "run the step again",
-    "accept": "go on although it is so",
-    "skip": "leave the step out, journaled",
+    "accept": "go on although it fails",
+    "skip": "leave the step out",
     "abort": "end the session",
 }
+_MEANS_HERE: Final[dict[str, dict[str, str]]] = {
+    GateReason.GATE_ALWAYS: {"continue": "run the step now"},
+    GateReason.PRECONDITION_FAIL: {"accept": "run the step all the same"},
+    GateReason.AGREEMENT_BREAKING: {
+        "continue": "check again",
+        "accept": "accept the breaking change and go on",
+    },
+}
+"""Where a gate of that kind gives a choice another meaning."""
 
 
 def put(desk: Desk) -> Reply | None:
@@ -35,12 +44,13 @@ def put(desk: Desk) -> Reply | None:
     if not desk.interactive or desk.bound.refusals >= _UNHEARD:
         return None
     desk.bound.question = asked.id
+    means = _MEANS | _MEANS_HERE.get(asked.reason, {})
     question = {
         "question": outlook.question,
         "header": asked.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [
-            {"label": choice.value, "description": _MEANS[choice.value]} for choice in asked.choices
+            {"label": choice.value, "description": means[choice.value]} for choice in asked.choices
         ],
     }
     return Reply(
@@ -54,16 +64,22 @@ def put(desk: Desk) -> Reply | None:
 
 def answered_in_dialog(desk: Desk) -> Reply | None:
     """What the person chose or typed there; nothing is no answer, and other words are talk."""
+    from playbook_supervisor.answers import read_answer
+
     gate, desk.bound.question = desk.bound.question, ""
     outlook = desk.look()
     asked = outlook.directive
-    if not isinstance(asked, Ask) or asked.id != gate or not desk.interactive:
+    if not gate or not desk.interactive:
         return None
+    if not isinstance(asked, Ask) or asked.id != gate:
+        return Reply("PostToolUse", tell=outlook, note=_late(gate), shown=_late(gate))
     answers = desk.mapping("tool_response").get("answers")
     text = str(answers.get(outlook.question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, asked.choices)
     if reply.resolution is not None:
-        return Reply("PostToolUse", tell=settle(desk, asked, reply.resolution, text))
+        settled = settle(desk, "PostToolUse", asked, reply.resolution, text)
+        desk.bound.refusals += settled.tell is None
+        return settled
     if text:
         desk.bound.turn = "human"
         return Reply("PostToolUse", note=unanswered(asked, reply.question))
@@ -71,17 +87,32 @@ def answered_in_dialog(desk: Desk) -> Reply | None:
     return Reply("PostToolUse", note=unanswered(asked, ""))
 
 
-def settle(desk: Desk, asked: Ask, resolution: Resolution, text: str) -> Outlook:
-    """Journal the person's decision, in their words and their name; what follows from it.
+def settle(desk: Desk, event: str, asked: Ask, resolution: Resolution, text: str) -> Reply:
+    """Journal the person's decision, in their words and their name, and tell what follows from it.
 
-    Who it is, git knows: a program is started for it, for a person has just been waited for.
+    Who it is, git knows: a program is started for it, for a person has just been waited for. One
+    whom a policy does not let answer is told so, and nothing follows.
     """
     from playbook_supervisor.repository import identity
 
     by = identity(desk.here.root)
-    before = desk.supervisor.answer(asked.id, resolution, text, by)
-    desk.bound.progress()
-    return desk.outlook().after(before)
+    try:
+        before = desk.supervisor.answer(asked.id, resolution, text, by)
+    except PolicyError as refused:
+        said = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
+        return Reply(event, note=said, shown=said)
+    desk.progress()
+    return Reply(event, tell=desk.outlook().after(before))
+
+
+def _late(gate: str) -> str:
+    """What a person is told whose dialog was still open: it looks as if they had been heard."""
+    return f"playbook: the gate {gate} had been settled elsewhere; this answer does not count."
+
+
+def reminder(outlook: Outlook) -> str:
+    """What a person reads where a turn ends and the gate is still open."""
+    return f"{outlook.question} Type your answer here."
 
 
 def unanswered(asked: Ask, question: str) -> str:

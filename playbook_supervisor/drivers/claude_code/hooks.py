@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor import checkout
+from playbook_supervisor import checkout, notices
 from playbook_supervisor.drivers.claude_code import (
     allowlist,
     binding,
@@ -18,15 +18,16 @@ from playbook_supervisor.drivers.claude_code import (
     front_desk,
     gates,
     marker,
-    settings,
+    stopping,
     turns,
 )
-from playbook_supervisor.drivers.claude_code.commands import command
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.files import locked, read_bytes
-from playbook_supervisor.kernel.directives import Ask, Finish, Run
-from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.kernel.directives import Ask, Check
+from playbook_supervisor.notices import Notice
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.records import replace
 from playbook_supervisor.store import Store
 
 TYPE_CHECKING = False
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _COMMAND: Final = "playbook."
-_BLOCKS: Final = 6  # Stop hooks in a row after which the session is marked stalled
-_REFUSALS: Final = 20  # refused calls in a row after which the run is ended
 
 
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
@@ -50,6 +49,8 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
     if event == "UserPromptExpansion":
         if not str(payload.get("command_name", "")).startswith(_COMMAND):
             return None
+        from playbook_supervisor.drivers.claude_code.commands import command
+
         caller.admit(environment)
         return _kept(Store(here), command(here, payload, environment))
     session = binding.bound(here)
@@ -71,11 +72,13 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
         caller.admit(environment)
         binding.dialog_over(private, desk.text("agent_id"))
         try:
-            reply = _EVENTS.get(event, _nothing)(desk)
+            reply = _noticed(desk, _closed(desk, _EVENTS.get(event, _nothing)(desk)))
         except PlaybookError as error:
             reply = _trouble(desk, event, error)
         if not desk.released:
             binding.save(private, bound)
+        if reply is not None and reply.tell is not None:
+            reply = replace(reply, given_out=frozenset(bound.workers))
         return _kept(sessions, reply)
 
 
@@ -93,6 +96,35 @@ def _kept(sessions: Store, reply: Reply | None) -> Reply | None:
         with sessions.open(reply.tell.manifest.session_id) as opened:
             opened.copy()
     return reply
+
+
+def _closed(desk: Desk, reply: Reply | None) -> Reply | None:
+    """The same; it shows what `playbook next --wait` has settled, for its output is folded away."""
+    if reply is None:
+        return None
+    bound, tell = desk.bound, reply.tell
+    if bound.unseen:
+        told = {event.entry.id for event in tell.events} if tell else set()
+        waited = [
+            each for each in desk.store.journal(bound.session).entries if each.id in bound.unseen
+        ]
+        settled = {each.id for each in waited if each.completed_at is not None}
+        bound.unseen = [id_ for id_ in bound.unseen if id_ not in settled]
+        reply = replace(reply, closed=tuple(e for e in waited if e.id in settled - told))
+    if tell is not None and isinstance(tell.directive, Check):
+        bound.unseen = [member.id for member in tell.directive.members]
+    return reply
+
+
+def _noticed(desk: Desk, reply: Reply | None) -> Reply | None:
+    """The same; whoever is called at the terminal may be elsewhere, and is called there, too."""
+    if reply is None or not reply.ring:
+        return reply
+    notice = notices.of(desk.look())
+    if reply.event == "PermissionRequest":  # a worker may ask again and again: once is enough
+        about = f"dialog of {desk.text('agent_id') or 'the conversation'}"
+        notice = Notice(desk.bound.session, about, first_line(reply.ring))
+    return replace(reply, notice=notice)
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +145,7 @@ def _before_tool(desk: Desk) -> Reply | None:
             given,
             worker=desk.worker,
             supervised=supervised,
-            due=_to_launch(desk, outlook) if outlook else frozenset(),
+            due=turns.to_launch(desk, outlook) if outlook else frozenset(),
             at_work=frozenset(desk.bound.workers),
             gate_open=isinstance(asked, Ask),
             file=front_desk.named_file(desk.text("cwd") or root, given),
@@ -124,30 +156,24 @@ def _before_tool(desk: Desk) -> Reply | None:
         case "launch":
             return turns.launch(desk, ruling.attempt)
         case "ask":
-            return gates.put(desk) or _refuse(desk, gates.NOBODY)
+            return gates.put(desk) or stopping.refuse(desk, gates.NOBODY)
         case "deny":
-            return _refuse(desk, ruling.reason)
+            return stopping.refuse(desk, ruling.reason)
         case _:
             return None
 
 
 def _skill(desk: Desk, given: Mapping[str, Any]) -> Reply | None:
     """The command of a step needs no further leave, also where it brings tools of its own."""
-    wanted = [str(given.get("skill", "")), str(given.get("args", "") or "")]
-    if wanted in ([worker.skill, worker.args] for worker in desk.bound.workers.values()):
+    if _named(given) in ([worker.skill, worker.args] for worker in desk.bound.workers.values()):
         return Reply("PreToolUse", decision="allow", reason="the command of this step")
     return None
 
 
-def _refuse(desk: Desk, reason: str) -> Reply:
-    if desk.worker:
-        return Reply("PreToolUse", decision="deny", reason=reason)
-    desk.bound.refusals += 1
-    if desk.bound.refusals >= _REFUSALS:
-        desk.bound.stalled = True
-        said = f"{_REFUSALS} refused calls in a row: the session is stalled. /playbook.resume"
-        return Reply("PreToolUse", decision="deny", reason=reason, end=said)
-    return Reply("PreToolUse", decision="deny", reason=reason, tell=desk.look())
+def _named(given: Mapping[str, Any]) -> list[str]:
+    """The command that `Skill` is called with, and its arguments; to the client `/x` is `x`."""
+    name = str(given.get("skill", "")).strip().removeprefix("/")
+    return [name, str(given.get("args", "") or "")]
 
 
 def _after_tool(desk: Desk) -> Reply | None:
@@ -157,8 +183,7 @@ def _after_tool(desk: Desk) -> Reply | None:
     if tool == "Skill" and desk.worker:
         given, response = desk.mapping("tool_input"), desk.mapping("tool_response")
         if response.get("success") is True:
-            ran = [str(given.get("skill", "")), str(given.get("args", "") or "")]
-            desk.bound.receipts.setdefault(desk.text("agent_id"), []).append(ran)
+            desk.bound.receipts.setdefault(desk.text("agent_id"), []).append(_named(given))
         return None
     if tool == "AskUserQuestion":
         return gates.answered_in_dialog(desk)
@@ -178,52 +203,13 @@ def _prompted(desk: Desk) -> Reply | None:
     return turns.prompted(desk)
 
 
-def _stop(desk: Desk) -> Reply | None:
-    """No early stop, and no busy loop: what may end, waits or has ended is let through."""
-    bound = desk.bound
-    _remember_crons(desk)
-    busy = bool(desk.payload.get("background_tasks"))
-    if not busy:
-        turns.forget_refused(bound)
-    outlook = desk.outlook()
-    if busy and not _to_launch(desk, outlook):
-        bound.at_work = False
-        return None
-    match outlook.directive:
-        case Ask():
-            bound.at_work, bound.turn = False, "supervised"
-            return Reply("Stop", ring=outlook.question)
-        case Finish(status=status):
-            desk.release()
-            said = f"{outlook.manifest.playbook}: {status}"
-            return Reply("Stop", ring=said, shown=f"{said} ({outlook.done}/{outlook.total} steps)")
-        case _:
-            bound.turn = "supervised"
-    bound.blocks += 1
-    if bound.blocks > _BLOCKS:
-        bound.stalled, bound.at_work = True, False
-        return None
-    return Reply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
-
-
-def _remember_crons(desk: Desk) -> None:
-    """Prompts that were scheduled before: they arrive like typed ones, and are no answer."""
-    crons = desk.payload.get("session_crons")
-    known = crons if isinstance(crons, list) else []
-    desk.bound.crons = [str(cron.get("prompt", "")) for cron in known if isinstance(cron, dict)]
-
-
-def _to_launch(desk: Desk, outlook: Outlook) -> frozenset[str]:
-    """The attempts that are due and that no agent has been given."""
-    asked = outlook.directive
-    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
-    return frozenset(due - desk.bound.workers.keys())
-
-
 def _subagent_stopped(desk: Desk) -> Reply | None:
     """A hint only: it fires while a worker merely waits. Its words are kept, never believed."""
-    if said := desk.text("last_assistant_message"):
-        desk.bound.said[desk.text("agent_id")] = said[:2_000]
+    agent, bound = desk.text("agent_id"), desk.bound
+    unknown = any(not worker.agent for worker in bound.workers.values())  # it may be that one
+    compacted = desk.payload.get("agent_type") == ""
+    if not compacted and (unknown or bound.worker_of(agent=agent)):
+        bound.stopped(agent, desk.text("last_assistant_message")[:2_000])
     return None
 
 
@@ -236,7 +222,10 @@ def _started(desk: Desk) -> Reply | None:
     if desk.text("source") != "compact":
         desk.bound.at_work = False  # whatever turn was running, Esc has ended it
     binding.bind(desk.here, desk.private, desk.bound)
-    return Reply("SessionStart", tell=desk.outlook())
+    outlook = desk.outlook()
+    asked = isinstance(outlook.directive, Ask) and desk.text("source") != "compact"
+    shown = gates.reminder(outlook) if asked else ""  # its screen is empty, and the gate is open
+    return Reply("SessionStart", tell=outlook, shown=shown)
 
 
 def _stranger(desk: Desk) -> Reply | None:
@@ -245,14 +234,14 @@ def _stranger(desk: Desk) -> Reply | None:
         return None
     if desk.same_process and desk.text("source") in ("clear", "resume", "compact"):
         return _started(desk)
-    return Reply(
-        "SessionStart",
-        note=f"playbook: session {desk.bound.session} waits here: /playbook.resume takes it up.",
-    )
+    said = f"playbook: session {desk.bound.session} waits here: /playbook.resume takes it up."
+    return Reply("SessionStart", note=said, shown=said)
 
 
 def _settings_changed(desk: Desk) -> Reply | None:
     """Our hooks stay while a session is bound; every other change passes."""
+    from playbook_supervisor.drivers.claude_code import settings
+
     file = Path(os.path.realpath(desk.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
     lost: tuple[str, ...] = ()
@@ -291,8 +280,8 @@ def _told(event: str, error: PlaybookError) -> Reply | None:
             return Reply(event, decision="deny", reason=said)
         case "ConfigChange":
             return Reply(event, decision="block", reason=said)
-        case "Stop":
-            return None
+        case "Stop":  # the person is left with it
+            return Reply(event, ring=first_line(said), shown=said)
         case _:
             return Reply(event, note=said)
 
@@ -305,11 +294,13 @@ def _nothing(desk: Desk) -> Reply | None:
 _EVENTS: Final = {
     "ConfigChange": _settings_changed,
     "PermissionRequest": _permission,
+    "PostToolBatch": stopping.round_over,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _tool_failed,
     "PreToolUse": _before_tool,
     "SessionStart": _started,
-    "Stop": _stop,
+    "Stop": stopping.stop,
+    "StopFailure": stopping.failed,
     "SubagentStop": _subagent_stopped,
     "UserPromptSubmit": _prompted,
 }

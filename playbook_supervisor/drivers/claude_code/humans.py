@@ -6,6 +6,7 @@ terminal of their own has none of the three. Sessions that are driven headless a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.claude_code import ancestry, binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.files import ensure_folder, read_bytes, remove, write_atomically
+from playbook_supervisor.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +26,11 @@ _INSIDE: Final = "CLAUDECODE"
 _CONVERSATION: Final = "CLAUDE_CODE_SESSION_ID"
 _CLIENT: Final = "CLAUDE_PID"
 _SHELL: Final = "Claude Code runs this shell"
+_NO_TERMINAL: Final = "there is no terminal here"
+_BRINGING: Final = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
+"""How git begins to tell in its log of HEAD that a commit came here, and was not made here."""
+_UNKNOWN: Final = "unknown"
+"""Its file says that nobody knows who has driven the session."""
 
 
 def inside(environment: Mapping[str, str]) -> bool:
@@ -36,16 +44,56 @@ def inside(environment: Mapping[str, str]) -> bool:
 def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
     """StateError PB-STATE-HUMAN-ONLY, unless this may be said of the session from here.
 
-    Where no driver is known at all (somebody may have removed what said so), a shell of Claude
-    Code may not decide either; where somebody has written over it, whoever has no terminal.
+    Somebody may have removed, or written over, what said who drives. Where no driver is known a
+    shell of Claude Code may not decide either; and whoever has no terminal may not where somebody
+    has written over it, where a conversation once drove, or where nobody knows who did.
     """
     bound = binding.load(private)
+    headless = presence.headless(private)
     if bound is None and binding.broken(private):
         bound = Binding(private.name, "", 0)
     if bound is not None:
         _refuse(private.name, command, _unlike_a_human(bound, environment))
-    elif not presence.headless(private) and inside(environment):
+    elif inside(environment) and not headless:
         _refuse(private.name, command, _SHELL)
+    elif not ancestry.has_terminal():
+        if _unknown(private):
+            _refuse(private.name, command, f"nothing says who has driven it, and {_NO_TERMINAL}")
+        elif binding.ever(private) and not headless:
+            _refuse(private.name, command, _NO_TERMINAL)
+
+
+def meet(store: Store, session_id: str) -> None:
+    """Note that nobody knows who has driven the session, before its files are taken as they are.
+
+    That is so where nothing is known of it here, no person sits at a terminal, and its journal is
+    not the one that git brought: then what was known of it has been removed.
+    """
+    if store.drives(session_id) or ancestry.has_terminal() or _brought(store, session_id):
+        return
+    private = store.runtime(session_id)
+    ensure_folder(private)
+    write_atomically(private / _UNKNOWN, b"", durable=False)
+
+
+def _unknown(private: Path) -> bool:
+    return (private / _UNKNOWN).exists()
+
+
+def _brought(store: Store, session_id: str) -> bool:
+    """Whether git has brought the journal here: as the last commit has it, made somewhere else."""
+    from playbook_supervisor.repository import ask, contents
+
+    root = store.checkout.root
+    journal = (store.folder(session_id).relative_to(root) / "journal.yaml").as_posix()
+    try:
+        (committed,) = contents(root, [f"HEAD:{journal}"])
+        commit = ask(root, "log", "--max-count=1", "--format=%H", "--", journal).strip()
+        moves = ask(root, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+        by = [move.partition(" ")[2] for move in moves if move.startswith(commit)]
+        return committed == read_bytes(root / journal) and all(map(_BRINGING.match, by))
+    except (PlaybookError, FileNotFoundError):
+        return False
 
 
 def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
@@ -53,7 +101,7 @@ def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
     if inside(environment):
         return _SHELL
     if not ancestry.has_terminal():
-        return "there is no terminal here"
+        return _NO_TERMINAL
     if any((each.pid, each.born) == (bound.pid, bound.born) for each in ancestry.ancestors()):
         return f"Claude Code (process {bound.pid}) has started it"
     return ""
@@ -79,27 +127,29 @@ def refuse_beside_a_client(private: Path) -> None:
 
 
 def vacate(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
-    """Take the session from a client that is gone; PB-STATE-DRIVEN while it lives."""
+    """Take the session from a client that is gone; PB-STATE-DRIVEN while it lives.
+
+    Its gates stay a human's where it is not a person at a terminal who takes it.
+    """
+    human = ancestry.has_terminal()
     broken = binding.broken(private)
-    if not broken and binding.load(private) is None:
-        return
-    with binding.alone(private):
-        refuse_beside_a_client(private)
-        if broken or inside(environment):  # a worker, perhaps, that has outlived its client
-            only(private, "resume", environment)
-        binding.unbind(here, private)
+    if broken or binding.load(private) is not None:
+        with binding.alone(private):
+            refuse_beside_a_client(private)
+            if broken or inside(environment):  # a worker, perhaps, that has outlived its client
+                only(private, "resume", environment)
+            binding.unbind(here, private)
+        if not human:
+            write_atomically(private / _UNKNOWN, b"", durable=False)
+    if human:
+        remove(private / _UNKNOWN)
 
 
 def release(here: Checkout, private: Path) -> None:
     """A person lets the session go, whether or not its client lives."""
-    with binding.alone(private):
-        binding.unbind(here, private)
-
-
-def supervised(private: Path) -> bool:
-    """Whether hooks see what happens in the session, so that no report is to be believed."""
-    bound = binding.living(private)
-    return bound is not None and bound.hooked
+    if binding.ever(private) or binding.bound(here) == private.name:
+        with binding.alone(private):
+            binding.unbind(here, private)
 
 
 def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
@@ -111,6 +161,8 @@ def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) 
     seen = bound is not None and (bound.client, bound.pid) == conversation(environment)
     if not seen and not _unhooked(here):
         raise _unseen(here)
+    if bound is not None and bound.hooked and not Store(here).driven():
+        _refuse("", "begin", _SHELL)  # a session has ended here; what is typed begins another
 
 
 def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:

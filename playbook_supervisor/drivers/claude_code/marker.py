@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MARKER: Final = "playbook/bound"
 """In the git directory."""
 
+MARK: Final = ": playbook-supervisor;"
+"""How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
+
 _LARGEST: Final = 10_000
 
 

@@ -7,8 +7,10 @@ they end at once; where one is bound, and the program does not answer, nothing g
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+from playbook_supervisor.drivers.claude_code.marker import MARK as MARK
 from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
 from playbook_supervisor.json_edits import JsonText
 
@@ -18,9 +20,7 @@ if TYPE_CHECKING:
 
 FILE: Final = ".claude/settings.json"
 LOCAL_FILE: Final = ".claude/settings.local.json"
-
-MARK: Final = ": playbook-supervisor;"
-"""How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
+_CODE: Final = "PB-CHECK-SETTINGS"
 
 ALLOW: Final = tuple(
     f"Bash(playbook {command} *)"
@@ -38,10 +38,14 @@ _LOST: Final = (
     "Run `playbook doctor` in a terminal; "
     "/playbook.pause or /playbook.abort let go of the session."
 )
-_MISSING: Final = (
-    "playbook is not installed here, or not on PATH. "
-    "Install it (uv tool install playbook-supervisor), then type the command again."
+_MISSING: Final = json.dumps(
+    {
+        "decision": "block",
+        "reason": "playbook is not installed here, or not on PATH. "
+        "Install it (uv tool install playbook-supervisor), then type the command again.",
+    }
 )
+"""In JSON, for the client shows a hook that exits with 2 together with its whole command."""
 
 # No process is started to find the marker: a client calls this many times a minute.
 _FIND: Final = (
@@ -59,7 +63,7 @@ IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook"""
 
 _ALWAYS: Final = f"""
 [ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
-command -v "$p" >/dev/null || {{ echo '{_MISSING}' >&2; exit 2; }}"""
+command -v "$p" >/dev/null || {{ echo '{_MISSING}'; exit; }}"""
 
 
 def _command(reach: str, failed: int) -> str:
@@ -92,26 +96,35 @@ HOOKS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "PreToolUse": ("*", _guard()),
     "PostToolUse": (_AGENTS, _guard()),
     "PostToolUseFailure": (_AGENTS, _guard()),
+    "PostToolBatch": ("", _witness()),
     "PermissionRequest": ("*", _guard()),
     "Stop": ("", _witness()),
+    "StopFailure": ("", _witness()),
     "SubagentStart": ("", _witness()),
     "SubagentStop": ("", _witness()),
     "SessionStart": ("", _witness()),
     "SessionEnd": ("", _witness()),
-    "PreCompact": ("", _witness()),
     "ConfigChange": ("", _guard()),
 }
 """Event → the matcher (empty where there is none) and the entry."""
+
+
+def read(data: bytes, source: str = FILE) -> JsonText:
+    """The settings as they stand; no data is no file.
+
+    CheckError PB-CHECK-SETTINGS, with the place, where they are not JSON.
+    """
+    return JsonText(data or b"{}\n", source, _CODE)
 
 
 def merged(data: bytes) -> bytes:
     """The settings with ours in them; no data is no file. What stands there already stays.
 
     An entry of ours that another version wrote is replaced where it stands; a rule or an entry
-    that is missing is added behind the others. CheckError with the place where `data` is not JSON
-    or something else stands where a list or an object has to.
+    that is missing is added behind the others. CheckError PB-CHECK-SETTINGS, with the place, where
+    `data` is not JSON or something else stands where a list or an object has to.
     """
-    settings = JsonText(data or b"{}\n", FILE)
+    settings = read(data)
     for kind, rules in _RULES.items():
         for rule in rules:
             standing = settings.get("permissions", kind)
@@ -151,7 +164,7 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
 
     CheckError, with the place, where they are not JSON.
     """
-    settings = JsonText(data or b"{}\n", source)
+    settings = read(data, source)
     entries = [event for event in HOOKS if not _stands(settings, event)]
     rules = [
         f"permissions.{kind} {rule}"
@@ -162,14 +175,20 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
     return (*(f"hooks.{event}" for event in entries), *rules)
 
 
+def holds_ours(data: bytes) -> bool:
+    """Whether any hook entry in these settings is ours. CheckError where they are not JSON."""
+    settings = read(data)
+    return any(True for event in HOOKS for _ in _ours(settings, event))
+
+
 def disables_hooks(data: bytes, source: str) -> bool:
     """Whether these settings, of the project or of anyone, switch every hook off."""
-    return JsonText(data or b"{}\n", source).get("disableAllHooks") is True
+    return read(data, source).get("disableAllHooks") is True
 
 
 def command_of(data: bytes, event: str) -> str:
     """The shell lines of our entry at that event as they stand; empty where there is none."""
-    settings = JsonText(data or b"{}\n", FILE)
+    settings = read(data)
     for group, entry in _ours(settings, event):
         return str(settings.get("hooks", event, group, "hooks", entry, "command"))
     return ""

@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.answers import read_answer
-from playbook_supervisor.drivers.claude_code import gates
+from playbook_supervisor.drivers.claude_code import gates, patience
 from playbook_supervisor.drivers.claude_code.binding import Binding, Worker
 from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 NOTIFICATION: Final = "<task-notification>"
 DISMISSED: Final = "This step was interrupted, and nobody waits for it: end your turn now."
+_UNHEARD: Final = "the client lists its agent no longer, and no hook has told of its end"
 _STILL: Final = "background work of its own still running"
-_FIELD: Final = re.compile(
-    r"<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>", re.DOTALL
-)
-_OURS: Final = re.compile(r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)")
+_FIELD: Final = r"(?s)<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>"
+_OURS: Final = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
 _MARK: Final = "[Request interrupted by user"
+_WAKING: Final = 3  # stops that are refused until an agent that waited is taken for lost
 _INTERRUPTED: Final = "interrupted"
 _FAILED: Final = "failed"
 _TAIL: Final = 65_536  # bytes of a transcript that are looked at for the end of a turn
@@ -44,7 +43,6 @@ def launch(desk: Desk, attempt_id: str) -> Reply:
     (member,) = (each for each in outlook.directive.members if each.id == attempt_id)
     work = desk.supervisor.work(outlook, member)
     desk.bound.workers[attempt_id] = Worker(work.skill, work.args, desk.text("tool_use_id"))
-    desk.bound.progress()
     given: dict[str, str | bool] = {
         "description": f"{attempt_id} {work.command}",
         "prompt": work.prompt,
@@ -55,6 +53,13 @@ def launch(desk: Desk, attempt_id: str) -> Reply:
     if desk.mapping("tool_input").get("run_in_background") is False:
         given["run_in_background"] = False
     return Reply("PreToolUse", decision="allow", reason=f"{attempt_id} is due", given=given)
+
+
+def to_launch(desk: Desk, outlook: Outlook) -> frozenset[str]:
+    """The attempts that are due and that no agent has been given."""
+    asked = outlook.directive
+    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
+    return frozenset(due - desk.bound.workers.keys())
 
 
 def forget_refused(bound: Binding) -> None:
@@ -75,6 +80,7 @@ def agent_said(desk: Desk) -> Reply | None:
         model=str(response.get("resolvedModel", "")),
     )
     if response.get("status") == "async_launched":
+        desk.progress()  # let through is not launched: the settings may forbid it, again and again
         return None
     ended_well = response.get("status") == "completed"
     return _ended(desk, attempt, ended_well, _last_text(response), "PostToolUse")
@@ -100,7 +106,8 @@ def prompted(desk: Desk) -> Reply | None:
     """A prompt: a notification, a person's words, or something that only looks like them."""
     bound, prompt = desk.bound, desk.text("prompt")
     bound.question = ""  # a dialog that was left by Esc is over
-    over = _unseen_end(desk) if bound.at_work else ""
+    ended = _unseen_end(desk)
+    over = ended if bound.at_work else ""
     mid_turn = bound.at_work and not over
     if prompt.startswith(NOTIFICATION):
         if not mid_turn:
@@ -112,12 +119,16 @@ def prompted(desk: Desk) -> Reply | None:
         desk.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
-    if _OURS.match(prompt):
+    patience.begin_anew(str(desk.private))
+    if re.match(_OURS, prompt):
         if not mid_turn:
             bound.turn = "supervised"
         return None
     if reply := _answered(desk, prompt):
-        bound.turn = "supervised"
+        if reply.tell is not None:
+            bound.turn = "supervised"
+        elif not mid_turn:
+            bound.turn = "human"
         return reply
     if not mid_turn:
         bound.turn = "human"
@@ -129,10 +140,12 @@ def _answered(desk: Desk, prompt: str) -> Reply | None:
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
         return None
+    from playbook_supervisor.answers import read_answer
+
     reply = read_answer(prompt, asked.choices, typed_at_prompt=True)
     if reply.resolution is None:
         return None
-    return Reply("UserPromptSubmit", tell=gates.settle(desk, asked, reply.resolution, prompt))
+    return gates.settle(desk, "UserPromptSubmit", asked, reply.resolution, prompt)
 
 
 def _ask_back(desk: Desk, prompt: str) -> Reply | None:
@@ -140,30 +153,71 @@ def _ask_back(desk: Desk, prompt: str) -> Reply | None:
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
         return None
+    from playbook_supervisor.answers import read_answer
+
     question = read_answer(prompt, asked.choices, typed_at_prompt=True).question
-    return Reply("UserPromptSubmit", note=gates.unanswered(asked, question)) if question else None
+    if not question:
+        return None
+    note = gates.unanswered(asked, question)
+    return Reply("UserPromptSubmit", note=note, shown=note)
 
 
 def _notified(desk: Desk, prompt: str) -> Reply | None:
     fields: dict[str, str] = {}
-    for name, value in _FIELD.findall(prompt):
+    for name, value in re.findall(_FIELD, prompt):
         fields.setdefault(name, value)  # what a result may hold comes last
     attempt = desk.bound.worker_of(
         tool_use=fields.get("tool-use-id", ""), agent=fields.get("task-id", "")
     )
-    if not attempt or _STILL in fields.get("note", ""):
+    if not attempt:
+        return None
+    if _STILL in fields.get("note", ""):
+        desk.bound.waited(desk.bound.workers[attempt].agent)
         return None
     ended_well = fields.get("status") == "completed"
     said = fields.get("result") or ("" if ended_well else fields.get("summary", ""))
     return _ended(desk, attempt, ended_well, said, "UserPromptSubmit")
 
 
+def missed(desk: Desk) -> Outlook | None:
+    """Take in the ends of agents that no hook has told of: a hook broke, or its report failed.
+
+    The client does not list them any more. One that was heard to stop has come to its end, any
+    other has not ended well. Where anything else runs in the background nobody can tell: it may
+    be work that such an agent has left, and for which it will wake. Nor does the client list one
+    that is just waking: it is looked for a few times. None: nothing was missed.
+    """
+    listed = desk.payload.get("background_tasks")
+    if not isinstance(listed, list):
+        return None
+    bound, outlook = desk.bound, None
+    agents = {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
+    there = {task.get("id") for task in listed if isinstance(task, dict)}
+    if not there <= agents.keys():
+        return None
+    for agent, attempt in agents.items():
+        if agent in there or (bound.stops.get(agent) == 0 and bound.blocks < _WAKING):
+            continue
+        last_words = bound.said.get(agent)
+        now = _report(desk, attempt, last_words is not None, last_words or _UNHEARD)
+        outlook = now if outlook is None else now.after(outlook)
+    return outlook
+
+
 def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, event: str) -> Reply:
-    """Journal an attempt's return; what its agent claims counts for nothing."""
-    worker = desk.bound.workers.pop(attempt)
-    receipts = desk.bound.receipts.pop(worker.agent, [])
-    last_words = desk.bound.said.pop(worker.agent, "")
-    words = first_line(said or last_words)
+    """An attempt's agent came back, and the hook says so."""
+    agent = desk.bound.workers[attempt].agent
+    outlook = _report(desk, attempt, ended_well, said or desk.bound.said.get(agent, ""))
+    return Reply(event, tell=outlook, ring=_call_for(outlook))
+
+
+def _report(desk: Desk, attempt: str, ended_well: bool, said: str) -> Outlook:
+    """Journal an attempt's return; what its agent claims counts for nothing.
+
+    Its agent is at work until that has succeeded: a report that fails is made when the turn ends.
+    """
+    bound = desk.bound
+    worker, words = bound.workers[attempt], first_line(said)
     agent: dict[str, str | int | float] = {"name": "claude-code"}
     if worker.agent:
         agent["id"] = worker.agent
@@ -172,12 +226,14 @@ def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, event: str) ->
     error = None
     if not ended_well:
         error = Failure("PB-AGENT-FAILED", words or "the subagent did not end well")
-    elif [worker.skill, worker.args] not in receipts:
+    elif [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without having run {typed}")
     outlook = desk.supervisor.report(attempt, Outcome(error, words, agent))
-    desk.bound.progress()
-    return Reply(event, tell=outlook, ring=_call_for(outlook))
+    del bound.workers[attempt]
+    bound.forget(worker.agent)
+    desk.progress()
+    return outlook
 
 
 def _call_for(outlook: Outlook) -> str:
