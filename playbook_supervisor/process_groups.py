@@ -24,6 +24,7 @@ GRACE: Final = 2.0
 PATIENCE: Final = 5.0
 """Seconds for the system to carry out a SIGKILL."""
 _PROC = Path("/proc")
+_DESCRIPTORS: Final = 4_096  # as many as a process of ours may have open
 _NAMED: Final = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
 
 # ── groups ──────────────────────────────────────────────────────────────────────────────────
@@ -36,6 +37,15 @@ def signal_group(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def let_go() -> None:
+    """Lead a session of one's own, and hold nothing that was inherited."""
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nowhere, standard)
+    os.closerange(3, _DESCRIPTORS)
 
 
 def group_lives(group: int) -> bool:

@@ -7,35 +7,34 @@ no descriptor but the standard three and its worker file, and what is kept of it
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.interruption import Interrupted, called
 from playbook_supervisor.output import Capture, LineSplitter
 from playbook_supervisor.process_groups import (
     GRACE,
     PATIENCE,
     group_lives,
     hold,
+    let_go,
     naming,
     signal_group,
     until,
 )
-from playbook_supervisor.process_groups import kill_worker as kill_worker
-from playbook_supervisor.process_groups import worker_alive as worker_alive
 from playbook_supervisor.records import Record
 
 if TYPE_CHECKING:
     import subprocess
     from selectors import BaseSelector, SelectorKey
-    from typing import IO
+    from typing import IO, NoReturn
 
-_POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
+POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
 """What a surrounding git (a hook, an alias) says of itself: a child's own folder decides."""
 _DRAIN: Final = 0.5
 """Seconds of reading on after the leader has ended, if others hold its pipes."""
@@ -43,9 +42,7 @@ _TICK: Final = 0.1
 """Seconds after which a child that says nothing is looked at."""
 _CHUNK: Final = 1 << 16
 _FED_AT_ONCE: Final = 512  # POSIX: a pipe reported writable takes this much without blocking
-_NOT_STARTABLE: Final = "Make the program executable, or mend the arguments that it is given."
-_TELLING: Final = 8
-"""From this many characters on, one line of a secret is a secret by itself."""
+_NOT_STARTABLE: Final = "Mend its mode or arguments, or what is too much at once (`ulimit -n`)."
 
 
 class Completed(Record):
@@ -69,12 +66,14 @@ def run(
 ) -> Completed:
     """Run a short command to its end, or to `timeout` seconds, when its whole group is ended.
 
-    Each output is kept to `cap` bytes. StorageError PB-IO-PROGRAM if it cannot be started. Any
-    exit status is an answer, not an error; that of a signal is negative.
+    Each output is kept to `cap` bytes. StorageError PB-IO-PROGRAM if it cannot be started,
+    Interrupted if somebody calls. Any exit status is an answer; that of a signal is negative.
     """
     worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
     for _ in worker.lines():
         pass
+    if worker.stopped_by == "stop":
+        raise Interrupted
     return Completed(
         returncode=cast("int", worker.returncode),  # lines() ends with the process
         stdout=worker.stdout,
@@ -82,6 +81,34 @@ def run(
         timed_out=worker.stopped_by == "wall",
         truncated=worker.truncated,
     )
+
+
+def become(argv: Sequence[str], *, cwd: Path) -> NoReturn:
+    """Give this process up to another program. StorageError PB-IO-PROGRAM if it cannot start."""
+    try:
+        os.chdir(cwd)
+        os.execvpe(argv[0], [*argv], {**_of_its_own(os.environ), "PWD": str(cwd)})  # noqa: S606
+    except OSError as error:
+        said = f"cannot start {argv[0]!r}: {error.strerror}"
+        raise StorageError("PB-IO-PROGRAM", said, cause=str(error)) from error
+
+
+def apart(work: Callable[[], None]) -> None:
+    """Do it in a process of its own that nobody waits for, and that holds nothing of ours.
+
+    Where no process can be had it is left undone. To be called while there is one thread.
+    """
+    with suppress(OSError):
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        try:
+            if os.fork() == 0:  # its parent ends at once, so that nobody has to bury it
+                let_go()
+                work()
+        finally:
+            os._exit(0)
 
 
 class Worker:
@@ -234,6 +261,8 @@ class Worker:
             self._end("wall")
         elif self._idle is not None and self._now() - heard > self._idle:
             self._end("idle")
+        elif called():
+            self._end("stop")
 
     def _end(self, why: Literal["wall", "idle", "stop"]) -> None:
         """End the group unless its leader has ended; wait for whoever is ending it already."""
@@ -293,7 +322,7 @@ def _spawn(
 
 
 def _of_its_own(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name not in _POINTERS}
+    return {name: value for name, value in env.items() if name not in POINTERS}
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -319,18 +348,3 @@ def _feed(descriptor: int, unfed: memoryview) -> memoryview:
         return unfed[os.write(descriptor, unfed[:_FED_AT_ONCE]) :]
     except BrokenPipeError:
         return unfed[:0]
-
-
-# ── secrets ─────────────────────────────────────────────────────────────────────────────────
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """`text` without the secrets' values, nor any long line of one that has several."""
-    hidden: set[str] = set()
-    for secret in secrets:
-        hidden |= {secret, secret.strip()}
-        hidden |= {line for line in secret.splitlines() if len(line) >= _TELLING}
-    longest_first = sorted(filter(str.strip, hidden), key=len, reverse=True)
-    if not longest_first:
-        return text
-    return re.sub("|".join(map(re.escape, longest_first)), "[redacted]", text)

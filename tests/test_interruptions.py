@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -16,20 +17,24 @@ from threading import Event as ThreadEvent
 
 import pytest
 from cli.terminal import Terminal
+from held import Held
 from project import FEATURE, Project
 from stored import ask, step, unsynced
-from test_journeys import STEPS, WORK, playbook, wait_until
+from test_journeys import STEPS, WORK, at_work, playbook, wait_until
 
 from playbook_supervisor.agents import Call, Message, Running, failed
+from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.drivers import presence
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.people import Said, Silence
-from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.outlook import Outlook, running
 from playbook_supervisor.process_groups import worker_alive
 from playbook_supervisor.supervisor import Supervisor
 from playbook_supervisor.vocabulary import Resolution
 
-SLEEPER = "exec:sleep 60"
+SLEEPER = "exec:sleep 600"
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ def test_a_runner_that_waits_for_an_orphan_hears_what_is_asked_of_it(
     assert runner.stderr is not None
     assert b"still at work" in runner.stderr.readline()
     assert orphaned.playbook(command).code == 0
-    runner.communicate(timeout=30)
+    runner.communicate(timeout=120)
     assert runner.returncode == code
     assert orphaned.manifest()["status"] == status
     assert lives(orphaned) is goes_on
@@ -134,12 +139,13 @@ def test_what_is_typed_before_a_question_is_shown_does_not_answer_it(project: Pr
     """An impatient Enter while a step runs opens no pull request."""
     first = "qa /qa.plan gate_always stop"
     name = playbook(project, first, "pr /feature.pr gate_always stop")
-    agent = project.script("steps: {qa: {say: thinking, seconds: 1}}")
-    with Terminal(project, "run", name, "013", "--agent", agent) as person:
+    held = Held.put(project, say="thinking")
+    with Terminal(project, "run", name, "013", "--agent", held.agent) as person:
         person.until("abort > ")
         person.type("continue\ncontinue\n")
         person.until("thinking")
         person.type("\n")
+        held.let_go()
         person.until("abort > ")
         person.type("skip\n")
         assert person.end() == 0
@@ -332,3 +338,100 @@ def test_a_client_is_warned_of_what_a_person_is_warned_of(project: Project) -> N
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     begun = project.playbook("begin", playbook(project, STEPS[0]), "013")
     assert "note: the result of plan is there" in begun.err
+
+
+def test_a_group_is_as_large_as_the_system_lets_it_be(project: Project) -> None:
+    """Systems that give a program few files to open at first let it ask for more."""
+    names = [f"s{number}" for number in range(16)]
+    held = Held.put(project)
+    name = playbook(project, *(f"{each} /qa.plan auto stop parallel_group=g" for each in names))
+    command = f'ulimit -S -n 48; exec "{sys.executable}" -m playbook_supervisor run {name} 013'
+    with subprocess.Popen(
+        ["sh", "-c", f'{command} --agent "{held.agent}"'],
+        cwd=project.root,
+        env=project.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as runner:
+        wait_until(lambda: all(at_work(project, each) for each in names))
+        held.let_go()
+        said, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, said
+    assert {entry["status"] for entry in project.journal()} == {"done"}
+
+
+# ── a runner that ends by an error of its own ───────────────────────────────────────────────
+
+
+def test_a_runner_that_cannot_journal_leaves_nobody_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is told, and `resume` finds no orphan to wait for."""
+    supervisor = unsynced(monkeypatch, tmp_path).create(
+        step("quick", parallel_group="g"), step("slow", parallel_group="g")
+    )
+    agent = ExecAgent("both", ["sh", "-c", '[ "$PLAYBOOK_STEP" = quick ] || sleep 600'], tmp_path)
+
+    def refuse(attempt_id: str, outcome: object) -> Outlook:
+        raise StorageError("PB-IO-WRITE", "cannot write the journal")
+
+    monkeypatch.setattr(supervisor, "report", refuse)
+    with pytest.raises(StorageError, match="cannot write the journal"):
+        Runner(supervisor, agent, Silence()).drive(supervisor.begin)
+    attempts = running(supervisor.look())
+    assert [attempt.id for attempt in attempts] == ["quick#1", "slow#1"]
+    assert not any(worker_alive(supervisor.worker_file(attempt)) for attempt in attempts)
+
+
+def test_what_a_worker_brings_to_a_full_disk_is_journaled_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent's step is dear: nothing is run again for a disk that was full for a moment."""
+    supervisor = unsynced(monkeypatch, tmp_path).create("a")
+    report, full = supervisor.report, [True]
+
+    def report_to_disk(attempt_id: str, outcome: Outcome) -> Outlook:
+        with monkeypatch.context() as disk:
+            if full and full.pop():
+                disk.setattr(os, "replace", refuse)
+            return report(attempt_id, outcome)
+
+    def refuse(*paths: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(supervisor, "report", report_to_disk)
+    watcher = Late(supervisor)
+    ending = Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), watcher).drive(
+        supervisor.begin
+    )
+    assert ending.why == "completed"
+    said = watcher.heard[0]
+    assert said.startswith("a#1 came back, but cannot write ")
+    assert "No space left on device: make room" in said
+    (entry,) = supervisor.store.journal(supervisor.id).entries
+    assert (entry.id, entry.status) == ("a#1", "done")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fate"),
+    [([], "and runs again"), (["plan_exists"], "its postconditions say whether it had finished")],
+)
+def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conditions: list[str], fate: str
+) -> None:
+    supervisor = unsynced(monkeypatch, tmp_path).create(step("a", postconditions=conditions))
+
+    def refuse(attempt_id: str, outcome: Outcome) -> Outlook:
+        os.kill(os.getpid(), signal.SIGINT)  # a person who does not wait for room
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise StorageError("PB-IO-WRITE", "cannot write journal.yaml") from full
+
+    monkeypatch.setattr(supervisor, "report", refuse)
+    with pytest.raises(StorageError) as caught:
+        Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), Silence()).drive(
+            supervisor.begin
+        )
+    assert caught.value.guidance.startswith("Make room, then `playbook resume`: a#1 had come back")
+    assert fate in caught.value.guidance

@@ -19,7 +19,7 @@ from playbook_supervisor.errors import StateError
 @pytest.fixture(autouse=True)
 def former() -> Iterator[None]:
     """The signals are the test runner's own again afterwards."""
-    numbers = (signal.SIGINT, signal.SIGTERM, presence.call())
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, presence.call())
     handlers = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, handler in handlers.items():
@@ -52,6 +52,20 @@ def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path:
         assert heard == [presence.call(), signal.SIGTERM]
         assert presence.requested(tmp_path) == Request("pause", by="Ada")
     assert presence.requested(tmp_path) is None, "a request is taken once"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"), [(signal.SIG_DFL, [signal.SIGHUP]), (signal.SIG_IGN, [])]
+)
+def test_a_closed_terminal_is_heard_but_for_nohup(
+    before: signal.Handlers, told: list[int], tmp_path: Path
+) -> None:
+    signal.signal(signal.SIGHUP, before)
+    heard: list[int] = []
+    with presence.listening(heard.append, tmp_path):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert heard == told
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_a_request_of_an_earlier_drive_is_forgotten(tmp_path: Path) -> None:

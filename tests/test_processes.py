@@ -14,16 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from held import HOUR, put_clock_forward
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.output import Capture, LineSplitter
-from playbook_supervisor.processes import Worker, kill_worker, redact, run, worker_alive
+from playbook_supervisor.output import Capture, LineSplitter, redact
+from playbook_supervisor.process_groups import kill_worker, worker_alive
+from playbook_supervisor.processes import Worker, run
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
 
 FOREVER = 600
-"""Seconds that no test waits for."""
+"""Seconds that no test waits for: where they have to pass, the clock is put forward."""
 
 
 def python(code: str, *arguments: object) -> list[str]:
@@ -31,7 +35,7 @@ def python(code: str, *arguments: object) -> list[str]:
 
 
 def eventually(happened: Callable[[], bool]) -> bool:
-    for _ in range(1000):
+    for _ in range(6000):
         if happened():
             return True
         time.sleep(0.01)
@@ -51,6 +55,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     print(os.getpid(), flush=True)
+    open("said", "w").close()
 time.sleep(600)
 """
 """A leader that shrugs off SIGTERM, with a child that does, too, and says who it is."""
@@ -138,8 +143,11 @@ def test_a_vanished_folder_is_not_mistaken_for_a_missing_program(tmp_path: Path)
     assert caught.value.code == "PB-IO-READ"
 
 
-def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(tmp_path: Path) -> None:
-    done = run(python(STUBBORN), cwd=tmp_path, timeout=2)
+def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "said").exists())
+    done = run(python(STUBBORN), cwd=tmp_path, timeout=FOREVER)
     assert (done.returncode, done.timed_out) == (-signal.SIGKILL, True)
     assert eventually(lambda: gone(int(done.stdout)))
 
@@ -163,10 +171,12 @@ def test_invalid_utf_8_is_replaced(tmp_path: Path) -> None:
     assert run(python(code), cwd=tmp_path).stdout == "café \ufffd\n"
 
 
-def test_no_zombie_is_left(tmp_path: Path) -> None:
-    say = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(int(sys.argv[1]))"
-    ended = run(python(say, 0), cwd=tmp_path)
-    stopped = run(python(say, FOREVER), cwd=tmp_path, timeout=2)
+def test_no_zombie_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = "import os; print(os.getpid(), flush=True)"
+    ended = run(python(say), cwd=tmp_path)
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "said").exists())
+    hang = f"{say}; open('said', 'w').close(); import time; time.sleep({FOREVER})"
+    stopped = run(python(hang), cwd=tmp_path, timeout=FOREVER)
     for done in (ended, stopped):
         with pytest.raises(ProcessLookupError):
             os.kill(int(done.stdout), 0)
@@ -199,45 +209,66 @@ def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     assert len(worker.stdout) < 1100
 
 
-def test_the_wall_deadline_ends_even_a_chatterbox(tmp_path: Path) -> None:
-    worker = Worker(["yes"], cwd=tmp_path, wall=0.2, cap=1000)
-    lines = worker.lines()
-    assert next(lines) == "y"
-    for _ in lines:
-        pass
+def test_the_wall_deadline_ends_even_a_chatterbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    put_clock_forward(monkeypatch, lambda: HOUR * bool(said))
+    worker = Worker(["yes"], cwd=tmp_path, wall=FOREVER, cap=1000)
+    for line in worker.lines():
+        said[:] = [line]
+    assert said == ["y"]
     assert (worker.stopped_by, worker.returncode) == ("wall", -signal.SIGTERM)
 
 
-def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(tmp_path: Path) -> None:
+def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = (
-        "import sys, time\n"
-        "for n in range(4): print(n, file=sys.stderr, flush=True); time.sleep(0.7)\n"
+        "import pathlib, sys, time\n"
+        "for n in range(4):\n"
+        "    print(n, file=sys.stderr, flush=True)\n"
+        "    while not pathlib.Path(f'heard {n}').exists(): time.sleep(0.01)\n"
         "print('done', flush=True); time.sleep(600)"
     )
-    worker = Worker(python(code), cwd=tmp_path, idle=2)
+    worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
+
+    def ahead() -> float:
+        """Most of the deadline after each word, and all of it after the last."""
+        words = worker.stderr.split()
+        for word in words:
+            (tmp_path / f"heard {word}").touch()
+        return FOREVER * 0.9 * len(words) + HOUR * bool(worker.stdout)
+
+    put_clock_forward(monkeypatch, ahead)
     assert list(worker.lines()) == ["done"]
     assert worker.stopped_by == "idle"
     assert worker.stderr == "".join(f"{n}\n" for n in range(4))
 
 
-def test_the_time_that_the_reader_takes_is_no_silence(tmp_path: Path) -> None:
+def test_the_time_that_the_reader_takes_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = (
         "import pathlib, time; print('a', flush=True)\n"
         "while not pathlib.Path('seen').exists(): time.sleep(0.01)\n"
-        "time.sleep(0.5); print('b')"
+        "print('b')"
     )
-    worker = Worker(python(code), cwd=tmp_path, idle=2)
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "seen").exists())
+    worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
     lines = worker.lines()
     assert next(lines) == "a"
-    time.sleep(2.2)
     (tmp_path / "seen").touch()
     assert list(lines) == ["b"]
     assert worker.stopped_by == ""
 
 
-def test_a_process_that_only_closed_its_pipes_still_has_deadlines(tmp_path: Path) -> None:
-    code = "import os, time; os.close(1); os.close(2); time.sleep(600)"
-    worker = Worker(python(code), cwd=tmp_path, wall=0.5)
+def test_a_process_that_only_closed_its_pipes_still_has_deadlines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "closed").exists())
+    code = "import os, time; os.close(1); os.close(2); open('closed', 'w'); time.sleep(600)"
+    worker = Worker(python(code), cwd=tmp_path, wall=FOREVER)
     assert list(worker.lines()) == []
     assert worker.stopped_by == "wall"
 
@@ -378,12 +409,16 @@ def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(tmp_path: Path,
 
 def test_an_orphan_that_ended_by_itself_is_not_alive(tmp_path: Path) -> None:
     path = tmp_path / "worker"
-    code = "import time; print(1, flush=True); time.sleep(0.2)"
+    code = (
+        "import pathlib, time; print(1, flush=True)\n"
+        "while not pathlib.Path('killed').exists(): time.sleep(0.01)"
+    )
     runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
     assert runner.stdout is not None
     assert runner.stdout.readline() == b"1\n"
     runner.kill()
     runner.communicate()
+    (tmp_path / "killed").touch()
     assert eventually(lambda: not worker_alive(path))
     assert path.exists()
 

@@ -1,27 +1,26 @@
 """The headless runner: drives a session to its end or to a gate, each step by an agent.
 
-The main thread decides and journals; a hand (a thread) for each running step only waits for its
-worker, and is there for the next step then. Signals and requests from other terminals arrive in
-the same queue as the workers' returns, so nothing ever happens in the middle of a write.
+The main thread decides and journals; hands (threads) wait for workers. Signals and requests from
+other terminals arrive in the same queue as the workers' returns, so nothing ever happens in the
+middle of a write; a program that the main thread waits for itself ends when it is called.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from functools import partial
+from queue import Empty
 
-from playbook_supervisor.agents import Agent, Call, Running, carry_out, failed
+from playbook_supervisor.agents import Agent, Budget, Call
 from playbook_supervisor.answers import read_answer
-from playbook_supervisor.drivers import presence
+from playbook_supervisor.drivers import full_disk, presence, spending
+from playbook_supervisor.drivers.hands import Hands, News
 from playbook_supervisor.drivers.people import Person, Watcher
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import PolicyError, StateError
+from playbook_supervisor.interruption import Interrupted, heeding
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.outlook import Outlook, Work
-from playbook_supervisor.plain_text import printable
 from playbook_supervisor.process_groups import kill_worker, worker_alive
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.supervisor import Supervisor
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 _CALL: Final = presence.call()
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
-_LAST_WORDS: Final = 10.0  # seconds that stopped workers may take to say so
 
 
 class Ending(Record):
@@ -54,31 +52,8 @@ class Ending(Record):
         return {"completed": 0, "paused": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
-class _News(Record):
-    """A worker's line or return, or a signal."""
-
-    attempt: Attempt | None = None
-    line: str = ""
-    outcome: Outcome | None = None
-    signal: int = 0
-
-
-class _Worker(Record, frozen=False):
-    """A running step as the main thread sees it."""
-
-    attempt: Attempt
-    running: Running | None = None
-    stopped: bool = False
-
-    def under_way(self, running: Running) -> None:
-        self.running = running
-        if self.stopped:
-            running.stop()
-
-    def stop(self) -> None:
-        self.stopped = True
-        if self.running is not None:
-            self.running.stop()
+_Moved = tuple[Outlook, Ending | None]
+"""What is outstanding now, and how the drive ended, if it has."""
 
 
 class Runner(Record, frozen=False):
@@ -95,15 +70,18 @@ class Runner(Record, frozen=False):
     mode: Mode = Mode.MANUAL
     wall: float | None = None
     idle: float | None = None
+    limits: Budget = spending.NO_LIMITS
     kill: bool = False
     by: str = ""
-    _news: SimpleQueue[_News] = field(default_factory=SimpleQueue)
-    _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
-    _hands: int = 0
-    _workers: dict[str, _Worker] = field(default_factory=dict)
+    _hands: Hands = field(init=False)
     _ours: set[str] = field(default_factory=set)
     _last_words: dict[str, str] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
     _pausing: bool = False
+    _unheeded: int = 0  # the signal that nothing has followed from yet
+
+    def __post_init__(self) -> None:
+        self._hands = Hands(self.agent)
 
     def drive(self, first: Callable[[], Outlook]) -> Ending:
         """From the first outlook to the end, a gate that nobody answers here, or an interruption.
@@ -111,21 +89,46 @@ class Runner(Record, frozen=False):
         `first` is asked for when signals are listened to already: it may launch a step.
         """
         try:
-            with presence.listening(self._called_by, self.supervisor.private):
-                outlook, ending = first(), None
+            with (
+                presence.listening(self._called_by, self.supervisor.private),
+                heeding(self._is_called),
+            ):
+                outlook, ending = self._unless_called(lambda: (first(), None))
                 while ending is None:
                     for event in outlook.events:
                         if event.change is Change.LAUNCHED:
                             self._ours.add(event.entry.id)
                         self.watcher.happened(event, outlook)
-                    outlook, ending = self._carry_out(outlook)
+                    self._tell_notices(outlook)
+                    outlook, ending = self._unless_called(partial(self._carry_out, outlook))
+                if ending.why == "interrupted":  # what that led to, nobody has been told
+                    self._tell_notices(ending.outlook)
                 self._keep_copies()
-                return ending
+            self.watcher.ended(ending.outlook)
+        except BaseException:
+            for _ in self._hands.stop():  # nobody would be there when they come back
+                pass
+            raise
+        else:
+            return ending
         finally:
-            for _ in range(self._hands):
-                self._jobs.put(None)
+            self._hands.dismiss()
 
-    def _carry_out(self, outlook: Outlook) -> tuple[Outlook, Ending | None]:
+    def _unless_called(self, move: Callable[[], _Moved]) -> _Moved:
+        """Make the move. One that a signal cuts off, while a program is asked, is not made."""
+        try:
+            return move()
+        except Interrupted:
+            return self._called(self.supervisor.look(), self._unheeded)
+
+    def _tell_notices(self, outlook: Outlook) -> None:
+        """Each once: what git refuses after every step is told again only at the end."""
+        for notice in outlook.notices:
+            if notice not in self._told or isinstance(outlook.directive, Finish):
+                self.watcher.notice(notice)
+            self._told.add(notice)
+
+    def _carry_out(self, outlook: Outlook) -> _Moved:
         """One directive, or as much of it as there is news of."""
         match outlook.directive:
             case Finish(status=status):
@@ -136,9 +139,13 @@ class Runner(Record, frozen=False):
                 for attempt in members:
                     if attempt.id not in self._ours:
                         return self._recover(attempt)
-                    if attempt.id not in self._workers:
+                    if attempt.id not in self._hands.at_work:
+                        if self._unheeded:  # while the session went into git, say
+                            return self._called(outlook, self._unheeded)
                         self._launch(outlook, attempt)
                 return self._await(outlook)
+            case _ if self._unheeded:
+                return self._called(outlook, self._unheeded)
             case _:
                 return self.supervisor.outlook(), None
 
@@ -146,12 +153,7 @@ class Runner(Record, frozen=False):
 
     def _launch(self, outlook: Outlook, attempt: Attempt) -> None:
         call = self._call(outlook, self.supervisor.work(outlook, attempt))
-        worker = _Worker(attempt)
-        self._workers[attempt.id] = worker
-        if len(self._workers) > self._hands:
-            self._hands += 1
-            threading.Thread(target=self._lend_a_hand, daemon=True).start()
-        self._jobs.put((worker, call))
+        self._hands.launch(attempt, call)
 
     def _call(self, outlook: Outlook, work: Work) -> Call:
         attempt = work.attempt
@@ -170,52 +172,41 @@ class Runner(Record, frozen=False):
             worker_file=self.supervisor.worker_file(attempt),
             wall=self.wall,
             idle=self.idle,
+            budget=spending.left(self.limits, self.supervisor, outlook),
         )
 
-    def _lend_a_hand(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            self._work(*job)
-
-    def _work(self, worker: _Worker, call: Call) -> None:
-        """In a thread of its own. Whatever happens in it, the main thread gets its news."""
-        attempt = worker.attempt
-        try:
-            outcome = carry_out(
-                self.agent,
-                call,
-                lambda line: self._news.put(_News(attempt, line=line)),
-                under_way=worker.under_way,
-            )
-        except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
-            said = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
-            outcome = failed("PB-AGENT-CRASHED", printable(said), name=self.agent.name)
-        self._news.put(_News(attempt, outcome=outcome))
-
-    def _await(self, outlook: Outlook) -> tuple[Outlook, Ending | None]:
+    def _await(self, outlook: Outlook) -> _Moved:
         news = self._next_news()
         if news.signal:
             return self._called(outlook, news.signal)
         if news.attempt is not None and news.outcome is not None:
             return self._returned(news.attempt, news.outcome)
-        if news.attempt is not None:
+        if news.attempt is not None and news.notice:
+            self.watcher.notice(f"{news.attempt.id}: {news.notice}")
+        elif news.attempt is not None:
             self._last_words[news.attempt.id] = news.line
             self.watcher.said(news.attempt, news.line)
         return outlook.without_events(), None
 
-    def _returned(self, attempt: Attempt, outcome: Outcome) -> tuple[Outlook, Ending | None]:
-        del self._workers[attempt.id]
+    def _returned(self, attempt: Attempt, outcome: Outcome) -> _Moved:
+        self._hands.came_back(attempt)
         if not self._pausing:
-            return self.supervisor.report(attempt.id, outcome), None
-        outlook = self.supervisor.note_return(attempt.id, outcome)
-        return outlook, None if self._workers else Ending(outlook, "paused")
+            return self._kept(attempt, partial(self.supervisor.report, attempt.id, outcome)), None
+        outlook = self._kept(attempt, partial(self.supervisor.note_return, attempt.id, outcome))
+        return outlook, None if self._hands.at_work else Ending(outlook, "paused")
 
-    def _next_news(self) -> _News:
+    def _kept(self, attempt: Attempt, journal: Callable[[], Outlook]) -> Outlook:
+        """Journal what a worker brought, which is dear: on a full disk there may soon be room."""
+        tell, called = self.watcher.notice, self._is_called
+        return full_disk.journaled(attempt, journal, tell=tell, called=called)
+
+    def _next_news(self) -> News:
         """What happens next; copies are written as soon as it takes a while."""
         try:
-            return self._news.get(timeout=_SOON)
+            return self._hands.news.get(timeout=_SOON)
         except Empty:
             self._keep_copies()
-            return self._news.get()
+            return self._hands.news.get()
 
     def _keep_copies(self) -> None:
         with self.supervisor.store.open(self.supervisor.id) as opened:
@@ -223,10 +214,13 @@ class Runner(Record, frozen=False):
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, outlook: Outlook) -> tuple[Outlook, Ending | None]:
+    def _ask(self, outlook: Outlook) -> _Moved:
         asked = outlook.directive
         assert isinstance(asked, Ask)  # noqa: S101 - the caller's match says so
-        if self.mode is Mode.AUTONOMOUS and asked.reason is GateReason.GATE_ALWAYS:
+        if self._unheeded:
+            return self._called(outlook, self._unheeded)
+        guards_nothing = asked.reason is GateReason.GATE_ALWAYS and not outlook.answered_by
+        if self.mode is Mode.AUTONOMOUS and guards_nothing:
             word = Resolution.CONTINUE
             return self._answer(asked, word, word.value, Mode.AUTONOMOUS.value), None
         self._keep_copies()
@@ -238,23 +232,28 @@ class Runner(Record, frozen=False):
 
     def _listen(
         self, outlook: Outlook, asked: Ask, person: Person, context: tuple[str, ...]
-    ) -> tuple[Outlook, Ending | None]:
+    ) -> _Moved:
         """Ask until there is an answer, here or elsewhere; an end of file is never one."""
         while True:
             said = person.ask(outlook, context, self._overtaken)
             if said.overtaken:
-                if self._news.empty():
+                if self._hands.news.empty():
                     return self.supervisor.outlook(), None
-                return self._called(outlook, self._news.get().signal)
+                return self._called(outlook, self._hands.news.get().signal)
             if said.text is None:
                 return outlook, Ending(outlook, "waiting")
             text = said.text
             if not text.strip() and asked.reason is GateReason.GATE_ALWAYS:
                 text = Resolution.CONTINUE.value  # Catalyst's ENTER
             reply = read_answer(text, asked.choices)
+            question = reply.question
             if reply.resolution is not None:
-                return self._answer(asked, reply.resolution, text, self.by), None
-            person.not_understood(outlook, reply.question)
+                try:
+                    return self._answer(asked, reply.resolution, text, self.by), None
+                except PolicyError as refused:
+                    question = f"{refused.message}; the gate stays open."
+                    self.supervisor.look()  # else it would seem to have changed meanwhile
+            person.not_understood(outlook, question)
 
     def _answer(self, asked: Ask, resolution: Resolution, text: str, by: str) -> Outlook:
         """Record it, and what follows; somebody else may have been quicker by a moment."""
@@ -268,18 +267,26 @@ class Runner(Record, frozen=False):
         return self.supervisor.outlook().after(before)
 
     def _overtaken(self) -> bool:
-        return not self._news.empty() or self.supervisor.changed()
+        return not self._hands.news.empty() or self.supervisor.changed()
 
     def _called_by(self, number: int) -> None:
-        self._news.put(_News(signal=number))
+        if number != _CALL:
+            self._unheeded = number
+        self._hands.news.put(News(signal=number))
+
+    def _is_called(self) -> bool:
+        return self._unheeded != 0
 
     # ── interruptions ───────────────────────────────────────────────────────────────────────
 
-    def _called(self, outlook: Outlook, number: int) -> tuple[Outlook, Ending | None]:
+    def _called(self, outlook: Outlook, number: int) -> _Moved:
         """A signal: an interruption, or somebody else's request."""
         if number != _CALL:
+            in_git = not self._hands.at_work  # and not once more, for that may be what hangs
             self._stop_workers()
-            return outlook, Ending(self.supervisor.interrupt(), "interrupted", number)
+            self._unheeded = 0
+            outlook = self.supervisor.interrupt(commits=not in_git)
+            return outlook, Ending(outlook, "interrupted", number)
         request = presence.requested(self.supervisor.private)
         if request is None:
             return outlook.without_events(), None
@@ -288,27 +295,18 @@ class Runner(Record, frozen=False):
             self.supervisor.end_workers()  # those that an earlier runner left behind
             return self.supervisor.abort(request.text, request.by), None
         self._pausing = True
-        if not self._workers:
+        if not self._hands.at_work:
             return outlook, Ending(outlook, "paused")
-        names = ", ".join(self._workers)
+        names = ", ".join(self._hands.at_work)
         self.watcher.notice(f"pausing: {names} may return, nothing else is launched")
         return outlook.without_events(), None
 
     def _stop_workers(self) -> None:
         """End what runs. A worker that had ended well by then has returned, and is journaled."""
-        for worker in self._workers.values():  # all at once: each may take its time to end
-            threading.Thread(target=worker.stop).start()
-        deadline = time.monotonic() + _LAST_WORDS
-        with suppress(Empty):
-            while self._workers:
-                news = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
-                if news.attempt is not None and news.outcome is not None:
-                    del self._workers[news.attempt.id]
-                    if news.outcome.ok:
-                        self.supervisor.note_return(news.attempt.id, news.outcome)
-        self._workers.clear()
+        for attempt, outcome in self._hands.stop():
+            self.supervisor.note_return(attempt.id, outcome)
 
-    def _recover(self, attempt: Attempt) -> tuple[Outlook, Ending | None]:
+    def _recover(self, attempt: Attempt) -> _Moved:
         """An attempt that an earlier runner launched: wait for its worker or end it, then judge."""
         worker_file = self.supervisor.worker_file(attempt)
         if worker_alive(worker_file):
@@ -320,11 +318,15 @@ class Runner(Record, frozen=False):
                 )
         while worker_alive(worker_file):
             try:
-                number = self._news.get(timeout=_ORPHAN).signal
+                number = self._hands.news.get(timeout=_ORPHAN).signal
             except Empty:
                 continue
             outlook = self.supervisor.outlook()
             if number == _CALL:
                 return self._called(outlook, number)
             return outlook, Ending(outlook, "interrupted", number)
-        return self.supervisor.lose(attempt), None
+        try:
+            return self.supervisor.lose(attempt), None
+        except Interrupted:  # whether it had finished is not known, and asked the next time
+            outlook = self.supervisor.look()
+            return outlook, Ending(outlook, "interrupted", self._unheeded)

@@ -50,6 +50,10 @@ class Watcher(Protocol):
         """A gate is open."""
         ...
 
+    def ended(self, outlook: Outlook) -> None:
+        """The drive is over: the session has ended, waits for nobody here, or goes on later."""
+        ...
+
     def notice(self, text: str) -> None:
         """A sentence for the person."""
         ...
@@ -67,5 +71,34 @@ class Silence:
     def waits(self, outlook: Outlook) -> None:
         """Nothing is shown."""
 
+    def ended(self, outlook: Outlook) -> None:
+        """Nothing is shown."""
+
     def notice(self, text: str) -> None:
         """Nothing is shown."""
+
+
+class Several(Record):
+    """Watchers of the same drive, told everything one after the other."""
+
+    each: tuple[Watcher, ...]
+
+    def happened(self, event: Event, outlook: Outlook) -> None:
+        for watcher in self.each:
+            watcher.happened(event, outlook)
+
+    def said(self, attempt: Attempt, line: str) -> None:
+        for watcher in self.each:
+            watcher.said(attempt, line)
+
+    def waits(self, outlook: Outlook) -> None:
+        for watcher in self.each:
+            watcher.waits(outlook)
+
+    def ended(self, outlook: Outlook) -> None:
+        for watcher in self.each:
+            watcher.ended(outlook)
+
+    def notice(self, text: str) -> None:
+        for watcher in self.each:
+            watcher.notice(text)

@@ -101,7 +101,8 @@ def ask(private: Path, request: Request, *, patience: float) -> bool:
 def listening(hear: Callable[[int], None], private: Path) -> Iterator[None]:
     """Signals are told to `hear`, by number; so is a request that came before anybody listened.
 
-    Outside the main thread there are none to listen to.
+    A terminal that is closed is an interruption, but for whoever has said `nohup`. Outside the main
+    thread there are none to listen to.
     """
     import signal
     import threading
@@ -109,7 +110,9 @@ def listening(hear: Callable[[int], None], private: Path) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = (signal.SIGINT, signal.SIGTERM, call())
+    heard = [signal.SIGINT, signal.SIGTERM, call()]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heard.append(signal.SIGHUP)
     former = {number: signal.signal(number, lambda each, _: hear(each)) for number in heard}
     if (private / _REQUEST).exists():
         hear(call())

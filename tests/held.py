@@ -1,0 +1,50 @@
+"""What works until it is let go, and a clock that is put forward: no test waits for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Final
+
+import pytest
+from project import Project
+
+from playbook_supervisor import processes
+
+HOUR: Final = 3600.0
+WORKER: Final = """\
+#!/bin/sh
+echo '{say}'
+looks=0
+while [ ! -e '{go}' ] && [ $((looks += 1)) -lt 6000 ]; do sleep 0.05; done
+{then}
+"""
+
+
+@dataclass(frozen=True)
+class Held:
+    """An agent, as `--agent` takes it: each of its workers says a line and waits until `let_go`."""
+
+    agent: str
+    go: Path
+
+    @classmethod
+    def put(cls, project: Project, *, say: str = "at work", then: str = "") -> Held:
+        """`then` is what they do in the end: lines of a shell, in the project's root."""
+        program = project.root.with_name(f"{project.root.name}-held")
+        go = program.with_suffix(".go")
+        program.write_text(WORKER.format(say=say, go=go, then=then))
+        program.chmod(0o755)
+        return cls(f"exec:{program}", go)
+
+    def let_go(self) -> None:
+        self.go.touch()
+
+
+def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> None:
+    """Deadlines of processes go by a clock that is so many seconds ahead."""
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead())
+    patch.setattr(processes, "time", clock)

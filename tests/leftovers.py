@@ -1,0 +1,85 @@
+"""What tests started and did not end: a process that outlives its run is some test's mistake.
+
+Whatever a test starts inherits the number of the run and, from pytest, the test's name. Only Linux
+tells (`/proc`) what a process was given. And what a killed process had begun to write of its
+coverage, which breaks the measurement of all the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+RUN: Final = "TESTS_RUN"
+PATIENCE: Final = 20.0
+"""Seconds for what has been told to end, also on a busy machine."""
+_TEST: Final = b"PYTEST_CURRENT_TEST="
+
+
+@dataclass(frozen=True)
+class Left:
+    """A process that lives, and the test that started it or what did."""
+
+    pid: int
+    test: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.test} left {self.pid}: {self.command}"
+
+
+def mark() -> str:
+    """The number of this run, for all that is started from now on; empty within another run."""
+    if RUN in os.environ:
+        return ""
+    os.environ[RUN] = uuid4().hex
+    return os.environ[RUN]
+
+
+def find(run: str, patience: float = PATIENCE) -> list[Left]:
+    """Who of that run still lives after so many seconds; those are killed."""
+    until = time.monotonic() + patience
+    while (found := _living(run)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for each in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(each.pid, signal.SIGKILL)
+    return found
+
+
+def discard_torn(data: Path) -> int:
+    """Remove what is no whole file of coverage's among those beside `data`; how many that were."""
+    torn = [file for file in data.parent.glob(f"{data.name}.*.pid*") if not _whole(file)]
+    for file in torn:
+        file.unlink()
+    return len(torn)
+
+
+def _whole(file: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            opened.execute("select version from coverage_schema").fetchone()
+            return bool(opened.execute("pragma quick_check").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
+
+
+def _living(run: str) -> list[Left]:
+    found = []
+    wanted = f"{RUN}={run}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # another's, or one that has just ended
+            given = (process / "environ").read_bytes().split(b"\0")
+            tests = [each.removeprefix(_TEST) for each in given if each.startswith(_TEST)]
+            if tests and wanted in given:
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                test = tests[0].decode().rpartition(" ")[0]
+                found.append(Left(int(process.name), test, command.strip()[:200]))
+    return found

@@ -1,0 +1,213 @@
+"""SIGINT and SIGTERM where no agent is at work: while git or `gh` is waited for, and at a gate."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from cli.terminal import Terminal
+from project import Project
+from test_journeys import at_work, playbook, wait_until
+from test_processes import gone
+from test_publishing import remote
+
+from playbook_supervisor.process_groups import kill_worker
+
+INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
+SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+HELD: Final = """\
+#!/bin/sh
+echo $$ > "{held}.new"
+mv "{held}.new" "{held}"
+while [ ! -e "{held}.go" ]; do sleep 0.05; done
+"""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One of git's, or a `gh`, that waits until it is let go."""
+
+    held: Path
+
+    @classmethod
+    def put(cls, project: Project, name: str) -> Hook:
+        hook = cls(project.root.with_name(f"{project.root.name}-{name}"))
+        file = project.write(f".git/hooks/{name}", HELD.format(held=hook.held))
+        file.chmod(0o755)
+        return hook
+
+    @classmethod
+    def forge(cls, project: Project) -> Hook:
+        project.gh("hanging")
+        hook = cls(project.root.with_name(f"{project.root.name}-gh"))
+        program = shutil.which("gh", path=project.env["PATH"])
+        assert program
+        Path(program).write_text(HELD.format(held=hook.held))
+        return hook
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has been called, and is gone."""
+        return gone(int(self.held.read_text()))
+
+    def let_go(self) -> None:
+        self.held.with_name(f"{self.held.name}.go").touch()
+
+
+@pytest.fixture
+def publishing(project: Project) -> Project:
+    """The branch is published, and its pull request open."""
+    project.gh("open")
+    remote(project)
+    return project
+
+
+PR: Final = "pr /feature.pr auto stop postconditions=pr_created"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_session_that_was_interrupted_before_its_runner_listened_is_begun_by_a_resume(
+    number: int, project: Project
+) -> None:
+    """What it says of the feature finds no room on stderr; so nothing has been launched yet."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b" " * 512)
+    os.set_blocking(writer, True)
+    name, agent = playbook(project, "qa /qa.plan auto stop"), project.script("steps: {}")
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "playbook_supervisor", "run", name, "98", "--agent", agent],
+        cwd=project.root,
+        env=project.environment,
+        stderr=writer,
+        start_new_session=True,
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        wait_until(lambda: list(project.root.glob(".playbooks/sessions/*/session.yaml")))
+        runner.send_signal(number)
+        said.read()
+    assert runner.wait(120) != 0
+    assert project.journal() == []
+    resumed = project.playbook("resume", "--agent", agent)
+    assert (resumed.code, project.manifest()["status"]) == (0, "completed"), resumed.err
+
+
+@pytest.mark.parametrize("when", ["publish", "step"])
+@pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
+def test_an_interruption_while_the_session_goes_into_git_begins_no_step(
+    number: int, code: int, when: str, publishing: Project
+) -> None:
+    """Before the first launch and between steps: the agent is not even started.
+
+    A hook that would never end does not keep anybody: git is ended, with all that it started.
+    """
+    publishing.write(".playbooks/config.yaml", f"commit_sessions: {when}\n")
+    hook = Hook.put(publishing, "pre-commit")
+    name = playbook(publishing, "skipped /qa.plan skip stop", PR)
+    agent = publishing.script("steps: {pr: {say: I begin}}")
+    with publishing.spawn("run", name, "013", "--agent", agent, "--log-level", "debug") as runner:
+        wait_until(hook.held.exists)
+        runner.send_signal(number)
+        _, err = runner.communicate(timeout=120)
+    assert runner.returncode == code
+    assert b"I begin" not in err
+    assert err.count(b"the session is not committed: git was interrupted") == 1
+    assert not (publishing.root / ".git/index.lock").exists()
+    assert hook.ended
+    assert publishing.journal()[1]["error_code"] == INTERRUPTED
+    hook.let_go()
+    resumed = publishing.playbook("resume")
+    assert resumed.code == 0, resumed.err
+    assert [entry["status"] for entry in publishing.journal()] == ["skipped", "failed", "done"]
+    assert publishing.git("status", "--porcelain", ".playbooks/sessions") == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_session_that_has_ended_stays_so_and_its_push_can_be_made_up_for(
+    number: int, publishing: Project
+) -> None:
+    """Nothing is left to interrupt but git: the session's end is what is told."""
+    hook = Hook.put(publishing, "pre-push")
+    name, agent = playbook(publishing, PR), "exec:git push -q --no-verify"
+    with publishing.spawn("run", name, "013", "--agent", agent) as runner:
+        wait_until(hook.held.exists)
+        runner.send_signal(number)
+        _, err = runner.communicate(timeout=120)
+    assert (runner.returncode, publishing.manifest()["status"]) == (0, "completed"), err
+    assert b"the session is not pushed: git was interrupted" in err
+    assert hook.ended
+    hook.let_go()
+    assert "its last commit is pushed" in publishing.playbook("resume").err
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
+def test_an_interruption_while_the_forge_is_asked_is_no_answer_of_it(
+    number: int, code: int, project: Project
+) -> None:
+    """What came back stays journaled, nothing is concluded, and the next look asks again."""
+    forge = Hook.forge(project)
+    name = playbook(project, "qa /qa.plan auto stop", PR)
+    agent = project.script("steps: {}")
+    with project.spawn("run", name, "013", "--agent", agent) as runner:
+        wait_until(forge.held.exists)
+        runner.send_signal(number)
+        _, err = runner.communicate(timeout=120)
+    assert (runner.returncode, forge.ended) == (code, True), err
+    entry = project.journal()[1]
+    assert (entry["status"], "returned_at" in entry, "error" in entry) == (
+        "in_progress",
+        True,
+        False,
+    )
+    project.gh("open")
+    assert project.playbook("resume").code == 0
+    assert [entry["status"] for entry in project.journal()] == ["done", "done"]
+
+
+def test_an_interruption_while_it_is_asked_whether_a_lost_step_had_finished_settles_nothing(
+    project: Project,
+) -> None:
+    """The evidence of a step whose runner was killed is looked at when it is resumed again."""
+    with project.spawn("run", playbook(project, PR), "013", "--agent", "exec:sleep 600") as runner:
+        wait_until(lambda: at_work(project, "pr"))
+        runner.kill()
+        runner.communicate()
+    (worker,) = project.root.glob(".git/playbook/*/worker-pr#1")
+    kill_worker(worker)
+    before, forge = project.journal(), Hook.forge(project)
+    with project.spawn("resume", "--agent", project.script("steps: {}")) as runner:
+        wait_until(forge.held.exists)
+        runner.send_signal(signal.SIGINT)
+        runner.communicate(timeout=120)
+    assert (runner.returncode, project.journal()) == (130, before)
+    project.gh("open")
+    assert project.playbook("resume").code == 0
+    assert [(entry["status"], entry["recovered"]) for entry in project.journal()] == [
+        ("done", True)
+    ]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
+def test_an_interruption_at_a_gate_leaves_it_open(number: int, code: int, project: Project) -> None:
+    name = playbook(project, "qa /qa.plan auto stop", "pr /feature.pr gate_always stop")
+    agent = project.script("steps: {}")
+    with Terminal(project, "run", name, "013", "--agent", agent) as person:
+        person.until("abort > ")
+        person.process.send_signal(number)
+        assert person.end() == code
+    assert project.manifest()["gate"]["id"] == "pr#1?1"
+    assert "error_code" not in project.journal()[1]
+    assert project.playbook("answer", "continue").code == 0
+    assert project.playbook("resume").code == 0
+    assert [entry["status"] for entry in project.journal()] == ["done", "done"]
