@@ -1,0 +1,192 @@
+"""Decisions: who decided, why, and on what evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor.audit.case import Case, Finding, at, found
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.testimony import Told, ToldGate
+from playbook_supervisor.vocabulary import (
+    Autonomy,
+    Decision,
+    EntryStatus,
+    ErrorPolicy,
+    Resolution,
+    Trigger,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+FROM: Final = "--from "
+_TRIGGERS: Final = frozenset(trigger.value for trigger in Trigger)
+_OF_POLICY: Final = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
+_BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """All of them."""
+    accepted = _first_accepted(case)
+    for entry in case.journal.entries:
+        yield from _escalated(case, entry)
+        yield from _decided(case, entry)
+        yield from _skipped(case, entry)
+        yield from _answered(case, entry)
+        if case.journal.ours:
+            yield from _waived(case, entry, accepted)
+            yield from _rests_on(case, entry)
+
+
+def _escalated(case: Case, entry: Told) -> Iterator[Finding]:
+    """An entry is escalated if, and only if, it names a trigger (kai FR39)."""
+    trigger = entry.trigger
+    if trigger is None:
+        if entry.decision is Decision.ESCALATED and "trigger" not in entry.unclear:
+            message = f"{entry.name} is escalated, and names no trigger"
+            yield found("AUD-ESCALATION", at(entry, "decision"), message)
+        return
+    raised = [gate.reason for gate in entry.gates if gate.reason in (*_TRIGGERS, None)]
+    if entry.decision in (Decision.AUTO, Decision.GATE, Decision.SKIPPED):
+        message = f"{entry.name} names the trigger {trigger}, and was not escalated"
+        yield found("AUD-TRIGGER", at(entry, "trigger"), message)
+    elif entry.gates and (not raised or raised[-1] not in (trigger.value, None)):
+        message = f"{entry.name} names the trigger {trigger}, for which its last gate did not open"
+        yield found("AUD-TRIGGER", at(entry, "trigger"), message)
+    elif not _may_fire(case, entry, trigger):
+        message = f"{entry.name} names the trigger {trigger}, which the step does not declare"
+        yield found("AUD-UNDECLARED", at(entry, "trigger"), message)
+
+
+def _may_fire(case: Case, entry: Told, trigger: Trigger) -> bool:
+    step = case.step(entry)
+    if not step.id or trigger in step.declared:
+        return True
+    # the error policy raises these two, and so does a check after somebody said `continue`
+    asked_again = len(entry.gates) > 1 or not case.journal.ours
+    return trigger in _OF_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
+
+
+def _decided(case: Case, entry: Told) -> Iterator[Finding]:
+    decision, why = entry.decision, ""
+    if (
+        case.pinned
+        and case.step(entry).autonomy == Autonomy.SKIP
+        and entry.status not in (EntryStatus.SKIPPED, None)
+    ):
+        why = f"its playbook passes it over, and it is {entry.status}"
+    elif decision is Decision.SKIPPED and entry.status not in (EntryStatus.SKIPPED, None):
+        why = f"its decision is `skipped`, and it is {entry.status}"
+    elif decision in (Decision.AUTO, Decision.SKIPPED) and entry.gates:
+        why = f"its decision is `{decision}`, and it had a gate"
+    elif decision in _BY_A_GATE and case.journal.ours and not entry.gates:
+        excused = entry.resolution is Resolution.ABORT or "gates" in entry.unclear
+        why = "" if excused else f"its decision is `{decision}`, and it had no gate"
+    if why:
+        yield found("AUD-DECISION", at(entry, "decision"), f"{entry.name}: {why}")
+
+
+def _skipped(case: Case, entry: Told) -> Iterator[Finding]:
+    """Only autonomy, `when`, `--from` or a person skips (chapter 3, property 5)."""
+    if entry.status is not EntryStatus.SKIPPED:
+        return
+    if entry.human_response:
+        if entry.decision is Decision.SKIPPED and not _before_the_start(case, entry):
+            message = f"{entry.name} was skipped, and does not stand before that step"
+            yield found("AUD-SKIP", at(entry, "human_response"), message)
+        return
+    step = case.step(entry)
+    by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional
+    by_gate = entry.resolution in (Resolution.SKIP, Resolution.ABORT)
+    match entry.decision:
+        case Decision.SKIPPED:
+            fits = by_playbook
+        case Decision.AUTO:
+            fits = by_gate
+        case _:
+            fits = by_gate or entry.resolution is None  # where no answer is: AUD-GATE-OPEN
+    if not fits:
+        message = f"{entry.name} was skipped, and neither its playbook nor a person said so"
+        yield found("AUD-SKIP", at(entry, "status"), message)
+
+
+def _before_the_start(case: Case, entry: Told) -> bool:
+    """Whether `--from` leaves the step out, where that is what a person said."""
+    kind, _, start = entry.human_response.partition(FROM)
+    names = list(case.outline.by_id) if case.outline is not None else []
+    if kind or entry.step_id not in names:
+        return True
+    return start in names and names.index(entry.step_id) < names.index(start)
+
+
+def _answered(case: Case, entry: Told) -> Iterator[Finding]:
+    """What a person said, said at a gate; an abort and `--from` need none."""
+    if entry.resolution is Resolution.ABORT:
+        return
+    gates = [gate for gate in entry.gates if gate.answered]
+    if gates:
+        yield from _as_at_the_gate(entry, gates[-1])
+        return
+    said, key = entry.human_response, "human_response"
+    if entry.decision is Decision.SKIPPED:
+        stray = case.journal.ours and bool(said) and not said.startswith(FROM)
+    elif entry.decision in _BY_A_GATE and not entry.gates:
+        stray = False  # other tools keep no gates
+    else:
+        stray = bool(said)
+        if entry.resolution not in (None, Resolution.RETRY):
+            stray, key = True, "resolution"
+    if stray:
+        message = f"{entry.name} has an answer, and no gate was there to be answered"
+        yield found("AUD-RESPONSE", at(entry, key), message)
+
+
+def _as_at_the_gate(entry: Told, gate: ToldGate) -> Iterator[Finding]:
+    """The flat keys repeat the last answer; a `retry` may come later, with a resume."""
+    for key, of_entry, of_gate in (
+        ("human_response", entry.human_response, gate.text),
+        ("resolution", entry.resolution, gate.resolution),
+    ):
+        later = key == "resolution" and of_entry is Resolution.RETRY
+        if of_entry != of_gate and not later and key not in entry.unclear | gate.unclear:
+            message = f"{entry.name}: `{key}` is not what its last gate was answered"
+            yield found("AUD-RESPONSE", at(entry, key), message)
+            return
+
+
+def _first_accepted(case: Case) -> int | None:
+    """When somebody first accepted a failure; it may have been at a neighbour's gate."""
+    times = [
+        gate.answered_at or 0
+        for entry in case.journal.entries
+        for gate in entry.gates
+        if gate.resolution is Resolution.ACCEPT
+    ]
+    return min(times, default=None)
+
+
+def _waived(case: Case, entry: Told, accepted: int | None) -> Iterator[Finding]:
+    end = entry.completed_at
+    in_time = accepted is not None and (end is None or accepted <= end)
+    if entry.waived and not in_time and not case.step(entry).goes_on:
+        names = first_line(", ".join(entry.waived), 100)
+        message = f"{entry.name} waives {names}, and nobody has accepted anything before"
+        yield found("AUD-WAIVED", at(entry, "waived"), message)
+
+
+def _rests_on(case: Case, entry: Told) -> Iterator[Finding]:
+    """A step is done because its conditions held, or somebody accepted that they do not."""
+    if entry.status is EntryStatus.FAILED and not entry.error and "error" not in entry.unclear:
+        yield found("AUD-ERROR", at(entry, "status"), f"{entry.name} failed, and nobody says why")
+    if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
+        return
+    if entry.error and not (entry.waived or entry.gates or "gates" in entry.unclear):
+        message = f"{entry.name} is done with an error, and nobody has looked at it"
+        yield found("AUD-ERROR", at(entry, "error"), message)
+    names = {line.partition(":")[0] for line in entry.evidence} | set(entry.waived)
+    missing = [name for name in case.step(entry).postconditions if name not in names]
+    if missing:
+        what = first_line(", ".join(missing), 100)
+        message = f"{entry.name} is done, and there is no evidence of {what}"
+        yield found("AUD-EVIDENCE", at(entry, "status"), message)

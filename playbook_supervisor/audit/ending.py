@@ -1,0 +1,116 @@
+"""The session: what session.yaml says of the journal, and how it all ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor import kernel
+from playbook_supervisor.audit.case import Case, Finding, at, found, found_in_session
+from playbook_supervisor.audit.order import settled
+from playbook_supervisor.kernel import phases
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.state import State
+from playbook_supervisor.manifest import SESSION_ID
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.testimony import Standing
+from playbook_supervisor.vocabulary import EntryStatus, Resolution, SessionStatus
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """All of them."""
+    session = case.session
+    if session is None:
+        return
+    yield from _names(case, session)
+    if session.status is None:
+        return
+    if session.ended:
+        for entry in case.journal.entries:
+            if entry.status is EntryStatus.IN_PROGRESS:
+                message = f"{entry.name} is in progress, and the session is {session.status}"
+                yield found("AUD-ENDED", at(entry, "status"), message)
+    if session.status is SessionStatus.COMPLETED:
+        yield from _completed(case)
+    if case.state is not None:
+        yield from _projection(case, session, case.state)
+    else:
+        yield from _standing(case, session, session.status)
+    if case.merged and not session.ended:
+        branch = first_line(session.branch or session.feature, 80)
+        message = f"{branch} was merged into {case.merged}, and the session never ended"
+        yield found_in_session("AUD-MERGED", "status", message)
+
+
+def _names(case: Case, session: Standing) -> Iterator[Finding]:
+    if SESSION_ID.match(case.name) and session.session_id not in ("", case.name):
+        message = f"the session calls itself {first_line(session.session_id, 40)}"
+        yield found_in_session("AUD-SESSION", "session_id", message)
+    kept = case.outline.name if case.outline is not None and case.pinned else ""
+    if kept and session.playbook not in ("", kept):
+        named = first_line(session.playbook, 60)
+        message = f"the session names the playbook {named} and keeps {first_line(kept, 60)}"
+        yield found_in_session("AUD-PLAYBOOK", "playbook", message)
+
+
+def _completed(case: Case) -> Iterator[Finding]:
+    last = case.journal.last
+    for entry in last.values():
+        failed = entry.status is EntryStatus.FAILED or entry.resolution is Resolution.ABORT
+        if failed and not settled(case, entry):
+            message = f"{entry.name} is {entry.status}, and the session is completed"
+            yield found("AUD-COMPLETED", at(entry, "status"), message)
+    for step in case.outline.steps if case.outline is not None else ():
+        if step.id not in last:
+            message = f"the session is completed, and {first_line(step.id, 60)} has no entry"
+            yield found_in_session("AUD-COMPLETED", "status", message)
+
+
+def _projection(case: Case, session: Standing, state: State) -> Iterator[Finding]:
+    """What the kernel makes of the journal, against what session.yaml repeats of it."""
+    status = kernel.status(state)
+    if session.status is not status:
+        # what contradicts a `completed`, or goes on after an end, has been named by its entry
+        if session.status is not SessionStatus.COMPLETED and not _at_work(case, session):
+            message = f"the session is {session.status}, by its journal {status}"
+            yield found_in_session("AUD-STATUS", "status", message)
+        return
+    current = phases.current_step(state)
+    if session.current_step != current:
+        message = f"the current step is {current or 'none'} by the journal"
+        yield found_in_session("AUD-CURRENT", "current_step", message)
+    asked = kernel.directive(state)
+    waiting = asked.id if isinstance(asked, Ask) else ""
+    if session.gate != waiting:
+        message = f"{waiting or 'no gate'} waits by the journal"
+        yield found_in_session("AUD-WAITING", "gate", message)
+
+
+def _at_work(case: Case, session: Standing) -> bool:
+    return session.ended and any(
+        entry.status is EntryStatus.IN_PROGRESS for entry in case.journal.entries
+    )
+
+
+def _standing(case: Case, session: Standing, status: SessionStatus) -> Iterator[Finding]:
+    """The same as far as it is plain without the kernel, for journals that it cannot replay."""
+    entries, last = case.journal.entries, case.journal.last
+    working = [entry for entry in entries if entry.status is EntryStatus.IN_PROGRESS]
+    steps = case.outline.steps if case.outline is not None else ()
+    all_settled = bool(steps) and all(
+        step.id in last and settled(case, last[step.id]) for step in steps
+    )
+    why = ""
+    if status is SessionStatus.PENDING and entries:
+        why = "it is pending, and its journal has entries"
+    elif status is SessionStatus.IN_PROGRESS and all_settled:
+        why = "it is in progress, and every step is settled"
+    elif status is SessionStatus.FAILED and not any(
+        entry.status is EntryStatus.FAILED for entry in last.values()
+    ):
+        why = "it is failed, and no step is" if not working else ""
+    if why:
+        yield found_in_session("AUD-STATUS", "status", f"the session: {why}")
+    current = session.current_step
+    if not session.ended and current and len(working) == 1 and working[0].step_id != current:
+        message = f"the current step is {working[0].name} by the journal"
+        yield found_in_session("AUD-CURRENT", "current_step", message)

@@ -1,0 +1,104 @@
+"""Gates: each is put, answered by one of its choices, and passed by nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor.answers import read_answer
+from playbook_supervisor.audit.case import Case, Finding, at, found
+from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.kernel.gates import CHOICES
+from playbook_supervisor.kernel.state import NEVER_RAN
+from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.testimony import Told, ToldGate
+from playbook_supervisor.vocabulary import Decision, EntryStatus, GateReason, Resolution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """All of them."""
+    cleared: set[str] = set()
+    for entry in case.journal.entries:
+        for number, gate in enumerate(entry.gates, 1):
+            yield from _one(case, entry, gate, number)
+            yield from _admitted(case, entry, gate)
+        yield from _unanswered(case, entry)
+        if _passed(entry):
+            cleared.add(entry.step_id)
+        if case.gated(entry) and _ran(entry) and entry.step_id not in cleared:
+            message = f"{entry.name} ran, and nobody was asked before, as its playbook wants"
+            yield found("AUD-GATE-MISSING", at(entry, "decision"), message)
+
+
+def _one(case: Case, entry: Told, gate: ToldGate, number: int) -> Iterator[Finding]:
+    if gate.id not in ("", f"{entry.id}?{number}"):
+        message = f"gate {number} of {entry.name} has the id of another one"
+        yield found("AUD-GATE-ID", (*gate.path, "id"), message)
+    if gate.reason is None or gate.place is None:
+        return
+    offered = CHOICES.get((gate.reason, gate.place))
+    if offered is None:
+        message = f"no gate for {gate.reason} stands {gate.place} a step"
+        yield found("AUD-CHOICE", (*gate.path, "place"), f"{entry.name}: {message}")
+    elif gate.resolution is not None and gate.resolution not in offered:
+        message = f"{gate.resolution} is no answer to {gate.reason} {gate.place} a step"
+        yield found("AUD-CHOICE", (*gate.path, "resolution"), f"{entry.name}: {message}")
+    elif case.journal.ours and (meant := _meant(gate)) not in (None, gate.resolution):
+        message = f"its gate was answered by words for {meant}, taken for {gate.resolution}"
+        yield found("AUD-RESPONSE", (*gate.path, "resolution"), f"{entry.name}: {message}")
+
+
+def _meant(gate: ToldGate) -> Resolution | None:
+    """What the words say, where that is clear. An abort may give any reason."""
+    if gate.resolution in (None, Resolution.ABORT):
+        return None
+    return read_answer(gate.text, tuple(Resolution)).resolution
+
+
+def _admitted(case: Case, entry: Told, gate: ToldGate) -> Iterator[Finding]:
+    """Who answers is the policies' business, where the session has any."""
+    if gate.resolution is None or "by" in gate.unclear:
+        return
+    try:
+        case.policy.admit(entry.step_id, gate.resolution, first_line(gate.by))
+    except PolicyError as error:
+        yield found("AUD-PERSON", (*gate.path, "by"), error.message)
+
+
+def _unanswered(case: Case, entry: Told) -> Iterator[Finding]:
+    """An abort answers one gate and closes the others that are open."""
+    over = entry.settled and entry.resolution is not Resolution.ABORT
+    for gate in entry.gates:
+        waits = gate is entry.gates[-1] and not over
+        known = gate.resolution is not None or "resolution" in gate.unclear
+        if not known if gate.answered else not waits:
+            message = f"a gate of {entry.name} was passed, and no answer is recorded"
+            yield found("AUD-GATE-OPEN", (*gate.path, "id"), message)
+    said = entry.human_response or entry.resolution is not None or entry.unclear
+    keeps_gates = case.journal.ours or entry.gates
+    if over and entry.decision in _BY_A_GATE and not keeps_gates and not said:
+        message = f"{entry.name} was decided at a gate, and no answer is recorded"
+        yield found("AUD-GATE-OPEN", at(entry, "decision"), message)
+
+
+def _passed(entry: Told) -> bool:
+    """Whether somebody let the step run: for every later attempt, too."""
+    if entry.gates:
+        return any(
+            gate.reason in (GateReason.GATE_ALWAYS, None)
+            and gate.resolution in (Resolution.CONTINUE, None)
+            for gate in entry.gates
+        )
+    return entry.decision in _BY_A_GATE or bool(entry.human_response)
+
+
+def _ran(entry: Told) -> bool:
+    """Whether the step's work was begun, as far as that is said."""
+    if entry.status is EntryStatus.FAILED:
+        return entry.error_code not in NEVER_RAN
+    return entry.status is EntryStatus.DONE or entry.launched_at is not None

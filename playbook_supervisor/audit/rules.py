@@ -1,0 +1,155 @@
+"""What cannot be true of a session: every rule with its code, its sentence and what to do.
+
+docs/audit.md is generated from this page. Rules of `OURS` are about keys that only this program
+writes; every other one is asked of any journal.
+"""
+
+from __future__ import annotations
+
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+
+class Rule(Record):
+    """`says`: what is found. `guidance`: what a person can do about it."""
+
+    says: str
+    guidance: str
+
+
+_CLOCK: Final = "Do not rely on its times."
+_HISTORY: Final = "Compare with the history of the repository: what was really done, and when?"
+_ASK: Final = "Ask whoever ran it."
+_REPAIR: Final = "`playbook repair` shows what was changed since it was written."
+_PROJECTION: Final = "Believe the journal; the next command of the session mends session.yaml."
+
+READING: Final = {
+    "AUD-READ": Rule(
+        "a file of the session is missing, or is no document that can be read",
+        "Take the file from git, or mend it at the place named.",
+    ),
+    "AUD-FORM": Rule(
+        "a key is missing, or its value is none that a journal can have",
+        "docs/format.md lists the keys and their words.",
+    ),
+}
+
+TIMES: Final = {
+    "AUD-DURATION": Rule(
+        "a duration is not the difference of its times (in foreign journals: by over a second)",
+        _CLOCK,
+    ),
+    "AUD-COMPLETION": Rule(
+        "something is settled and has no end, or is not settled and has one", _CLOCK
+    ),
+    "AUD-BACKWARDS": Rule("something ended before it began", _CLOCK),
+    "AUD-FUTURE": Rule("a time has not come yet", _CLOCK),
+    "AUD-EARLY": Rule("an entry began before its session", _CLOCK),
+    "AUD-COMMITTED": Rule(
+        "a time is later than the commit in which it stands", f"{_CLOCK} {_HISTORY}"
+    ),
+    "AUD-AFTER-END": Rule("an entry goes on after its session ended", _CLOCK),
+}
+
+ORDER: Final = {
+    "AUD-STEP": Rule("an entry is of a step that the session's playbook does not have", _HISTORY),
+    "AUD-PHASE": Rule("a step began, and one that has to be settled first was not", _HISTORY),
+    "AUD-OVERLAP": Rule("a step began before one that has to be settled first ended", _CLOCK),
+    "AUD-ORDER": Rule("the entries do not stand in the order in which they began", _REPAIR),
+    "AUD-TWICE": Rule("two entries have one id", _REPAIR),
+    "AUD-ATTEMPT": Rule("an attempt's number is not the next one", _REPAIR),
+    "AUD-AGAIN": Rule("a step ran again that was done or skipped", _HISTORY),
+    "AUD-RETRY": Rule(
+        "a step was tried again more often than its error policy allows, and nobody said so", _ASK
+    ),
+    "AUD-REPLAY": Rule(
+        "an entry cannot follow from those before it (where no finer rule says why)", _REPAIR
+    ),
+}
+
+DECISIONS: Final = {
+    "AUD-ESCALATION": Rule("an entry is escalated, and no trigger is named", _ASK),
+    "AUD-TRIGGER": Rule(
+        "a trigger is named where nothing was escalated, or no gate opened for it", _ASK
+    ),
+    "AUD-UNDECLARED": Rule("a trigger fired that the step does not declare", _ASK),
+    "AUD-DECISION": Rule(
+        "the decision does not fit the entry's status, its gates or its playbook", _ASK
+    ),
+    "AUD-SKIP": Rule("a step was skipped, and neither its playbook nor a person said so", _ASK),
+    "AUD-RESPONSE": Rule(
+        "a person's answer stands where no gate was, is not the one that its gate was given, or "
+        "was taken for another one",
+        _ASK,
+    ),
+    "AUD-WAIVED": Rule("something was waived that nobody accepted", _ASK),
+    "AUD-EVIDENCE": Rule(
+        "a step is done, and nothing says that its postconditions held",
+        "`playbook probe` says what they say now.",
+    ),
+    "AUD-ERROR": Rule(
+        "an entry failed and does not say why, or is done with an error that nobody looked at",
+        _REPAIR,
+    ),
+}
+
+GATES: Final = {
+    "AUD-GATE-MISSING": Rule("a step ran without the gate that its playbook puts before it", _ASK),
+    "AUD-GATE-OPEN": Rule("a gate was passed, and no answer is recorded", _ASK),
+    "AUD-PERSON": Rule(
+        "a gate was answered by somebody whom the session's policies do not admit", _ASK
+    ),
+    "AUD-GATE-ID": Rule("a gate's id is not the next one of its entry", _REPAIR),
+    "AUD-CHOICE": Rule("an answer is none that its gate offers, or there is no such gate", _REPAIR),
+}
+
+ENDING: Final = {
+    "AUD-SESSION": Rule(
+        "the session's id is not the name of its folder", "Give both the same name again."
+    ),
+    "AUD-PLAYBOOK": Rule(
+        "session.yaml names another playbook than the one that is kept beside it", _REPAIR
+    ),
+    "AUD-COMPLETED": Rule(
+        "the session is completed, and a step failed or is missing (unless that was waived, or "
+        "the error policy goes on)",
+        _HISTORY,
+    ),
+    "AUD-ENDED": Rule("the session ended, and a step is still at work", _HISTORY),
+    "AUD-STATUS": Rule("the session's status is not what its journal says", _PROJECTION),
+    "AUD-CURRENT": Rule("the current step is another one by the journal", _PROJECTION),
+    "AUD-WAITING": Rule("the gate that waits is another one by the journal", _PROJECTION),
+    "AUD-MERGED": Rule(
+        "the session never ended, and its branch was merged",
+        "`playbook abort` ends it; `playbook resume` goes on.",
+    ),
+}
+
+FAMILIES: Final = {
+    "Reading": READING,
+    "Times": TIMES,
+    "Order": ORDER,
+    "Decisions": DECISIONS,
+    "Gates": GATES,
+    "The session": ENDING,
+}
+
+RULES: Final[dict[str, Rule]] = {
+    code: rule for family in FAMILIES.values() for code, rule in family.items()
+}
+
+OURS: Final = frozenset(
+    {
+        "AUD-ATTEMPT",
+        "AUD-ERROR",
+        "AUD-EVIDENCE",
+        "AUD-ORDER",
+        "AUD-REPLAY",
+        "AUD-TWICE",
+        "AUD-WAITING",
+        "AUD-WAIVED",
+    }
+)

@@ -1,0 +1,132 @@
+"""Times: a clock only goes forward, and nothing is written before it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from playbook_supervisor.audit.case import SKEW, Case, Finding, at, found, found_in_session
+from playbook_supervisor.testimony import Standing, Told
+from playbook_supervisor.times import to_time
+from playbook_supervisor.vocabulary import EntryStatus, Place
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """All of them."""
+    for entry in case.journal.entries:
+        yield from _completion(case, entry)
+        backwards = _backwards(entry)
+        if backwards is None:
+            yield from _duration(case, entry)
+        else:
+            yield backwards
+        yield from _too_early(case, entry)
+        yield from _too_late(case, entry)
+    if case.session is not None:
+        yield from _session(case, case.session)
+
+
+def _completion(case: Case, entry: Told) -> Iterator[Finding]:
+    key = "completed_at"
+    if entry.status is EntryStatus.IN_PROGRESS:
+        if entry.completed_at is not None or entry.seconds:
+            key = "duration_seconds" if entry.completed_at is None else key
+            message = f"{entry.name} is in progress, and yet it has an end"
+            yield found("AUD-COMPLETION", at(entry, key), message)
+        return
+    missing = entry.completed_at is None and key not in entry.unclear
+    # kai's own tools give a skipped step none
+    wanted = entry.settled and (case.journal.ours or entry.status is not EntryStatus.SKIPPED)
+    if missing and wanted:
+        yield found("AUD-COMPLETION", at(entry, "status"), f"{entry.name} is settled without end")
+
+
+def _duration(case: Case, entry: Told) -> Iterator[Finding]:
+    start, end, seconds = entry.started_at, entry.completed_at, entry.seconds
+    if start is None or end is None or seconds is None:
+        return
+    lasted = (end - start) / 1000
+    if abs(lasted - seconds) > case.slack / 1000:
+        message = f"{entry.name} lasted {lasted:g} s by its times, and is said to have {seconds:g}"
+        yield found("AUD-DURATION", at(entry, "duration_seconds"), message)
+
+
+def _backwards(entry: Told) -> Finding | None:
+    """The first time of an entry that comes before one that it has to follow."""
+    order = [
+        ("started_at", "launched_at"),
+        ("started_at", "returned_at"),
+        ("launched_at", "returned_at"),
+        ("started_at", "completed_at"),
+        ("launched_at", "completed_at"),
+        ("returned_at", "completed_at"),
+    ]
+    for earlier, later in order:
+        before, after = getattr(entry, earlier), getattr(entry, later)
+        if before is not None and after is not None and after < before:
+            message = f"{entry.name}: `{later}` is before `{earlier}`"
+            return found("AUD-BACKWARDS", at(entry, later), message)
+    latest = entry.started_at
+    for gate in entry.gates:
+        end = entry.completed_at
+        if gate.place is Place.BEFORE and entry.launched_at is not None:
+            end = entry.launched_at
+        elif gate.place is Place.AFTER and entry.returned_at is not None:
+            latest = max(latest or 0, entry.returned_at)
+        for key in ("opened_at", "answered_at"):
+            ms = getattr(gate, key)
+            if ms is None:
+                continue
+            if (latest is not None and ms < latest) or (end is not None and ms > end):
+                message = f"{entry.name}: `{key}` of its gate lies outside of what goes around it"
+                return found("AUD-BACKWARDS", (*gate.path, key), message)
+            latest = ms
+    return None
+
+
+def _too_early(case: Case, entry: Told) -> Iterator[Finding]:
+    began = case.session.started_at if case.session else None
+    start = entry.started_at
+    if began is not None and start is not None and start < began - SKEW:
+        message = f"{entry.name} began at {to_time(start)}, the session at {to_time(began)}"
+        yield found("AUD-EARLY", at(entry, "started_at"), message)
+
+
+def _too_late(case: Case, entry: Told) -> Iterator[Finding]:
+    """Once for an entry: where its first impossible time stands."""
+    for path, ms in entry.times:
+        if ms > case.now + SKEW:
+            message = f"{entry.name} speaks of {to_time(ms)}, which is yet to come"
+            yield found("AUD-FUTURE", path, message)
+            return
+        line = case.journal.document.place(path)[0]
+        committed = case.committed[line - 1] if line <= len(case.committed) else 0
+        if committed and ms > committed + SKEW:
+            message = (
+                f"{entry.name} speaks of {to_time(ms)}, and was committed at {to_time(committed)}"
+            )
+            yield found("AUD-COMMITTED", path, message)
+            return
+
+
+def _session(case: Case, session: Standing) -> Iterator[Finding]:
+    start, end = session.started_at, session.completed_at
+    for key, ms in (("started_at", start), ("completed_at", end)):
+        if ms is not None and ms > case.now + SKEW:
+            message = f"`{key}` is {to_time(ms)}, which is yet to come"
+            yield found_in_session("AUD-FUTURE", key, message)
+    if end is None:
+        if session.ours and session.ended and not session.unclear:
+            yield found_in_session("AUD-COMPLETION", "status", "the session ended without end")
+        return
+    if start is not None and end < start:
+        message = f"the session ended at {to_time(end)} and began at {to_time(start)}"
+        yield found_in_session("AUD-BACKWARDS", "completed_at", message)
+    elif session.ended:
+        for entry in case.journal.entries:
+            path, latest = max(entry.times, key=lambda each: each[1], default=((), end))
+            if latest > end + case.slack:
+                message = f"{entry.name} goes on until {to_time(latest)}, the session ended at "
+                yield found("AUD-AFTER-END", path, message + to_time(end))
+    elif session.status is not None:
+        message = f"the session is {session.status}, and yet it has an end"
+        yield found_in_session("AUD-COMPLETION", "completed_at", message)
