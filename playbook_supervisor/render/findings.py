@@ -35,9 +35,12 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
 def verdict(checked: Sequence[Checked]) -> str:
     """`2 files: 1 error, 3 warnings`."""
     problems = [problem for each in checked for problem in each.problems]
-    errors = sum(problem.severity == "error" for problem in problems)
-    counts = [counted(errors, "error"), counted(len(problems) - errors, "warning")]
-    return f"{counted(len(checked), 'file')}: {', '.join(counts) if problems else 'fine'}"
+    errors, warnings = (
+        sum(problem.severity == severity for problem in problems)
+        for severity in ("error", "warning")
+    )
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    return f"{counted(len(checked), 'file')}: {counts if errors or warnings else 'fine'}"
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
@@ -77,7 +80,8 @@ def as_github(checked: Sequence[Checked]) -> Iterator[str]:
             }
             said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
             message = _data(f"{problem.message}. {problem.guidance}")
-            yield f"::{problem.severity} {said}::{message}"
+            severity = "notice" if problem.severity == "note" else problem.severity
+            yield f"::{severity} {said}::{message}"
 
 
 def _data(text: str) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 
+from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.plain_text import first_line, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.render import text
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Level(IntEnum):
-    """How much is said; a gate and an error are always said."""
+    """How much is said; a gate and what goes wrong are always said."""
 
     ERROR = 0
     WARNING = 1
@@ -28,9 +29,14 @@ class Level(IntEnum):
 
 
 def to_stderr(line: str) -> None:
-    """A line on stderr. Whoever watches must not break the run: a reader that left is no error."""
+    """A line on stderr."""
+    put(f"{line}\n")
+
+
+def put(text: str) -> None:
+    """Text on stderr. Whoever watches must not break the run: a reader that left is no error."""
     try:
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
         return
@@ -45,8 +51,8 @@ class Log(Record):
 
     def happened(self, event: Event, outlook: Outlook) -> None:
         """A fact has been journaled."""
-        line = text.happened(event, outlook)
-        if line and self.level >= Level.INFO:
+        line = text.happened(event, outlook, now())
+        if line and (self.level >= Level.INFO or event.change is Change.FAILED):
             self.write(line)
 
     def said(self, attempt: Attempt, line: str) -> None:
@@ -58,6 +64,9 @@ class Log(Record):
         """A gate is open."""
         line = text.waiting(outlook, now())
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
+
+    def ended(self, outlook: Outlook) -> None:
+        """The summary says so."""
 
     def notice(self, text: str) -> None:
         """A sentence for the person."""

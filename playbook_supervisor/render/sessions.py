@@ -13,14 +13,20 @@ from playbook_supervisor.vocabulary import EntryStatus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.overview import Client, Seen
+    from playbook_supervisor.policy import Effect
 
 
 def brief(seen: Seen, now: int) -> Iterator[str]:
     """One session in a line, and one more where something is wanted of a person."""
     known = seen.manifest
     if known is None:
-        yield f"{seen.session_id}  unreadable: {first_line(seen.problem)}"
-        yield f"  look: playbook repair {seen.session_id}"
+        if seen.code == "PB-STATE-NO-WORKTREE":
+            yield f"{seen.session_id}  {first_line(seen.problem, 400)}"
+            yield f"  bring it back: playbook repair {seen.session_id} --restore"
+            return
+        yield f"{seen.session_id}  unreadable: {first_line(seen.problem, 400)}"
+        if seen.code != "PB-STATE-NEWER":
+            yield f"  look: playbook repair {seen.session_id}"
         return
     words = [seen.session_id, known.playbook, known.feature, _standing(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _elsewhere(seen)
@@ -61,17 +67,23 @@ def _standing(seen: Seen, now: int) -> str:
 
 
 def _elsewhere(seen: Seen) -> str:
+    """The worktree of a session that is not here, as one would `cd` to it."""
+    from os.path import relpath
     from pathlib import Path
 
     here = Path.cwd()
-    return "" if here == seen.root or here.is_relative_to(seen.root) else f"  in {seen.root}"
+    return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
 
 
 # ── the timeline ────────────────────────────────────────────────────────────────────────────
 
 
 def timeline(
-    seen: Seen, entries: Sequence[Entry], playbook: Playbook | None, now: int
+    seen: Seen,
+    entries: Sequence[Entry],
+    playbook: Playbook | None,
+    now: int,
+    effects: Sequence[Effect] = (),
 ) -> Iterator[str]:
     """Every attempt with what it rests on, and what humans said (kai FR39)."""
     yield from brief(seen, now)
@@ -80,9 +92,14 @@ def timeline(
         yield f"  began {text.stamp(seen.manifest.started_at)}" + (
             f" with {first_line(args)}" if args else ""
         )
+    for effect in effects:
+        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.said}', 400)}"
     for entry in entries:
         yield ""
         yield from _attempt(entry)
+    if cures := text.cures(entries):
+        yield ""
+        yield from cures
     if playbook is not None:
         begun = {entry.step_id for entry in entries}
         left = [step.id for step in playbook.steps if step.id not in begun]
@@ -106,6 +123,8 @@ def _attempt(entry: Entry) -> Iterator[str]:
     if entry.error:
         code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
         yield f"  error: {first_line(entry.error, 400)}{code}"
+    if entry.error_lasts:
+        yield "  not tried again by itself: it would have ended the same way"
     for gate in entry.gates:
         yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
     if not entry.gates and entry.human_response:

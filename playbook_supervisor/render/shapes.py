@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.model import Playbook
     from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.overview import Seen
+    from playbook_supervisor.policy import Effect
+    from playbook_supervisor.updater import Update
 
     Json = dict[str, Any]
 
@@ -39,13 +41,26 @@ WAIT: Final = "playbook next --wait"
 _LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
 
 
-def directive(outlook: Outlook, handouts: Mapping[str, Handout], context: Sequence[str]) -> Json:
-    """What is outstanding, for a client (`next --json`)."""
+def directive(
+    outlook: Outlook,
+    handouts: Mapping[str, Handout],
+    context: Sequence[str],
+    given: frozenset[str] | None = None,
+) -> Json:
+    """What is outstanding, for a client (`next --json`).
+
+    `given` are the attempts that agents of the client have been given, where its hooks know.
+    """
     manifest = outlook.manifest
     scene = Scene(
         manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
     )
     due = outlook.directive
+    if isinstance(due, Run) and given is not None:
+        left = tuple(member for member in due.members if member.id not in given)
+        if not left:
+            return wait_to_json([member.id for member in due.members], scene)
+        return run_to_json(Run(left), scene, handouts)
     if isinstance(due, Run):
         return run_to_json(due, scene, handouts, outstanding=outlook.repeated)
     if isinstance(due, Ask):
@@ -148,6 +163,18 @@ def playbooks(shelved: Sequence[Shelved]) -> Json:
     }
 
 
+def update(plan: Update, *, applied: bool) -> Json:
+    """`update --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "up_to_date": not plan.changes,
+        "applied": applied,
+        "files": [
+            {"path": each.path, "action": each.verb, "why": each.why} for each in plan.actions
+        ],
+    }
+
+
 def sessions(seen: Sequence[Seen]) -> Json:
     """`status --json`: those that wait for a human first."""
     return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
@@ -185,13 +212,32 @@ def _session(seen: Seen) -> Json:
     return shape
 
 
-def session(seen: Seen, entries: Sequence[Entry], playbook: Playbook | None) -> Json:
+def session(
+    seen: Seen,
+    entries: Sequence[Entry],
+    playbook: Playbook | None,
+    effects: Sequence[Effect] = (),
+) -> Json:
     """`show --json`: one session with its whole journal."""
     shape = {"protocol": PROTOCOL, **_session(seen)}
     shape["steps"] = [attempt(entry) for entry in entries]
     if playbook is not None:
         begun = {entry.step_id for entry in entries}
         shape["not_begun"] = [step.id for step in playbook.steps if step.id not in begun]
+    if effects:
+        shape["policies"] = [tightening(effect) for effect in effects]
+    return shape
+
+
+def tightening(effect: Effect) -> Json:
+    """What one policy makes of one step."""
+    shape: Json = {"policy": effect.policy, "step": effect.step}
+    if effect.autonomy != effect.was:
+        shape |= {"autonomy": effect.autonomy, "was": effect.was}
+    if effect.postconditions:
+        shape["postconditions"] = list(effect.postconditions)
+    if effect.answered_by:
+        shape["answered_by"] = list(effect.answered_by)
     return shape
 
 

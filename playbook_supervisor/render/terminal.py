@@ -1,154 +1,298 @@
-"""A terminal's live list of steps. The only room that imports rich.
-
-A thread of rich's redraws the list; nothing here waits for anything.
-"""
+"""Pictures on a terminal that change in their place. The only room that imports rich."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Change, Entry, Event
-from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.plain_text import counted, first_line
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.render import text
+from playbook_supervisor.render import steps, text
 from playbook_supervisor.render.log import Level, now
-from playbook_supervisor.vocabulary import EntryStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, TextIO
 
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.outlook import Outlook
+    from playbook_supervisor.render.board import Line
+    from playbook_supervisor.render.figures import Sheet
+    from playbook_supervisor.render.steps import Picture
 
-_MARGIN: Final = 6  # lines of a terminal that the list leaves free
-_ELAPSED: Final = len("59 min 59 s")
-_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_MARKS: Final = {
-    EntryStatus.DONE: ("✓", "green"),
-    EntryStatus.FAILED: ("✗", "red"),
-    EntryStatus.SKIPPED: ("–", "dim"),
+_PACE: Final = 0.25  # seconds between two frames
+_MARGIN: Final = 6  # lines of a terminal that the list leaves free: for a question, and an answer
+_SHORTEST: Final = 12  # columns that a name may take on any terminal
+_SHIFT: Final = 4  # columns by which a line goes on to the right
+_GAP: Final = 2  # columns between two of a table
+_WORDS: Final = 24  # columns below which a line of the agent says nothing
+_ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # a frame is shown as a whole, where that is known
+_STYLES: Final = {
+    "done": ("green", "", "dim"),
+    "failed": ("red", "", "red"),
+    "skipped": ("dim", "dim", "dim"),
+    "waits": ("bold yellow", "bold yellow", "bold yellow"),
+    "works": ("cyan", "bold", ""),
+    "due": ("dim", "dim", "dim"),
 }
+"""What a row's tone means for its mark, its name and its words."""
+_TONES: Final = {"plain": "", "waits": "bold yellow", "works": "cyan", "dim": "dim"}
 
 
-class Terminal(Record, frozen=False):
-    """A watcher that draws on stderr; the list stands still while a gate is asked."""
+class Region(Record, frozen=False):
+    """Lines of a terminal that are drawn again and again in their place, in one write each time.
 
-    level: Level = Level.INFO
-    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
-    _outlook: Outlook | None = None
-    _entries: dict[str, Entry] = field(default_factory=dict)
-    _lines: dict[str, str] = field(default_factory=dict)
-    _live: Live | None = None
+    Nothing is erased before it is written over, and no line reaches the margin: so nothing
+    flickers, and how many rows the lines take after the terminal became narrower can be known.
+    """
+
+    console: Console
+    _widths: list[int] = field(default_factory=list)
+    _left: int = 0  # how often; a signal may come while another thread draws
+
+    def draw(self, picture: RenderableType, *, above: RenderableType | None = None) -> None:
+        """Put the picture in place of the former one; `above` it goes what is to stay."""
+        left = self._left
+        width, height = self.console.size
+        room = self.console.options.update(width=max(width - 1, 1))
+        lines = self.console.render_lines(picture, room, pad=False)[: max(height - 1, 1)]
+        kept = [] if above is None else self.console.render_lines(above, room, pad=False)
+        up = sum(max(1, -(-cells // width)) for cells in self._widths)
+        back = f"\x1b[{up}A" if up else ""
+        picture = SegmentLines([*kept, *lines], new_lines=True)
+        self._write(picture, f"{_BEGIN}\r{back}", _ERASE_LINE, f"{_ERASE_BELOW}{_END}")
+        self._widths = [Segment.get_line_length(line) for line in lines]
+        if self._left != left:
+            self._widths = []
+
+    def say(self, *lines: Text) -> None:
+        """What is to stay, where no picture stands."""
+        self._write(Group(*lines))
+
+    def leave(self) -> None:
+        """Leave the picture as it stands; the next one begins below."""
+        self._left += 1
+        self._widths = []
+
+    def _write(
+        self, shown: RenderableType, before: str = "", after_each: str = "", behind: str = ""
+    ) -> None:
+        """Whoever watches must not break the run: a terminal that is gone is no error."""
+        with suppress(OSError, ValueError):
+            with self.console.capture() as capture:
+                self.console.print(shown, end="")
+            lines = capture.get().replace("\n", f"{after_each}\n")
+            self.console.file.write(f"{before}{lines}{behind}")
+            self.console.file.flush()
+
+
+class Terminal:
+    """A watcher that draws on stderr; the list stands still while a gate is asked.
+
+    `earlier` tells the attempts that were journaled before this drive began. A thread draws the
+    list again and again; nothing here waits for anything.
+    """
+
+    def __init__(self, level: Level, earlier: Callable[[Outlook], Sequence[Entry]]) -> None:
+        self._level, self._earlier = level, earlier
+        self._console = Console(stderr=True, highlight=False)
+        self._region = Region(self._console)
+        self._lock = threading.RLock()  # between whoever tells what happens and whoever draws
+        self._outlook: Outlook | None = None
+        self._attempts: dict[str, Entry] = {}
+        self._lines: dict[str, str] = {}
+        self._above = 0
+        self._drawing: _Drawing | None = None
+        _start_anew_after_a_stop(self._region)
 
     def close(self) -> None:
         """Leave the list as it stands, for the last time."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._drawing is not None:
+            self._drawing.end()
+            self._drawing = None
+            self._draw()
+            self._region.leave()
 
     # ── watching ────────────────────────────────────────────────────────────────────────────
 
     def happened(self, event: Event, outlook: Outlook) -> None:
         """A fact has been journaled."""
-        self._outlook = outlook
-        self._entries[event.entry.step_id] = event.entry
-        if event.change is Change.LAUNCHED:
-            self._lines.pop(event.entry.step_id, None)
-        self._draw()
+        with self._lock:
+            self._see(outlook)
+            self._attempts[event.entry.id] = event.entry
+            if event.change is Change.LAUNCHED:
+                self._lines.pop(event.entry.step_id, None)
+        self._begin()
 
     def said(self, attempt: Attempt, line: str) -> None:
         """A worker said something: the last line stands beside its step."""
-        said = first_line(line)
-        if said:
-            self._lines[attempt.step.id] = said
-        if said and self.level >= Level.DEBUG:
-            self.console.print(Text(f"{attempt.id}: {said}", style="dim"))
+        with self._lock:
+            self._lines[attempt.step.id] = first_line(line)
+        if self._level >= Level.DEBUG:
+            self._tell(f"{attempt.id}: {first_line(line)}")
 
     def waits(self, outlook: Outlook) -> None:
-        """A gate is open: the list stands still, and the bell calls."""
-        self._outlook = outlook
-        self._entries |= {each.step_id: each for each in outlook.state.entries}
-        self._draw()
+        """A gate is open: the list stands still."""
+        with self._lock:
+            self._see(outlook)
+        self._begin()
         self.close()
-        self.console.bell()
-        self.console.print()
-        self.console.print(Text(text.gate_title(outlook), style="bold yellow"))
-        self.console.print(Text(text.question(outlook)))
+        self._above = steps.due(outlook, self._attempts)
+        title = Text(f" {text.gate_title(outlook)} ", style="bold reverse yellow")
+        self._region.say(Text(), title, Text(text.question(outlook)))
+
+    def ended(self, outlook: Outlook) -> None:
+        """The drive is over."""
+        with self._lock:
+            self._see(outlook)
+        self.close()
 
     def notice(self, text: str) -> None:
         """A sentence for the person."""
-        self.console.print(Text(f"note: {first_line(text, 1_000)}", style="dim"))
+        self._tell(f"note: {first_line(text, 1_000)}")
 
     # ── the list ────────────────────────────────────────────────────────────────────────────
 
-    def _draw(self) -> None:
-        if self._live is None:
-            self._live = Live(
-                get_renderable=self._picture, console=self.console, refresh_per_second=4
+    def _see(self, outlook: Outlook) -> None:
+        if self._outlook is None:
+            with suppress(PlaybookError):
+                self._attempts = {entry.id: entry for entry in self._earlier(outlook)}
+        self._outlook = outlook
+        self._attempts |= {entry.id: entry for entry in outlook.state.entries}
+
+    def _begin(self) -> None:
+        if self._drawing is None:
+            self._draw()
+            self._drawing = _Drawing(self._draw)
+
+    def _tell(self, sentence: str) -> None:
+        """Above the list, where it stays."""
+        said = Text(sentence, style="dim")
+        if self._drawing is None:
+            self._region.say(said)
+        else:
+            self._draw(said)
+
+    def _draw(self, above: Text | None = None) -> None:
+        with self._lock:
+            assert self._outlook is not None  # noqa: S101 - drawn only after something happened
+            room = max(self._console.height - _MARGIN, 3)
+            listed = steps.picture(
+                self._outlook,
+                self._attempts,
+                self._lines,
+                now=now(),
+                room=room,
+                above=self._above,
             )
-            self._live.start()
+            self._region.draw(_listing(listed, self._console.width), above=above)
 
-    def _picture(self) -> Group:
-        outlook = self._outlook
-        assert outlook is not None  # noqa: S101 - drawn only after something happened
-        steps = outlook.state.playbook.steps
-        longest = max(len(step.id) for step in steps) + len("#2")
-        rows = Table.grid(padding=(0, 2), expand=True)
-        rows.add_column(width=1)
-        rows.add_column(width=min(longest, self.console.width // 3), no_wrap=True)
-        rows.add_column(width=_ELAPSED, justify="right", no_wrap=True)
-        rows.add_column(ratio=1, no_wrap=True, overflow="ellipsis", style="dim")
-        for step_id in self._in_view(outlook):
-            rows.add_row(*self._row(step_id, outlook))
-        manifest = outlook.manifest
-        title = " · ".join(
-            part for part in (manifest.session_id, manifest.playbook, manifest.feature) if part
-        )
-        done = f"{outlook.done}/{outlook.total}"
-        return Group(Text(f"{first_line(title)} · {done}", style="bold"), rows)
 
-    def _in_view(self, outlook: Outlook) -> Iterable[str]:
-        """The steps that fit on the screen, those that are due among them."""
-        steps = [step.id for step in outlook.state.playbook.steps]
-        room = max(self.console.height - _MARGIN, 3)
-        due = next((i for i, step in enumerate(steps) if not self._through(step, outlook)), 0)
-        first = max(min(due - room // 2, len(steps) - room), 0)
-        return steps[first : first + room]
+class Board:
+    """The sessions on the terminal of `stream`, drawn whenever somebody looks at them again."""
 
-    def _through(self, step_id: str, outlook: Outlook) -> bool:
-        phase = outlook.state.playbook.phase_of[step_id]
-        known = self._entries.get(step_id)
-        return phase < outlook.state.past.phases or (known is not None and known.settled)
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._region = Region(self._console)
+        _start_anew_after_a_stop(self._region)
 
-    def _row(self, step_id: str, outlook: Outlook) -> tuple[Text, Text, Text, Text]:
-        entry = self._entries.get(step_id)
-        if entry is None:
-            before = self._through(step_id, outlook)
-            mark = Text("✓", style="dim") if before else Text("·", style="dim")
-            return (
-                mark,
-                Text(step_id, style="dim"),
-                Text(),
-                Text("settled before" if before else ""),
-            )
-        name = Text(step_id if entry.attempt == 1 else entry.id)
-        if entry.settled:
-            mark = Text(*_MARKS[entry.status])
-            # As it was counted while it ran: a gate's hours are not the step's.
-            lasted = (entry.completed_at or entry.latest) - entry.started_at
-            lasted -= text.waited_ms((entry,))
-            skipped = entry.status is EntryStatus.SKIPPED
-            return mark, name, Text("" if skipped else text.lasting(lasted)), Text(text.why(entry))
-        if entry.gate is not None:
-            return Text("?", style="bold yellow"), name, Text(), Text("waits for you")
-        at = now()
-        since = entry.launched_at or entry.started_at
-        mark = Text(_SPINNER[at // 250 % len(_SPINNER)], style="cyan")
-        elapsed = Text(text.lasting(max(at - since, 0)))
-        return mark, name, elapsed, Text(self._lines.get(step_id, ""))
+    def draw(self, lines: Sequence[Line]) -> None:
+        """As many lines as the terminal has room for."""
+        room = max(self._console.height - 2, 1)
+        parts = [part for line in lines for part in self._broken(line)]
+        if len(parts) > room:
+            more = counted(len(parts) - room, "more line")
+            parts = [*parts[:room], Text(f"… {more}", style="dim")]
+        self._region.draw(_cut(parts))
+
+    def _broken(self, line: Line) -> list[Text]:
+        """What a person has to read goes on in the next line, a little to the right."""
+        text = Text(line.text, style=_TONES[line.tone])
+        width = self._console.width - 1
+        if not line.whole or text.cell_len <= width:
+            return [text]
+        first, *rest = text.wrap(self._console, max(width - _SHIFT, _SHORTEST))
+        return [first, *(Text.assemble(" " * _SHIFT, each) for each in rest)]
+
+
+class _Drawing:
+    """A thread that draws."""
+
+    def __init__(self, draw: Callable[[], None]) -> None:
+        self._draw = draw
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._over.wait(_PACE):
+            self._draw()
+
+
+def _start_anew_after_a_stop(region: Region) -> None:
+    """A shell has written meanwhile (Ctrl-Z, `fg`): the picture goes on below that."""
+    signal.signal(signal.SIGCONT, lambda *_: region.leave())
+
+
+def _listing(picture: Picture, width: int) -> Group:
+    """The list, laid out: where a terminal is narrow, without what the agents say."""
+    names = max((cell_len(row.name) for row in picture.rows), default=0)
+    names = min(names, max(width // 3, _SHORTEST))
+    elapsed = max(len("10 min"), *(len(row.elapsed) for row in picture.rows))
+    wordy = width - names - elapsed >= _WORDS
+    parts = [Text(picture.title, style="bold")]
+    if picture.earlier:
+        parts.append(Text(f"…  {picture.earlier} before", style="dim"))
+    for row in picture.rows:
+        mark, tone, words = _STYLES[row.tone]
+        name = Text(row.name, style=tone)
+        name.truncate(names, overflow="ellipsis", pad=True)
+        line = Text.assemble((row.mark, mark), "  ", name, f"  {row.elapsed:>{elapsed}}")
+        parts.append(line.append(f"  {row.words}", style=words) if wordy else line)
+    if picture.later:
+        parts.append(Text(f"…  {picture.later} to come", style="dim"))
+    return _cut(parts)
+
+
+def _cut(lines: Sequence[Text]) -> Group:
+    """Lines that end at the margin, and as early as they can."""
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+        line.rstrip()
+    return Group(*lines)
+
+
+def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
+    """Tables of figures, as wide as they need and the terminal allows."""
+    from playbook_supervisor.render.figures import fitted  # runs need none of it
+
+    console = Console(file=stream, highlight=False)
+    for sheet in sheets:
+        name, *figures = sheet.head
+        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+        rows = (sheet.head, *sheet.rows)
+        widest = [max(len(row[number]) for row in rows) for number in range(1, len(sheet.head))]
+        room = console.width - sum(width + _GAP for width in widest)
+        room = max(room, _SHORTEST)
+        table.add_column(Text(name), no_wrap=True, max_width=room)
+        for figure, width in zip(figures, widest, strict=True):
+            table.add_column(Text(figure), justify="right", no_wrap=True, min_width=width)
+        for row in sheet.rows:
+            table.add_row(Text(fitted(row[0], room)), *map(Text, row[1:]))
+        console.print()
+        console.print(table)

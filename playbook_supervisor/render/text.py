@@ -5,6 +5,7 @@ Plain text for logs, pipes and the model; everything that others wrote is made h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from playbook_supervisor.outlook import Outlook
 
 _LINE: Final = 400
+_MEANS_ONE: Final = r"\bplaybook (?:abort|answer|pause|repair|resume)\b"
+_LONGEST: Final = 2_000  # characters that are to be pasted somewhere, and so never cut
 _NOTABLE: Final = 100  # ms
 _CONTEXT: Final = 20  # lines; what is longer is not read at a gate
+_CENT: Final = 0.01  # USD
+_MANY: Final = 1_000  # tokens
 
 
 def stamp(ms: int) -> str:
@@ -56,10 +61,10 @@ def listed(words: Sequence[str]) -> str:
 # ── what happens ────────────────────────────────────────────────────────────────────────────
 
 
-def happened(event: Event, outlook: Outlook) -> str:
+def happened(event: Event, outlook: Outlook, now: int) -> str:
     """A line of the log, two where an answer settled it; empty for what another line says already.
 
-    Source: cat NFR-4.1.
+    `now`, in ms since the epoch, is for what the journal keeps no time of. Source: cat NFR-4.1.
     """
     entry = event.entry
     match event.change:
@@ -69,7 +74,7 @@ def happened(event: Event, outlook: Outlook) -> str:
         case Change.ANSWERED:
             return _answered(entry)
         case Change.TAKEN_UP:
-            return f"{stamp(entry.latest)} {entry.id} taken up again"
+            return f"{stamp(now)} {entry.id} taken up again"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
             line = f"{stamp(entry.latest)} {_settled(entry)}"
             return f"{_answered(entry)}\n{line}" if _by_answer(entry) else line
@@ -173,6 +178,11 @@ def context(lines: Sequence[str]) -> list[str]:
     return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
 
 
+def naming(said: str, session: str) -> str:
+    """The same, with that id behind each command that would mean another session without it."""
+    return re.sub(_MEANS_ONE, rf"\g<0> {session}", said) if session else said
+
+
 def how_to_answer(outlook: Outlook) -> str:
     """The commands to type where nobody could be asked."""
     first, *others = _asked(outlook).choices
@@ -183,7 +193,7 @@ def how_to_answer(outlook: Outlook) -> str:
 
 
 def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, and cost where it is known (kai FR24)."""
+    """Steps, duration, waiting time at gates, cost and tokens where they are known (kai FR24)."""
     manifest = outlook.manifest
     parts = [f"{outlook.done}/{outlook.total} steps"]
     if entries:
@@ -191,13 +201,53 @@ def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
     waited = waited_ms(entries)
     if waited >= _NOTABLE:
         parts.append(f"{lasting(waited)} of it at gates")
-    costs = [
-        cost for entry in entries if isinstance(cost := entry.agent.get("cost_usd"), int | float)
-    ]
-    if costs:
-        parts.append(f"{sum(costs):.2f} USD")
+    parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     feature = f" on {manifest.feature}" if manifest.feature else ""
     return f"{manifest.session_id} {manifest.playbook}{feature}: {why}, {', '.join(parts)}"
+
+
+def cost(entries: Sequence[Entry]) -> str:
+    """`1.32 USD`: what the agents said that it cost; empty where none said so."""
+    known = _counted(entries, "cost_usd")
+    if not known:
+        return ""
+    usd = sum(known)
+    return f"{usd:.4f} USD" if 0 < usd < _CENT else f"{usd:.2f} USD"
+
+
+def tokens(entries: Sequence[Entry]) -> str:
+    """`48.2k tokens in, 3.1k out`, as far as the agents said so."""
+    read, written = _counted(entries, "input_tokens"), _counted(entries, "output_tokens")
+    if not read and not written:
+        return ""
+    return f"{_thousands(sum(read))} tokens in, {_thousands(sum(written))} out"
+
+
+def _counted(entries: Sequence[Entry], key: str) -> list[float]:
+    said = [entry.agent.get(key) for entry in entries]
+    return [number for number in said if isinstance(number, int | float)]
+
+
+def _thousands(number: float) -> str:
+    return f"{number:.0f}" if number < _MANY else f"{number / 1000:.1f}k"
+
+
+def steps(entries: Sequence[Entry]) -> list[str]:
+    """A line for each attempt: how it ended, how long it took, how long a gate stood open, what
+    it cost; nothing for a single one, of which the summary says all (cat NFR-4.3)."""
+    if len(entries) < 2:
+        return []
+    return [f"  {line}" for line in table([_step(entry) for entry in entries])]
+
+
+def _step(entry: Entry) -> tuple[str, ...]:
+    lasted = waited = ""
+    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
+        lasted = lasting(entry.completed_at - entry.started_at)
+    if (ms := waited_ms((entry,))) >= _NOTABLE:
+        waited = f"{lasting(ms)} of it at a gate"
+    spent = ", ".join(part for part in (waited, cost((entry,))) if part)
+    return entry.id, entry.status.value, lasted, spent
 
 
 _AFTERWARDS: Final = {
@@ -212,13 +262,27 @@ def afterwards(why: str) -> str:
     return _AFTERWARDS.get(why, "")
 
 
-def waited_ms(entries: Sequence[Entry]) -> int:
-    """How long gates stood open before a person answered, ms; autonomous ones do not count."""
+def cures(entries: Sequence[Entry]) -> list[str]:
+    """How to mend what failed and was not tried again, a line for each such step."""
+    last = {entry.step_id: entry for entry in entries}.values()
+    return [
+        f"{entry.id}: {first_line(entry.error_guidance, _LONGEST)}"
+        for entry in last
+        if entry.status is EntryStatus.FAILED and entry.error_guidance
+    ]
+
+
+def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
+    """How long gates stood open before a person answered, ms; autonomous ones do not count.
+
+    With `now` also one that still waits, until then.
+    """
     return sum(
-        gate.answered_at - gate.opened_at
+        max(closed - gate.opened_at, 0)
         for entry in entries
         for gate in entry.gates
-        if gate.answered_at is not None and gate.by != "autonomous"
+        if gate.by != "autonomous"
+        and (closed := gate.answered_at if entry.settled or gate.answered_at else now) is not None
     )
 
 
@@ -242,7 +306,7 @@ def what_next(outlook: Outlook, *, driven: bool = False) -> str:
         case Ask():
             return f"it waits for a human: {question(outlook)}\n{how_to_answer(outlook)}"
         case Finish(status=status):
-            return f"the session is {status}: {done}"
+            return f"the session is {status}: {done}\n{afterwards(status.value)}".rstrip()
         case _ if driven:
             return f"the runner goes on by itself ({done})"
         case _:
