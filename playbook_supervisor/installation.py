@@ -6,14 +6,18 @@ and not there has been deleted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from playbook_supervisor import __version__
 from playbook_supervisor.emitter import Block, pair
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.files import contained, digest, read_bytes
+from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.schema_numbers import NEWEST, current
 from playbook_supervisor.strict_yaml import MAX_BYTES, Document, load
 
 TYPE_CHECKING = False
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 FILE: Final = ".playbooks/install.yaml"
-SCHEMA: Final = 1
+SCHEMA: Final = NEWEST["install.yaml"]
 
 _HEADER: Final = "# What `playbook init` wrote, and the digests of it then. Keep it in git.\n"
 
@@ -59,7 +63,8 @@ def emit_installation(made: Installation) -> bytes:
 def read_installation(root: Path) -> Installation:
     """What was installed in the project; an empty one where nothing was.
 
-    CheckError with the place of what cannot be read, or was written by a newer version.
+    CheckError with the place of what cannot be read; StateError PB-STATE-NEWER, likewise, where a
+    newer version wrote it.
     """
     try:
         document = load(read_bytes(contained(root, FILE), limit=MAX_BYTES), FILE)
@@ -68,19 +73,40 @@ def read_installation(root: Path) -> Installation:
     try:
         return _read(document)
     except UnfitError as unfit:
-        line, col = document.place((unfit.key,))
         raise CheckError(
             "PB-CHECK-SCHEMA",
             str(unfit),
-            where=f"{FILE}:{line}:{col}",
-            guidance="Mend the file, or remove it: what stands there then counts as yours.",
+            where=document.told((unfit.key,)),
+            guidance="Mend the file, or remove it: what equals a release still counts as ours.",
         ) from None
+
+
+def refuse_downgrade(made: Installation) -> None:
+    """StateError PB-STATE-NEWER where a later version wrote last: an older one takes nothing back.
+
+    What is no version with numbers in it counts as none.
+    """
+    if _numbers(made.version) > _numbers(__version__):
+        raise StateError(
+            "PB-STATE-NEWER",
+            f"playbook {first_line(made.version, 20)} wrote here, and this is {__version__}",
+            where=FILE,
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The release in a version: 1.10.0rc1 → (1, 10); trailing zeros say nothing."""
+    release = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}", version)
+    numbers = [int(number) for number in release[0].split(".")] if release else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def _read(document: Document) -> Installation:
     if not isinstance(document.data, dict):
         raise UnfitError("schema", "is missing")
-    fields = Fields(document.data)
-    if fields.integer("schema", least=1) > SCHEMA:
-        raise UnfitError("schema", "was written by a newer version of playbook: upgrade this one")
+    number = Fields(document.data).integer("schema", least=1)
+    data = current("install.yaml", number, document.data, lambda: document.told(("schema",)))
+    fields = Fields(data)
     return Installation(fields.text("version"), fields.strings("files"), fields.flag("no_hooks"))

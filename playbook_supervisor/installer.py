@@ -8,55 +8,40 @@ are handed to whoever knows how to merge into them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor import __version__, checkout, config, features, library, templates
-from playbook_supervisor.errors import ArgumentError, StorageError
-from playbook_supervisor.files import (
-    contained,
-    ensure_folder,
-    read_bytes,
-    stamp,
-    sweep,
-    write_atomically,
+from playbook_supervisor import (
+    __version__,
+    checkout,
+    config,
+    features,
+    library,
+    places,
+    shipment,
+    templates,
 )
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.files import read_bytes, write_atomically
 from playbook_supervisor.installation import (
     FILE,
     Installation,
-    as_fingerprint,
     emit_installation,
     fingerprint,
     read_installation,
+    refuse_downgrade,
 )
+from playbook_supervisor.places import Action, obstacle, standing
 from playbook_supervisor.records import Record
-from playbook_supervisor.schema import read_playbook, schema_text
+from playbook_supervisor.schema import read_playbook
+from playbook_supervisor.shipment import COMMANDS as COMMANDS
+from playbook_supervisor.shipment import PLAYBOOKS as PLAYBOOKS
 from playbook_supervisor.slash_commands import Shelf
-from playbook_supervisor.strict_yaml import MAX_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
-
-    Verb = Literal["write", "keep", "merge", "conflict"]
-    Merge = Callable[[bytes], bytes]
-    """What a file holds (nothing where there is none) → the same with ours in it."""
-
-PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
-"""Those that ship, the one that does most first."""
-COMMANDS: Final = tuple(
-    f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
-)
-"""The slash commands that ship."""
-
-
-class Action(Record):
-    """What happens to one file; `path` from the repository's top, `why` half a sentence."""
-
-    path: str
-    verb: Verb
-    why: str
+    from playbook_supervisor.places import Merge, Verb
 
 
 class Plan(Record):
@@ -91,102 +76,32 @@ def plan(
     into cannot be read.
     """
     here = checkout.find(root)
-    if os.path.lexists(here.root / library.TOP) and not (here.root / library.TOP).is_dir():
-        raise StorageError(
-            "PB-IO-WRITE",
-            f"{library.TOP} is no folder, and has to be one",
-            where=str(here.root),
-            guidance=f"Move {library.TOP} away, then repeat.",
-        )
-    shipped, past = _shipped(), read_installation(here.root)
+    places.refuse_no_folder(here.root)
+    shipped, past = shipment.files(here.root), read_installation(here.root)
+    refuse_downgrade(past)
     without = past.no_hooks if no_hooks is None else no_hooks
     actions = [_action(here.root, path, shipped[path], past) for path in shipped]
     for path, merge in (merges or {}).items():
         left = Action(path, "keep", "left alone (--no-hooks)")
-        actions.append(left if without else _merging(here.root, path, merge))
-    actions.append(_index(here.root, actions))
+        actions.append(left if without else places.merging(here.root, path, merge))
+    actions.append(places.indexing(here.root, actions))
     actions.append(_record(here.root, actions, shipped, past, without))
     return Plan(here.root, tuple(actions), _next_command(here), merges or {}, without)
 
 
-def _shipped() -> dict[str, bytes]:
-    """Every file that an installation consists of, by its place in the project."""
-    folder = templates.folder()
-    files = {
-        f"{library.FOLDER}/{name}.yaml": read_bytes(folder / "playbooks" / f"{name}.yaml")
-        for name in PLAYBOOKS
-    }
-    files[f"{library.TOP}/templates/playbook.tpl.yaml"] = read_bytes(folder / "playbook.tpl.yaml")
-    files[f"{library.TOP}/playbook.schema.json"] = schema_text("playbook").encode()
-    for name in COMMANDS:
-        command = read_bytes(folder / "commands" / f"{name}.md")
-        files[f".claude/commands/{name}.md"] = command
-    return files
-
-
 def _action(root: Path, path: str, content: bytes, past: Installation) -> Action:
-    if obstacle := _obstacle(root, path):
-        return Action(path, "conflict", obstacle)
-    standing = _standing(root, path)
-    if standing == fingerprint(content):
+    if hindrance := obstacle(root, path):
+        return Action(path, "conflict", hindrance)
+    there = standing(root, path)
+    if there == fingerprint(content):
         return Action(path, "keep", "as it is shipped")
-    if not standing and path in past.files:
+    if not there and path in past.files:
         return Action(path, "keep", f"deleted by you; take it out of {FILE} to have it again")
-    if not standing:
+    if not there:
         return Action(path, "write", "new")
-    if standing == past.files.get(path):
-        return Action(path, "keep", "as an earlier version wrote it")
+    if there == past.files.get(path):
+        return Action(path, "keep", "as an earlier version wrote it; see `playbook update`")
     return Action(path, "keep", "yours, kept")
-
-
-def _merging(root: Path, path: str, merge: Merge) -> Action:
-    if obstacle := _obstacle(root, path):
-        return Action(path, "conflict", obstacle)
-    standing = _content(root, path)
-    if merge(standing) == standing:
-        return Action(path, "keep", "up to date")
-    if not (root / path).exists():
-        return Action(path, "write", "new")
-    return Action(path, "merge", "ours comes in, whatever stands there stays")
-
-
-def _content(root: Path, path: str) -> bytes:
-    try:
-        return read_bytes(contained(root, path), limit=MAX_BYTES)
-    except FileNotFoundError:
-        return b""
-
-
-def _obstacle(root: Path, path: str) -> str:
-    """Why no file can stand there; empty where one can. StorageError if the path leads out."""
-    contained(root, path)
-    for folder in list(Path(path).parents)[-2::-1]:  # from the top, without the top itself
-        if os.path.lexists(root / folder) and not (root / folder).is_dir():
-            return f"{folder} is no folder"
-    if os.path.lexists(root / path) and not (root / path).is_file():
-        return "what stands there is no file"
-    return ""
-
-
-def _standing(root: Path, path: str) -> str:
-    """The fingerprint of the file that stands there; empty where there is none."""
-    found = stamp(root / path)
-    return as_fingerprint(found.digest) if found else ""
-
-
-def _index(root: Path, actions: list[Action]) -> Action:
-    if obstacle := _obstacle(root, library.INDEX):
-        return Action(library.INDEX, "conflict", obstacle)
-    if not (root / library.INDEX).exists():
-        return Action(library.INDEX, "write", "new")
-    comes = any(each.verb == "write" and _is_playbook(each.path) for each in actions)
-    if comes or library.index_is_stale(root):
-        return Action(library.INDEX, "write", "generated again")
-    return Action(library.INDEX, "keep", "up to date")
-
-
-def _is_playbook(path: str) -> bool:
-    return path.startswith(f"{library.FOLDER}/")
 
 
 def _record(
@@ -196,8 +111,8 @@ def _record(
     past: Installation,
     no_hooks: bool,
 ) -> Action:
-    if obstacle := _obstacle(root, FILE):
-        return Action(FILE, "conflict", obstacle)
+    if hindrance := obstacle(root, FILE):
+        return Action(FILE, "conflict", hindrance)
     if not (root / FILE).exists():
         return Action(FILE, "write", "new")
     coming = {action.path for action in actions if action.verb == "write"}
@@ -213,7 +128,7 @@ def _present(
     files = {
         path: fingerprint(content)
         for path, content in shipped.items()
-        if _standing(root, path) == fingerprint(content)
+        if standing(root, path) == fingerprint(content)
     }
     if past.version and files.items() <= past.files.items() and no_hooks == past.no_hooks:
         return past
@@ -229,9 +144,9 @@ def apply(plan: Plan, now_ms: int) -> None:
     `now_ms`, ms since the epoch, is the time in the index. StorageError: before anything is
     written if the plan holds a conflict, else where a file could not be written.
     """
-    _refuse_conflicts(plan)
+    places.refuse_conflicts(plan.root, plan.actions)
     writes = (*plan.paths("write"), *plan.paths("merge"))
-    shipped = _shipped()
+    shipped = shipment.files(plan.root)
     if not writes:
         return
     with library.changing(plan.root):
@@ -239,7 +154,7 @@ def apply(plan: Plan, now_ms: int) -> None:
             if path in shipped:
                 _write_new(plan.root, path, shipped[path])
             elif path in plan.merges:
-                _merge_into(plan.root, path, plan.merges[path])
+                places.merge_into(plan.root, path, plan.merges[path])
     library.write_index(plan.root, now_ms)
     with library.changing(plan.root):
         past = read_installation(plan.root)
@@ -248,35 +163,9 @@ def apply(plan: Plan, now_ms: int) -> None:
             write_atomically(plan.root / FILE, emit_installation(present))
 
 
-def _refuse_conflicts(plan: Plan) -> None:
-    conflicts = [action for action in plan.actions if action.verb == "conflict"]
-    if conflicts:
-        first, more = conflicts[0], len(conflicts) - 1
-        raise StorageError(
-            "PB-IO-WRITE",
-            f"{first.path} cannot be written: {first.why}" + (f" (and {more} more)" * bool(more)),
-            where=str(plan.root),
-            guidance="Move it away, then repeat; nothing was written.",
-            details=tuple(f"{action.path}: {action.why}" for action in conflicts),
-        )
-
-
 def _write_new(root: Path, path: str, content: bytes) -> None:
-    file = contained(root, path)
-    ensure_folder(file.parent)
-    sweep(file.parent)
     if not os.path.lexists(root / path):
-        write_atomically(file, content)
-
-
-def _merge_into(root: Path, path: str, merge: Merge) -> None:
-    """Into what stands there by now; a symbolic link is followed, not replaced."""
-    file = contained(root, path)
-    ensure_folder(file.parent)
-    sweep(file.parent)
-    standing = _content(root, path)
-    if (now := merge(standing)) != standing:
-        write_atomically(file, now)
+        places.put(root, path, content)
 
 
 # ── what to type next ───────────────────────────────────────────────────────────────────────

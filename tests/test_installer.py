@@ -13,11 +13,11 @@ import yaml
 from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 
-from playbook_supervisor import __version__, installer, library, templates
+from playbook_supervisor import __version__, installer, library, shipment, templates
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.files import digest, remove
-from playbook_supervisor.installation import read_installation
+from playbook_supervisor.installation import FILE, read_installation
 from playbook_supervisor.installer import Plan
 from playbook_supervisor.schema import read_playbook, schema_text
 
@@ -37,6 +37,7 @@ SHIPPED = [
     ".playbooks/playbooks/auto-speckit.yaml",
     ".playbooks/playbooks/auto-validate.yaml",
     ".playbooks/templates/playbook.tpl.yaml",
+    "docs/playbook-authoring.md",
 ]
 FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
@@ -79,7 +80,7 @@ def written(project: Project) -> list[str]:
     return sorted(
         path
         for path in state(project)
-        if path.startswith((".playbooks/", ".claude/commands/playbook."))
+        if path.startswith((".playbooks/", ".claude/commands/playbook.", "docs/playbook-"))
     )
 
 
@@ -118,6 +119,21 @@ class TestAFirstInstallation:
                 assert (file.parent / relative).resolve() == (
                     fresh.root / ".playbooks/playbook.schema.json"
                 )
+
+    def test_the_guide_lies_with_what_a_project_knows_if_it_keeps_that(
+        self, fresh: Project
+    ) -> None:
+        """Where it stands it stays; installed twice it stands there once."""
+        guides = [fresh.root / place for place in shipment.GUIDES]
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [False, True]
+        fresh.write(".knowledge/index.md", "# What we know\n")
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [False, True]
+        guides[1].unlink()
+        (fresh.root / FILE).unlink()
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [True, False]
 
     def test_the_index_lists_them(self, fresh: Project) -> None:
         init(fresh)
@@ -213,7 +229,10 @@ class TestASecondInstallation:
         record = fresh.read(".playbooks/install.yaml").replace(now, digest(old.encode()))
         fresh.write(".playbooks/install.yaml", record)
         plan = init(fresh)
-        assert action(plan, path) == ("keep", "as an earlier version wrote it")
+        assert action(plan, path) == (
+            "keep",
+            "as an earlier version wrote it; see `playbook update`",
+        )
         assert fresh.read(path) == old
         assert fresh.read(".playbooks/install.yaml") == record
 
@@ -335,7 +354,6 @@ class TestARefusal:
             ("a: [", "this bracket is not closed", "install.yaml:"),
             ("", "schema: is missing", "install.yaml:1:1"),
             ("version: 1.0\n", "schema: is missing", "install.yaml:1:1"),
-            ("schema: 2\n", "schema: was written by a newer version", "install.yaml:1:9"),
             ("schema: 1\nfiles: [a]\n", "files: wants a mapping", "install.yaml:2:8"),
         ],
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project
+from project import FEATURE, Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import library
@@ -266,9 +266,9 @@ class TestFindingByPath:
         (tmp_path / "outside.yaml").write_text(small("outside"))
         (project.root / "link.yaml").symlink_to(tmp_path / "outside.yaml")
         monkeypatch.chdir(project.root)
-        with pytest.raises(StorageError) as caught:
+        with pytest.raises(ArgumentError, match="is no file of this repository") as caught:
             library.find(project.root, how)
-        assert caught.value.code == "PB-IO-ESCAPE"
+        assert (caught.value.code, caught.value.exit_code) == ("PB-IO-ESCAPE", 1)
 
     def test_a_file_that_is_not_there_is_said_not_to_be(self, project: Project) -> None:
         with pytest.raises(ArgumentError, match=r"there is no file drafts/mine\.yaml") as caught:
@@ -375,6 +375,41 @@ class TestTheIndex:
         assert list((project.root / ".playbooks").glob(".playbook-tmp-*"))
         assert library.write_index(project.root, NOON)
         assert not list((project.root / ".playbooks").glob(".playbook-tmp-*"))
+
+    def test_what_two_branches_added_is_listed_after_their_merge(self, project: Project) -> None:
+        """Both wrote the index; git marks a conflict in it, and it is derived anew."""
+        library.write_index(project.root, NOON)
+        project.commit("Index")
+        own = project.read(".playbooks/playbooks/auto-validate.yaml")
+        for name in ("zeal", "zest"):
+            project.git("switch", "-q", "-c", name, FEATURE)
+            named = own.replace("name: auto-validate", f"name: {name}")
+            project.write(f".playbooks/playbooks/{name}.yaml", named)
+            library.write_index(project.root, NOON + len(name))
+            project.commit(f"Add {name}")
+        with pytest.raises(AssertionError):
+            project.git("merge", "-q", "zeal")
+        assert project.git("diff", "--name-only", "--diff-filter=U") == ".playbooks/_index.yaml"
+        for told in (("index", "--check"), ("check", ".playbooks/_index.yaml")):
+            done = project.playbook(*told)
+            assert done.code == 1
+            said = " ".join((done.out + done.err).split())
+            assert "git has left a conflict in .playbooks/_index.yaml" in said
+            assert "Run `playbook index`, then `git add .playbooks/_index.yaml`." in said
+        assert library.write_index(project.root, NOON)
+        names = [each["name"] for each in yaml.safe_load(project.read(library.INDEX))["playbooks"]]
+        assert names[-2:] == ["zeal", "zest"]
+
+    def test_is_checked_as_what_it_is_and_not_as_a_playbook(self, project: Project) -> None:
+        library.write_index(project.root, NOON)
+        assert project.playbook("check", library.INDEX).code == 0
+        project.write(".playbooks/playbooks/own.yaml", small("own"))
+        stale = project.playbook("check", library.INDEX)
+        assert stale.code == 1
+        assert stale.out.startswith(f"{library.INDEX}:1:1: error: {library.INDEX} does not say ")
+        assert "[PB-CHECK-STALE]" in stale.out
+        project.write(library.INDEX, "schema: 99\nplaybooks: []\n")
+        assert "[PB-STATE-NEWER]" in project.playbook("check", library.INDEX).out
 
     def test_writers_at_once_leave_one_whole_index(self, project: Project) -> None:
         code = (

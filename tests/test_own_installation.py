@@ -12,18 +12,30 @@ from playbook_supervisor.api import maintenance
 
 REPOSITORY = Path(__file__).parent.parent
 OURS = REPOSITORY / ".playbooks"
+GUIDE = "docs/playbook-authoring.md"
 
 
 def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, home: Path) -> None:
-    """If this fails, delete `.playbooks/` and `.claude/`, and run `playbook init`."""
+    """If this fails, run `playbook update`."""
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
     shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
+    project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
     project.git("init", "-q")
     actions = maintenance.plan(cwd=project.root).actions
     drifted = [each for each in actions if each.why not in ("as it is shipped", "up to date")]
     assert drifted == []
-    assert len(actions) == 15
+    assert len(actions) == 16
+
+
+def test_nothing_here_is_out_of_date(tmp_path: Path, home: Path) -> None:
+    """What `playbook update --check` would say."""
+    project = Project(tmp_path / "copy", home)
+    shutil.copytree(OURS, project.root / ".playbooks")
+    shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
+    project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
+    project.git("init", "-q")
+    assert maintenance.update_plan(cwd=project.root).changes == ()
 
 
 def test_every_playbook_here_can_run(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Writes down what each installed file is in this release, so that later ones know it for ours.
+
+python tools/record_release.py            # once, when a release is made
+python tools/record_release.py --check    # names the files that are not written down, exits with 1
+"""
+
+from __future__ import annotations
+
+import sys
+
+from playbook_supervisor import shipment, templates
+from playbook_supervisor.files import digest
+from playbook_supervisor.installation import fingerprint
+
+
+def main(*, check: bool) -> int:
+    """Add a line for each file whose content no release had; with `check` only name it."""
+    known = shipment.released()
+    missing = {
+        path: content
+        for path, content in shipment.at_every_place().items()
+        if fingerprint(content) not in known.get(path, ())
+    }
+    if check:
+        for path in missing:
+            print(f"{path} is not written down: python tools/record_release.py")
+        return 1 if missing else 0
+    with (templates.folder() / shipment.RELEASES).open("a", encoding="utf-8") as table:
+        table.writelines(f"{digest(content)}  {path}\n" for path, content in missing.items())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))
