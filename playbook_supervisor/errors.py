@@ -67,6 +67,12 @@ class StateError(PlaybookError):
     exit_code = 3
 
 
+class PolicyError(PlaybookError):
+    """The project's policies do not let this person, or this program, do it (exit 3)."""
+
+    exit_code = 3
+
+
 class StorageError(PlaybookError):
     """The disk refused; what stood there before still stands (exit 3)."""
 
@@ -107,9 +113,12 @@ CODES: Final[dict[str, str]] = {
     "PB-CHECK-LINT-UNSEEN": "Name a condition that holds once the work is done.",
     "PB-CHECK-VERSION": 'Write `version: "1.0"`.',
     "PB-CHECK-INVALID": "Run `playbook check FILE` and mend what it lists.",
-    "PB-CHECK-CONFIG": "Mend `.playbooks/config.yaml`; docs/format.md lists its keys.",
+    "PB-CHECK-CONFIG": "Mend `.playbooks/config.yaml`; docs/config.md shows every key.",
+    "PB-CHECK-POLICY": "Mend the policy at the place named; docs/policies.md shows every key.",
+    "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or take the rule out.",
+    "PB-CHECK-SETTINGS": "Mend the client's settings at the place named: plain JSON, no comments.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
-    "PB-CHECK-STALE": "Run `playbook index`.",
+    "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # what was asked for
     "PB-ARG-USAGE": "See `playbook --help`.",
     "PB-ARG-INVALID": "Give the arguments as the message shows.",
@@ -118,15 +127,20 @@ CODES: Final[dict[str, str]] = {
     "PB-ARG-PLAYBOOK": "`playbook list` shows what there is.",
     "PB-ARG-STEP": "`playbook show` lists the steps.",
     "PB-ARG-ANSWER": "Answer with one of the choices that the question names.",
+    "PB-ARG-BASE": "Name a commit: a branch, a tag or an id; without --base it is HEAD.",
+    "PB-ARG-BRANCH": "Give --branch a name that git allows and that no other branch is in.",
     # the state of things
     "PB-STATE-NO-SESSION": "Begin one: `playbook run PLAYBOOK FEATURE`.",
-    "PB-STATE-OPEN": "Resume it, abort it, or work beside it in a second worktree.",
+    "PB-STATE-OPEN": "Resume it, abort it, or begin in a second worktree: `playbook start`.",
     "PB-STATE-DRIVEN": "Wait for it, or end the process that drives it.",
     "PB-STATE-BUSY": "Another process holds the session for longer than it should; try again.",
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
+    "PB-STATE-ELSEWHERE": "Change into the worktree that is named, and repeat it there.",
+    "PB-STATE-NO-WORKTREE": "`playbook status --all` shows where each session lives.",
     "PB-STATE-ENDED": "Begin a new session; `playbook resume --retry` takes up a failed one.",
     "PB-STATE-CORRUPT": "`playbook repair` shows the difference and can put the copy back.",
+    "PB-STATE-NEWER": "Upgrade playbook: `uv tool upgrade playbook-supervisor`.",
     "PB-STATE-TAMPERED": "`playbook repair` shows it; --take accepts it, --restore undoes it.",
     "PB-STATE-DIVERGED": "The journal and the playbook disagree; `playbook repair` shows where.",
     "PB-STATE-INTERRUPTED": "`playbook resume` runs the step again.",
@@ -148,14 +162,31 @@ CODES: Final[dict[str, str]] = {
     "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
     "PB-AGENT-NO-RECEIPT": "Retry the step, or run the command by hand and continue.",
     "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
-    "PB-AGENT-TIMEOUT": "The agent took longer than its deadline; split the step.",
+    "PB-AGENT-TIMEOUT": "Give it more time (--timeout, --idle-timeout), or split the step.",
+    "PB-AGENT-API": "Try again later: `playbook resume --retry`.",
+    "PB-AGENT-BUDGET": "Raise the limit: `playbook resume --retry` with --max-cost-usd and so on.",
+    "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
+    "PB-AGENT-EMPTY": "Mend the command or the hook that the message names.",
+    "PB-AGENT-LIMIT": "`playbook resume --retry` then; `agents.claude.wait_for_limit: true` waits.",
+    "PB-AGENT-PERMISSION": "Add the rule to `agents.claude.allowed_tools` in config.yaml.",
+    "PB-AGENT-REFUSED": "Say it differently in the command, or give the step another model.",
     "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",
+    # what the project insists on
+    "PB-POLICY-ANSWER": "One of those people answers, from any terminal; the gate stays open.",
+    "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people say --from.",
+    "PB-POLICY-TIGHTENS": "Nothing: a session of this playbook runs as the policy asks.",
     # the machine
     "PB-IO-WRITE": "Make room or permission, then repeat; nothing was half-written.",
     "PB-IO-READ": "Make the file readable, then repeat.",
     "PB-IO-ESCAPE": "Paths stay inside the repository, symbolic links included.",
     "PB-IO-PROGRAM": "Install the program, or put it on PATH.",
     "PB-GIT-FAILED": "Git's own message says why.",
+    "PB-GIT-DIRTY": "Commit or stash the changes: a new worktree would not have them.",
+    "PB-GIT-BASE": "Commit it there, or name the branch that has it: --base BRANCH.",
+    "PB-GIT-TAKEN": "Choose another place or another branch.",
+    "PB-GIT-UNFINISHED": "Settle what is named, then repeat; --force throws it away.",
+    "PB-GIT-COMMIT": "Commit the session's folder yourself; `commit_sessions: never` ends this.",
+    "PB-GIT-PUSH": "`git push` when it suits you; `push_sessions: false` ends this.",
     # ourselves
     "PB-BUG": "Please report it with the file named.",
 }

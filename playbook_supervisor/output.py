@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_TELLING: Final = 8
+"""From this many characters on, one line of a secret is a secret by itself."""
+
 
 class Capture:
     """At most `cap` bytes of a stream: its beginning and its end, and a mark between them.
@@ -72,3 +82,18 @@ class LineSplitter:
         self._line.clear()
         self._cut = False
         return line
+
+
+# ── secrets ─────────────────────────────────────────────────────────────────────────────────
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """`text` without the secrets' values, nor any long line of one that has several."""
+    hidden: set[str] = set()
+    for secret in secrets:
+        hidden |= {secret, secret.strip()}
+        hidden |= {line for line in secret.splitlines() if len(line) >= _TELLING}
+    longest_first = sorted(filter(str.strip, hidden), key=len, reverse=True)
+    if not longest_first:
+        return text
+    return re.sub("|".join(map(re.escape, longest_first)), "[redacted]", text)

@@ -32,7 +32,7 @@ from threading import Thread
 from playbook_supervisor.agents import Agent, Call, Message, Running
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.plain_text import printable
-from playbook_supervisor.processes import worker_alive
+from playbook_supervisor.process_groups import worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

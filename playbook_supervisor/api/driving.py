@@ -16,7 +16,7 @@ from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.agents import Agent
+    from playbook_supervisor.agents import Agent, Budget
     from playbook_supervisor.drivers.headless import Ending
     from playbook_supervisor.drivers.people import Person, Watcher
     from playbook_supervisor.drivers.presence import Request
@@ -30,7 +30,8 @@ _PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
 class Drive(Record):
     """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
 
-    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers.
+    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits`:
+    turns and tool calls of a step, the cost of the whole run; what is left out is remembered.
     """
 
     agent: str = ""
@@ -38,6 +39,7 @@ class Drive(Record):
     wall: float | None = None
     idle: float | None = None
     kill: bool = False
+    limits: Budget | None = None
 
 
 def run(
@@ -56,11 +58,13 @@ def run(
     agents raise before anything is created.
     """
     from playbook_supervisor import agents, beginning, config
+    from playbook_supervisor.drivers import spending
 
     drive = drive or Drive()
     store = place.store(cwd)
     wanted = beginning.intend(store, reference, args, start=start, commands_elsewhere=True)
     agent = agents.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
+    spending.require_keeping(agent, drive.limits or spending.NO_LIMITS)
     if agent.name == "claude":  # it alone finds its commands where we look for them
         wanted = beginning.intend(store, reference, args, start=start)
     session_id = beginning.begin(store, wanted)
@@ -80,7 +84,8 @@ def resume(
     person: Person | None = None,
 ) -> Ending:
     """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
-    from playbook_supervisor import agents, config, kernel
+    from playbook_supervisor import agents, config, kernel, selection
+    from playbook_supervisor.drivers import spending
     from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Ending
 
@@ -94,15 +99,26 @@ def resume(
     with store.open(session_id) as opened:
         status = kernel.status(opened.state)
         remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
-    if status is SessionStatus.FAILED and not retry:
-        return Ending(place.supervisor(store, session_id).outlook(), status.value)
-    if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
-        watching.notice(f"session {session_id} is {status}: there is nothing to do")
-        return Ending(place.supervisor(store, session_id).outlook(), status.value)
+        limits = opened.runtime.limits
+    over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
+    if over or (status is SessionStatus.FAILED and not retry):
+        if over:
+            watching.notice(f"session {session_id} is {status}: there is nothing to do")
+        outlook = place.supervisor(store, session_id).close()
+        for notice in outlook.notices:
+            watching.notice(notice)
+        return Ending(outlook, status.value)
     _require_room(store, session_id)
+    if strayed := selection.strayed(store, session_id):
+        watching.notice(strayed)
     spec = drive.agent or remembered
     agent = agents.choose(spec, config.load(store.checkout.root), store.checkout.root)
-    drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill)
+    asked = drive.limits or spending.NO_LIMITS
+    spending.require_keeping(agent, asked)
+    meant = spending.combined(asked, limits)
+    if said := spending.unkept(agent, meant):
+        watching.notice(said)
+    drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
     return _drive(store, session_id, agent, drive, watching, person, retry=retry)
 
 
@@ -120,13 +136,17 @@ def answer(
     if not session and len(words) > 1 and SESSION_ID.match(words[0]):
         session, words = words[0], words[1:]
     text = " ".join(words)
-    store, session_id = place.meant(session, cwd)
+    try:
+        store, session_id = place.meant(session, cwd)
+    except StateError as error:
+        raise place.waiting_elsewhere(error, cwd) from error
     place.a_human(store, session_id, "answer")
     supervisor = place.supervisor(store, session_id)
     outlook = supervisor.look()
     asked = outlook.directive
     if not isinstance(asked, Ask):
-        raise StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+        none = StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+        raise place.waiting_elsewhere(none, cwd)
     if gate and gate != asked.id:
         raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
     reply = read_answer(text, asked.choices)
@@ -192,12 +212,15 @@ def _drive(
     retry: bool = False,
 ) -> Ending:
     from playbook_supervisor.agents import from_anywhere
+    from playbook_supervisor.drivers import spending
     from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Runner
     from playbook_supervisor.drivers.presence import driving
 
     supervisor = place.supervisor(store, session_id)
     mode = drive.mode or Mode.MANUAL
+    limits = drive.limits or spending.NO_LIMITS
+    watcher = _with_those_elsewhere(watcher, supervisor)
 
     def first() -> Outlook:
         outlook = supervisor.look()
@@ -211,7 +234,8 @@ def _drive(
 
     humans.vacate(store.checkout, supervisor.private, os.environ)
     with driving(supervisor.private, drive.agent or agent.name):
-        supervisor.remember(from_anywhere(drive.agent, store.checkout.root), mode)
+        spec = from_anywhere(drive.agent, store.checkout.root)
+        supervisor.remember(spec, mode, spending.to_remember(limits))
         runner = Runner(
             supervisor,
             agent,
@@ -220,19 +244,37 @@ def _drive(
             mode=mode,
             wall=drive.wall,
             idle=drive.idle,
+            limits=limits,
             kill=drive.kill,
             by=_by(store) if person else "",
         )
         return runner.drive(first)
 
 
+def _with_those_elsewhere(watcher: Watcher, supervisor: Supervisor) -> Watcher:
+    """The same, and what is told to whoever is not at this terminal."""
+    from playbook_supervisor import config
+    from playbook_supervisor.drivers.calling import Calling
+    from playbook_supervisor.drivers.last_words import LastWords
+    from playbook_supervisor.drivers.people import Several
+
+    root, private = supervisor.root, supervisor.private
+    each: tuple[Watcher, ...] = (watcher, LastWords(private))
+    if notify := config.load(root).notify:
+        each = (*each, Calling(notify, root, private, watcher.notice))
+    return Several(each)
+
+
 def _pin(store: Store, session_id: str) -> None:
     """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
-    from playbook_supervisor import library
+    from playbook_supervisor import beginning, library, schema
+    from playbook_supervisor.policy import emit_policy
 
     if not store.drives(session_id) and not store.pinned(session_id):
-        _, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
-        store.pin(session_id, text)
+        file, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
+        playbook = schema.read_playbook(text, str(file))
+        policy = beginning.in_force(store.checkout.root, playbook)
+        store.pin(session_id, text, b"" if policy is None else emit_policy(policy))
 
 
 def _require_room(store: Store, session_id: str) -> None:

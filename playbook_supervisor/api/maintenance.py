@@ -1,4 +1,4 @@
-"""What keeps a project in order: init, doctor, index, repair."""
+"""What keeps a project in order: init, update, doctor, index, repair."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.installer import Plan
     from playbook_supervisor.repair import Difference
     from playbook_supervisor.store import Store
+    from playbook_supervisor.updater import Update
 
 
 def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
@@ -37,6 +38,31 @@ def install(plan: Plan) -> None:
     from playbook_supervisor import installer
 
     installer.apply(plan, _now())
+
+
+def update_plan(*, cwd: Path | None = None) -> Update:
+    """What is out of date here, file by file. Writes nothing; refuses what cannot be.
+
+    Where install.yaml is lost nobody knows whether hooks were wanted: those that are there are
+    kept up to date, and none are brought to a project that has none.
+    """
+    from playbook_supervisor import checkout, updater
+    from playbook_supervisor.drivers.claude_code import settings
+    from playbook_supervisor.installation import read_installation
+    from playbook_supervisor.places import content
+
+    root = checkout.find(cwd or place.current_folder()).root
+    no_hooks = None
+    if not read_installation(root).version:
+        no_hooks = not settings.holds_ours(content(root, settings.FILE))
+    return updater.plan(root, {settings.FILE: settings.merged}, no_hooks=no_hooks)
+
+
+def update(planned: Update) -> None:
+    """Do it. What a person edited, deleted or made is not touched."""
+    from playbook_supervisor import updater
+
+    updater.apply(planned, _now())
 
 
 def findings(*, cwd: Path | None = None) -> Iterator[Finding]:
@@ -60,20 +86,31 @@ def index(*, cwd: Path | None = None, check: bool = False) -> bool:
 
 
 class Repaired(Record):
-    """A session, and what differed in it before anything was mended."""
+    """A session, and what differed in it before anything was mended.
+
+    `root` is the worktree that was brought back for it, None where it was there.
+    """
 
     session_id: str
     differences: tuple[Difference, ...]
+    root: Path | None = None
 
 
 def repair(
     session: str = "", *, take: bool = False, restore: bool = False, cwd: Path | None = None
 ) -> Repaired:
-    """What something else changed; with `take` or `restore` it is mended (one of them at most)."""
-    from playbook_supervisor import repair
+    """What something else changed; with `take` or `restore` it is mended (one of them at most).
+
+    `restore` also brings back the session's worktree, where somebody has removed it by hand.
+    """
+    from playbook_supervisor import repair, worktrees
 
     store, session_id = place.meant(session, cwd)
     place.a_human(store, session_id, "repair")
+    lost = not (store.checkout.root / ".git").exists()
+    if lost and restore:
+        worktrees.bring_back(store.checkout)
+    store.require_worktree(session_id)
     place.undriven(store, session_id)
     store.folder(session_id)
     found = repair.differences(store, session_id)
@@ -83,7 +120,7 @@ def repair(
         repair.take(store, session_id)
     elif restore:
         repair.restore(store, session_id)
-    return Repaired(session_id, found)
+    return Repaired(session_id, found, store.checkout.root if lost else None)
 
 
 def _readable(store: Store, session_id: str) -> None:
@@ -91,6 +128,8 @@ def _readable(store: Store, session_id: str) -> None:
     try:
         store.manifest(session_id)
     except StateError as error:
+        if error.code == "PB-STATE-NEWER":
+            raise
         raise StateError(
             error.code,
             error.message,

@@ -38,7 +38,8 @@ def store(cwd: Path | None = None) -> Store:
     from playbook_supervisor import checkout
     from playbook_supervisor.store import Store
 
-    return Store(checkout.find(cwd or current_folder()))
+    here = cwd or current_folder()
+    return Store(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
 def supervisor(store: Store, session_id: str, *, exports: bool = True) -> Supervisor:
@@ -72,6 +73,8 @@ def a_human(store: Store, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where a client drives the session and a model may ask."""
     from playbook_supervisor.drivers.claude_code import humans
 
+    if command == "repair" and not store.drives(session_id):
+        return  # nothing is kept of it: there is no difference to decide about
     humans.only(store.runtime(session_id), command, os.environ)
 
 
@@ -94,22 +97,88 @@ def meant(
     """
     here, name = store(cwd), session or named()
     if not name:
-        return here, chosen(here, "", watcher)
-    if here.drives(name):
-        return here, name
-    from playbook_supervisor.overview import find
+        name = chosen(here, "", watcher)
+    elif not here.drives(name):
+        from playbook_supervisor.overview import find
 
-    return find(here, name), name
+        here = find(here, name)
+    if not here.drives(name):
+        from playbook_supervisor.drivers.claude_code import humans
+
+        humans.meet(here, name)
+    return here, name
 
 
 def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
-    """The session of that name, else of the environment, else of this worktree (kai FR15)."""
+    """The session of that name, else of the environment, else of this worktree (kai FR15).
+
+    Where this worktree has none, the error tells a person which are open in the others.
+    """
     from playbook_supervisor.selection import choose
 
-    found = choose(store, session or named())
+    name = session or named()
+    try:
+        found = choose(store, name)
+    except StateError as error:
+        if name or inside():
+            raise
+        raise _open_elsewhere(error, store) from error
     if found.others and watcher is not None:
         watcher.notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
+
+
+def _open_elsewhere(error: StateError, store: Store) -> StateError:
+    from playbook_supervisor.overview import sessions
+    from playbook_supervisor.selection import OPEN
+
+    known = (seen.manifest for seen in sessions(store))
+    others = [each.session_id for each in known if each and each.status in OPEN]
+    if not others:
+        return error
+    guidance = f"Name one that is open elsewhere, {' or '.join(others[:4])}, or begin one here."
+    return StateError(error.code, error.message, where=error.where, guidance=guidance)
+
+
+def name_from_here(outlook: Outlook, cwd: Path | None = None) -> str:
+    """The session's id, where a command that names none would mean another; else empty."""
+    from playbook_supervisor.selection import choose
+
+    session_id = outlook.manifest.session_id
+    try:
+        here = store(cwd)
+        unnamed = named() or choose(here).session_id
+        same = unnamed == session_id and (bool(named()) or here.drives(session_id))
+    except StateError:  # none belongs here, or there is no repository
+        same = False
+    return "" if same else session_id
+
+
+def away(outlook: Outlook, cwd: Path | None = None) -> str:
+    """Where an open session lives that is not of this worktree; else empty."""
+    from playbook_supervisor.selection import OPEN
+
+    known = outlook.manifest
+    home = meant(known.session_id, cwd)[0].checkout.root
+    if known.status not in OPEN or home == store(cwd).checkout.root:
+        return ""
+    folder = os.path.relpath(home, cwd or current_folder())
+    return f"It lives in {folder}."
+
+
+def waiting_elsewhere(error: StateError, cwd: Path | None = None) -> StateError:
+    """The same error; where a gate waits in some worktree, it says how to answer that one."""
+    if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
+        return error
+    from playbook_supervisor.overview import sessions
+
+    manifests = (seen.manifest for seen in sessions(store(cwd)))
+    waiting = [known.session_id for known in manifests if known and known.gate]
+    if not waiting:
+        return error
+    guidance = f"What waits: `playbook answer {waiting[0]} …`"
+    more = f", or {' or '.join(waiting[1:4])}" if waiting[1:] else ""
+    return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
 def kept(store: Store, outlook: Outlook) -> Outlook:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.api import place
-from playbook_supervisor.records import replace
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.records import Record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.drivers.claude_code.desk import Reply
     from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.notices import Notice
     from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.store import Store
     from playbook_supervisor.supervisor import Supervisor
@@ -25,8 +28,8 @@ _LOOK: Final = 0.1  # seconds between two looks at a journal that others write
 
 def begin(
     reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
-) -> Outlook:
-    """Begin a session and answer with its first directive."""
+) -> tuple[Outlook, Enclosure]:
+    """Begin a session and answer with its first directive, and what comes with it."""
     from playbook_supervisor import beginning
 
     store = place.store(cwd)
@@ -40,7 +43,9 @@ def begin(
     return _handed_out(store, supervisor, outlook)
 
 
-def next_directive(session: str = "", *, wait: bool = False, cwd: Path | None = None) -> Outlook:
+def next_directive(
+    session: str = "", *, wait: bool = False, cwd: Path | None = None
+) -> tuple[Outlook, Enclosure]:
     """What is outstanding; with `wait`, as soon as it is more than what is under way now."""
     from time import sleep
 
@@ -62,7 +67,7 @@ def report(
     outcome: object = None,
     session: str = "",
     cwd: Path | None = None,
-) -> Outlook:
+) -> tuple[Outlook, Enclosure]:
     """A worker came back; a repeated report changes nothing and answers with what is due now.
 
     Nor does any report of a session that a client's hooks supervise: they see what comes back.
@@ -77,17 +82,10 @@ def report(
         brought = Outcome(Failure("PB-AGENT-FAILED", said), brought.output, brought.agent)
     store, session_id = place.meant(session, cwd)
     supervisor = place.admitted(store, session_id)
-    if _supervised(supervisor):
-        return place.kept(store, supervisor.outlook())
+    if _hooks_report(supervisor):
+        outlook = supervisor.outlook()
+        return place.kept(store, outlook), _enclosed(supervisor, outlook)
     return _handed_out(store, supervisor, supervisor.report(attempt, brought))
-
-
-def supervised(outlook: Outlook, *, cwd: Path | None = None) -> bool:
-    """Whether the hooks of a living client report what happens in the session."""
-    from playbook_supervisor.drivers.claude_code import humans
-
-    store, session_id = place.meant(outlook.manifest.session_id, cwd)
-    return humans.supervised(store.runtime(session_id))
 
 
 def in_a_client(outlook: Outlook, *, cwd: Path | None = None) -> bool:
@@ -102,27 +100,58 @@ def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | 
     """The reply to one hook of the Claude Code client; None where there is nothing to say."""
     from playbook_supervisor.drivers.claude_code.hooks import handle
 
-    return handle(payload, environment)
+    reply = handle(payload, environment)
+    if reply is not None and reply.notice is not None:
+        _call(reply.notice, environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", "")))
+    return reply
+
+
+def _call(notice: Notice, folder: str) -> None:
+    """Have the project's command call the person; a hook does not wait for it."""
+    from playbook_supervisor import checkout, config, notices
+    from playbook_supervisor.store import Store
+
+    with suppress(PlaybookError):  # what is wrong with the settings is told elsewhere
+        here = checkout.find(Path(folder))
+        argv = config.load(here.root).notify
+        private = Store(here).runtime(notice.session)
+        if argv and notices.news(notice, private):
+            notices.call_apart(argv, notice, here.root, private)
 
 
 # ── what comes with a directive ─────────────────────────────────────────────────────────────
 
 
-def handouts(outlook: Outlook, *, cwd: Path | None = None) -> dict[str, Handout]:
-    """What each attempt that is to run needs, by its id; empty where none is.
+class Enclosure(Record):
+    """What comes with a directive.
 
-    The project's own tools are made to look at the session's feature on the way.
+    `handouts` are what each attempt that is to run needs, by its id. `context` helps to answer the
+    gate that is asked (kai FR24). `given` are the attempts that agents of a living client have
+    been given; None where no hook knows.
     """
+
+    handouts: Mapping[str, Handout]
+    context: tuple[str, ...]
+    given: frozenset[str] | None
+
+
+def enclosed(outlook: Outlook, *, cwd: Path | None = None) -> Enclosure:
+    """What comes with the directive of a session, which lives in any worktree."""
+    return _enclosed(_of(outlook, cwd), outlook)
+
+
+def _enclosed(supervisor: Supervisor, outlook: Outlook) -> Enclosure:
+    """The project's own tools are made to look at the session's feature on the way."""
+    from playbook_supervisor.drivers.claude_code import binding
     from playbook_supervisor.outlook import running
     from playbook_supervisor.wire import Handout
 
-    supervisor = _of(outlook, cwd)
-    given = {}
+    handouts = {}
     for member in running(outlook):
         work = supervisor.work(outlook, member)
         supervisor.environment(outlook, work)
-        given[member.id] = Handout(work.command, work.args, work.prompt)
-    return given
+        handouts[member.id] = Handout(work.command, work.args, work.prompt)
+    return Enclosure(handouts, supervisor.context(outlook), binding.given(supervisor.private))
 
 
 def context(outlook: Outlook, *, cwd: Path | None = None) -> tuple[str, ...]:
@@ -136,13 +165,15 @@ def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
     return store.journal(session_id).entries
 
 
-def _supervised(supervisor: Supervisor) -> bool:
-    from playbook_supervisor.drivers.claude_code import humans
+def _hooks_report(supervisor: Supervisor) -> bool:
+    from playbook_supervisor.drivers.claude_code import binding
 
-    return humans.supervised(supervisor.private)
+    return binding.given(supervisor.private) is not None
 
 
-def _handed_out(store: Store, supervisor: Supervisor, outlook: Outlook) -> Outlook:
+def _handed_out(
+    store: Store, supervisor: Supervisor, outlook: Outlook
+) -> tuple[Outlook, Enclosure]:
     """The same, with its copies kept; a conversation that drives by commands lets an end go."""
     from playbook_supervisor.kernel.directives import Finish
 
@@ -150,7 +181,7 @@ def _handed_out(store: Store, supervisor: Supervisor, outlook: Outlook) -> Outlo
         from playbook_supervisor.drivers.claude_code import humans
 
         humans.settled(store.checkout, supervisor.private)
-    return place.kept(store, outlook)
+    return place.kept(store, outlook), _enclosed(supervisor, outlook)
 
 
 def _under_way(outlook: Outlook) -> set[str]:

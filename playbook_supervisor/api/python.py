@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.api import driving, reading
+from playbook_supervisor.api import checking, driving, reading
 from playbook_supervisor.records import Record
 from playbook_supervisor.vocabulary import Mode
 
@@ -29,9 +29,9 @@ def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
     return reading.load_playbook(reference, cwd=_folder(cwd))
 
 
-def check(path: Path | str) -> reading.Checked:
+def check(path: Path | str) -> checking.Checked:
     """One file, with every problem and its place; `ok` if it can run."""
-    (checked,) = reading.check([str(path)])
+    (checked,) = checking.check([str(path)])
     return checked
 
 
@@ -90,6 +90,9 @@ class _Watcher(Record):
         """Not journaled."""
 
     def waits(self, outlook: Outlook) -> None:
+        """The ending says so."""
+
+    def ended(self, outlook: Outlook) -> None:
         """The ending says so."""
 
     def notice(self, text: str) -> None:

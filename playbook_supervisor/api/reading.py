@@ -1,88 +1,29 @@
-"""What only looks: check, list, status, show, probe, schema."""
+"""What only looks: list, status, show, probe, schema."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.api import place
-from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
 from playbook_supervisor.records import Record
-from playbook_supervisor.schema import Problem, examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.library import Shelved
-    from playbook_supervisor.lint import Lookup
     from playbook_supervisor.model import Playbook
     from playbook_supervisor.outlook import Outlook
     from playbook_supervisor.overview import Seen
+    from playbook_supervisor.policy import Effect, Policy
+    from playbook_supervisor.progress import Progress
     from playbook_supervisor.store import Store
 
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
-
-
-class Checked(Record):
-    """One file and what is wrong with it, by place."""
-
-    file: str
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether it can run."""
-        return not any(problem.severity == "error" for problem in self.problems)
-
-
-def check(files: Sequence[str]) -> tuple[Checked, ...]:
-    """Every fault of every file, and what is probably not meant (kai FR8, cat FR-2). Reads only."""
-    lookups: dict[Path, Lookup | None] = {}
-    return tuple(_check(file, lookups) for file in files)
-
-
-def _check(file: str, lookups: dict[Path, Lookup | None]) -> Checked:
-    from playbook_supervisor.files import read_bytes
-    from playbook_supervisor.lint import lint
-    from playbook_supervisor.strict_yaml import MAX_BYTES
-
-    path = Path(file)
-    if path.is_dir():
-        return Checked(file, (_unreadable("PB-IO-READ", "it is a folder", "Name the files."),))
-    try:
-        data = read_bytes(path, limit=MAX_BYTES)
-    except FileNotFoundError:
-        return Checked(file, (_unreadable("PB-IO-READ", "there is no such file", ""),))
-    except PlaybookError as error:
-        return Checked(file, (_unreadable(error.code, error.message, error.guidance),))
-    playbook, problems, document = examine(data, file)
-    if playbook is None or document is None:
-        return Checked(file, problems)
-    folder = path.parent
-    if folder not in lookups:
-        lookups[folder] = _commands(folder)
-    stem = path.stem if folder.absolute().name == "playbooks" else ""
-    warnings = lint(playbook, document, command=lookups[folder], stem=stem)
-    both = sorted((*problems, *warnings), key=lambda each: (each.line, each.col))
-    return Checked(file, tuple(both))
-
-
-def _unreadable(code: str, message: str, guidance: str) -> Problem:
-    return Problem(1, 1, "error", code, message, guidance or "Name a file that can be read.")
-
-
-def _commands(folder: Path) -> Lookup | None:
-    """What is installed in the project that the folder lies in; None outside of one."""
-    from playbook_supervisor import checkout
-    from playbook_supervisor.slash_commands import Shelf
-
-    try:
-        root = checkout.find(folder).root
-    except PlaybookError:
-        return None
-    return Shelf(root, home=Path.home()).resolve
 
 
 def playbooks(*, cwd: Path | None = None) -> tuple[Shelved, ...]:
@@ -115,6 +56,21 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
     return seen
 
 
+def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progress, ...]]:
+    """The same, with how far each session is, at every step of the iterator as it is then."""
+    from playbook_supervisor import overview, progress
+
+    store = place.store(cwd)
+    watch = progress.Watch(store)
+    while True:
+        seen = watch.look()
+        if session:
+            seen = tuple(each for each in seen if each.seen.session_id == session)
+        if session and not seen:
+            overview.find(store, session)  # says in its own words that there is none
+        yield seen
+
+
 def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
     """Whether a runner lives that drives the session of this outlook."""
     from playbook_supervisor.drivers import presence
@@ -126,14 +82,29 @@ def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
 class Shown(Record):
     """One session with its whole journal.
 
-    `playbook` is None where the session keeps none; `problem` says why the journal cannot be read;
-    `notes` are sentences about it.
+    `playbook` is its author's, None where the session keeps none, and `policy` what holds beyond
+    it; `problem` is what keeps it from being read as a whole.
     """
 
     seen: Seen
     entries: tuple[Entry, ...]
     playbook: Playbook | None
-    problem: str = ""
+    policy: Policy
+    problem: StateError | None = None
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What the policies made of the playbook."""
+        from playbook_supervisor.policy import effects
+
+        return effects(self.playbook, self.policy) if self.playbook else ()
+
+    @property
+    def tightened(self) -> Playbook | None:
+        """The playbook as the session runs it."""
+        from playbook_supervisor.policy import tightened
+
+        return tightened(self.playbook, self.policy) if self.playbook else None
 
 
 def show(session: str = "", *, cwd: Path | None = None) -> Shown:
@@ -144,12 +115,30 @@ def show(session: str = "", *, cwd: Path | None = None) -> Shown:
     session_id = session_meant(store, session)
     (seen,) = status(session_id, cwd=cwd)
     entries: tuple[Entry, ...] = ()
-    problem = seen.problem
+    problem = StateError(seen.code, seen.problem, where=session_id) if seen.problem else None
     try:
         entries = seen.store.journal(session_id).entries
     except PlaybookError as error:
-        problem = problem or f"{error.message} ({error.where})"
-    return Shown(seen, entries, overview.pinned(seen.store, session_id), problem)
+        said = f"{error.message} ({error.where})"
+        problem = problem or StateError(error.code, said, where=session_id)
+    playbook = overview.pinned(seen.store, session_id)
+    return Shown(seen, entries, playbook, overview.held(seen.store, session_id), problem)
+
+
+def keep(file: Path, text: str) -> None:
+    """Write what was shown to a file that the caller names, whole or not at all.
+
+    StorageError PB-IO-WRITE, also for a device, a pipe or a link: nothing but a file is replaced.
+    """
+    from playbook_supervisor.files import write_atomically
+
+    if os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"cannot write {file}: it is no regular file",
+            guidance="Name a file of its own; `-` is stdout.",
+        )
+    write_atomically(file, text.encode(), durable=False)
 
 
 def session_meant(store: Store, named: str) -> str:

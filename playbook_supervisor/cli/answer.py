@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import driving, protocol, reading
+from playbook_supervisor.api import driving, place, protocol, reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.render import text
+from playbook_supervisor.plain_text import printable
+from playbook_supervisor.render import log, text
 
 
 def answer(words: Sequence[str], *, session: str, gate: str) -> int:
@@ -14,9 +15,13 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     outlook = driving.answer(words, session=session, gate=gate)
     streams.tell_notices(outlook.notices)
     for event in outlook.events:
-        streams.put(text.happened(event, outlook))
+        streams.put(text.happened(event, outlook, log.now()))
     if protocol.in_a_client(outlook):
         streams.put("next: Claude Code goes on, at your next message there")
     else:
-        streams.put(text.what_next(outlook, driven=reading.driven(outlook)))
+        driven = reading.driven(outlook)
+        name = place.name_from_here(outlook)
+        streams.put(text.naming(text.what_next(outlook, driven=driven), name))
+        if not driven and (where := place.away(outlook)):
+            streams.tell(printable(where))
     return 0

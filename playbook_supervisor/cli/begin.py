@@ -10,4 +10,4 @@ from playbook_supervisor.cli.handing import hand_out
 
 def begin(reference: str, args: Sequence[str], *, start: str, json: bool) -> int:
     """Begin it and print its first directive."""
-    return hand_out(protocol.begin(reference, args, start=start), json=json)
+    return hand_out(*protocol.begin(reference, args, start=start), json=json)

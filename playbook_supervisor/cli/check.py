@@ -1,17 +1,17 @@
-"""`check`: say everything that is wrong with playbooks, each with its place and its cure."""
+"""`check`: say everything that is wrong with what people wrote, with its place and its cure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import reading
+from playbook_supervisor.api import checking
 from playbook_supervisor.cli import streams
 from playbook_supervisor.render import findings
 
 
 def check(files: Sequence[str], *, format: str = "text", strict: bool = False) -> int:
     """Check them all; 1 if one cannot run, with `strict` also if one probably is not as meant."""
-    checked = reading.check(files)
+    checked = checking.check(files)
     if format == "json":
         streams.put_json(findings.as_json(checked))
     else:
@@ -20,5 +20,5 @@ def check(files: Sequence[str], *, format: str = "text", strict: bool = False) -
             streams.put(line)
         if format == "text":
             streams.tell(findings.verdict(checked))
-    fine = all(each.ok and not (strict and each.problems) for each in checked)
+    fine = all(each.spotless if strict else each.ok for each in checked)
     return 0 if fine else 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playbook_supervisor.api import driving, maintenance, protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.watching import watching
+from playbook_supervisor.cli.watching import draws, watching
 from playbook_supervisor.drivers.people import Said
 from playbook_supervisor.plain_text import printable
 from playbook_supervisor.render import text
@@ -26,12 +26,14 @@ def demo(*, level: Level) -> int:
     streams.tell(f"In {made.root}, with an agent that follows a script:\n$ {command}")
     person = Prompt() if streams.at_a_terminal() else _Stagehand()
     drive = driving.Drive(agent=made.agent)
-    with watching(level) as watcher:
+    with watching(level, lambda seen: protocol.entries(seen, cwd=made.root)) as watcher:
         ending = driving.run(
             made.playbook, made.args, cwd=made.root, drive=drive, watcher=watcher, person=person
         )
     entries = protocol.entries(ending.outlook, cwd=made.root)
     streams.tell(text.summary(ending.outlook, entries, ending.why))
+    for line in () if draws(level) else text.steps(entries):
+        streams.tell(line)
     journal = _journal(made.root)
     streams.put(f"\n$ cat {journal.relative_to(made.root)}")
     streams.put(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))

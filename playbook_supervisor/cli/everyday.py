@@ -6,10 +6,6 @@ import click
 
 from playbook_supervisor.cli import options
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.api.driving import Drive
-
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Write without asking.")
@@ -40,12 +36,43 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
 
 
 @click.command()
+@click.option("--check", is_flag=True, help="Write nothing; 1 if something is out of date.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing.")
+@options.json
+@options.everywhere
+def update(*, check: bool, dry_run: bool, json: bool) -> int:
+    """Bring what `playbook init` installed to the version that runs.
+
+    What nobody edited is replaced. What you edited stays, with the new version beside it as *.new;
+    what you deleted stays deleted; playbooks and sessions of yours are not looked at.
+
+    \b
+    Examples:
+      playbook update
+      playbook update --dry-run
+      playbook update --check
+    """
+    from playbook_supervisor.cli.update import update
+
+    return update(check=check, dry_run=dry_run, json=json)
+
+
+@click.command()
 @options.playbook
 @options.driving
 @options.start
+@click.option("--dry-run", is_flag=True, help="Show what it would do, and do none of it.")
 @options.json
 @options.everywhere
-def run(playbook: str, args: tuple[str, ...], *, start: str, json: bool, **how: object) -> int:
+def run(
+    playbook: str,
+    args: tuple[str, ...],
+    *,
+    start: str,
+    dry_run: bool,
+    json: bool,
+    **how: object,
+) -> int:
     """Drive a playbook to its end, or to a gate.
 
     Each step runs in a fresh agent. At a terminal you are asked at gates; elsewhere it ends with
@@ -55,13 +82,65 @@ def run(playbook: str, args: tuple[str, ...], *, start: str, json: bool, **how: 
     \b
     Examples:
       playbook run auto-feature 013
+      playbook run auto-feature 013 --dry-run
       playbook run auto-feature feature=013 --from implement
       playbook run auto-validate 013 --mode autonomous --json
       playbook run auto-feature 013 --agent exec:./my-agent
     """
-    from playbook_supervisor.cli.run import run
+    from playbook_supervisor.cli.run import plan, run
 
-    return run(playbook, args, start=start, drive=_drive(how), json=json, level=options.level())
+    if dry_run:
+        return plan(playbook, args, start=start, drive=options.drive(how), json=json)
+    return run(
+        playbook, args, start=start, drive=options.drive(how), json=json, level=options.level()
+    )
+
+
+@click.command()
+@options.playbook
+@options.branching
+@click.option("--exec", "exec_", is_flag=True, help="Open Claude Code there at once.")
+@options.everywhere
+def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_: bool) -> int:
+    """Begin a playbook in a worktree of its own.
+
+    For a second feature beside the first. What keeps it from beginning is said before anything is
+    made: changes that are not committed, or what the commit lacks that the worktree would get (the
+    playbook, the commands, the spec). The session waits there until you type what is printed, or
+    until `playbook run` of the same; `playbook finish` takes the worktree away after the merge.
+
+    \b
+    Examples:
+      playbook start auto-feature 014
+      playbook start auto-feature 014 --base develop
+      playbook start auto-validate 013 --branch review-013
+      playbook start auto-feature 014 --exec
+    """
+    from playbook_supervisor.cli.start import start
+
+    return start(playbook, args, base=base, branch=branch, exec=exec_)
+
+
+@click.command()
+@options.one_session
+@click.option("--force", is_flag=True, help="Throw away what is in the way; asks first.")
+@options.everywhere
+def finish(named: str, *, session: str, force: bool) -> int:
+    """Remove a session's worktree and branch after the merge.
+
+    Only if everything is committed and merged: into the branch that it came from, the main one or
+    their upstreams, also squashed or rebased, or by a pull request that `gh` says is merged. Else
+    each thing that is in the way is named, and nothing is touched. The journal stays.
+
+    \b
+    Examples:
+      playbook finish
+      playbook finish 20260219-b3m
+      playbook finish 20260219-b3m --force
+    """
+    from playbook_supervisor.cli.finish import finish
+
+    return finish(options.meant(named, session), force=force)
 
 
 @click.command()
@@ -88,21 +167,7 @@ def resume(named: str, *, session: str, retry: bool, json: bool, **how: object) 
 
     meant = options.meant(named, session)
     level = options.level()
-    return resume(meant, retry=retry, drive=_drive(how), json=json, level=level)
-
-
-def _drive(how: dict[str, object]) -> Drive:
-    from playbook_supervisor.api.driving import Drive
-    from playbook_supervisor.vocabulary import Mode
-
-    mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
-    return Drive(
-        agent=str(how["agent"]),
-        mode=Mode(str(mode)) if mode else None,
-        wall=wall if isinstance(wall, float) else None,
-        idle=idle if isinstance(idle, float) else None,
-        kill=bool(how.get("kill")),
-    )
+    return resume(meant, retry=retry, drive=options.drive(how), json=json, level=level)
 
 
 @click.command()
@@ -131,37 +196,60 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
 @click.command()
 @options.one_session
 @click.option("--all", is_flag=True, help="Ended sessions, too.")
+@click.option("--watch", is_flag=True, help="Go on showing them; one that is named, to its end.")
 @options.json
 @options.everywhere
-def status(named: str, *, session: str, all: bool, json: bool) -> int:
+def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> int:
     """Show the sessions of all worktrees, those that wait for you first.
+
+    With --watch also what runs, for how long, and what its agent said last; where stdout is no
+    terminal, a line for each change.
 
     \b
     Examples:
       playbook status
       playbook status --all
+      playbook status --watch
       playbook status 20260219-a7k --json
     """
+    meant = options.meant(named, session)
+    if watch:
+        if json:
+            raise click.UsageError("--json prints one object, and --watch goes on")
+        from playbook_supervisor.cli.watch import watch as go_on
+
+        return go_on(meant, all=all)
     from playbook_supervisor.cli.status import status
 
-    return status(options.meant(named, session), all=all, json=json)
+    return status(meant, all=all, json=json)
 
 
 @click.command()
 @options.one_session
+@click.option(
+    "--html",
+    metavar="FILE",
+    default="",
+    type=click.Path(dir_okay=False),
+    callback=options.filled,
+    help="Write it as one page that needs nothing else; - is stdout.",
+)
 @options.json
 @options.everywhere
-def show(named: str, *, session: str, json: bool) -> int:
+def show(named: str, *, session: str, html: str, json: bool) -> int:
     """Show one session: every attempt, its conditions and evidence, and what humans said.
 
     \b
     Examples:
       playbook show
       playbook show 20260219-a7k
+      playbook show --html session.html
     """
     from playbook_supervisor.cli.show import show
 
-    return show(options.meant(named, session), json=json)
+    if html and json:
+        raise click.UsageError("--html and --json exclude each other")
+    return show(options.meant(named, session), json=json, html=html)
 
 
 @click.command("list")
@@ -233,4 +321,18 @@ def demo() -> int:
     return demo(level=options.level())
 
 
-COMMANDS = (init, run, resume, answer, status, show, list_, pause, abort, demo)
+COMMANDS = (
+    init,
+    update,
+    run,
+    start,
+    resume,
+    answer,
+    status,
+    show,
+    list_,
+    pause,
+    abort,
+    finish,
+    demo,
+)

@@ -36,9 +36,9 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
         return _quietly(_told, error, argv)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_gone()
     except Exception as error:
+        if _nobody_reads(error):
+            return _reader_gone()
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
             return _quietly(_told, _full(error), argv)
         return _quietly(_bug, error, argv)
@@ -128,13 +128,21 @@ def _trace(error: Exception) -> None:
 def _quietly(tell: Callable[[E, Sequence[str]], int], error: E, argv: Sequence[str]) -> int:
     try:
         return tell(error, argv)
-    except BrokenPipeError:
+    except OSError as failure:
+        if not _nobody_reads(failure):
+            raise
         return _reader_gone()
+
+
+def _nobody_reads(error: Exception) -> bool:
+    """A pipe was left, or a terminal closed; what fails with a file of ours has a name."""
+    hung_up = isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None
+    return hung_up or isinstance(error, BrokenPipeError)
 
 
 def _full(error: OSError) -> StorageError:
     """No file of ours, which would have a name: what stdout leads to is full."""
-    _silence()
+    _silence(1)
     said = f"what was to be printed cannot be written: {error.strerror}"
     return StorageError(
         "PB-IO-WRITE", said, where="stdout", guidance="Make room where stdout leads."
@@ -143,12 +151,13 @@ def _full(error: OSError) -> StorageError:
 
 def _reader_gone() -> int:
     """Nobody reads any more: end without a word."""
-    _silence()
+    _silence(1, 2)
     return _GONE
 
 
-def _silence() -> None:
-    """Nothing reaches stdout from here on, also not by the interpreter's own last flush."""
+def _silence(*descriptors: int) -> None:
+    """Nothing reaches them from here on, also not by the interpreter's own last flush."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
     os.close(nowhere)

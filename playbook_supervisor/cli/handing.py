@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import protocol
 from playbook_supervisor.cli import streams
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
@@ -10,44 +9,46 @@ from playbook_supervisor.render import shapes, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Final
+    from typing import Any, Final
 
+    from playbook_supervisor.api.protocol import Enclosure
     from playbook_supervisor.outlook import Outlook
 
 _SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characters
 
 
-def hand_out(outlook: Outlook, *, json: bool) -> int:
+def hand_out(outlook: Outlook, enclosure: Enclosure, *, json: bool) -> int:
     """Print the directive; the exit code says that it was printed."""
     streams.tell_notices(outlook.notices)
     if json:
-        context = protocol.context(outlook)
-        streams.put_json(shapes.directive(outlook, protocol.handouts(outlook), context))
+        streams.put_json(_shape(outlook, enclosure))
         return 0
-    for line in told(outlook):
+    for line in told(outlook, enclosure):
         streams.put(line)
     return 0
 
 
-def told(outlook: Outlook, *, cwd: Path | None = None) -> list[str]:
+def told(outlook: Outlook, enclosure: Enclosure) -> list[str]:
     """What a model reads: prose, and as the last line the directive, without long text."""
-    asked = isinstance(outlook.directive, Ask)
-    context = protocol.context(outlook, cwd=cwd) if asked else ()
-    shape = shapes.directive(outlook, protocol.handouts(outlook, cwd=cwd), context)
+    shape = _shape(outlook, enclosure)
     return [
-        *_prose(outlook, text.context(context)[:_CONTEXT]),
+        *_prose(outlook, text.context(enclosure.context)[:_CONTEXT], enclosure.given),
         f"playbook-directive: {shapes.in_one_line(shape)}",
     ]
 
 
+def _shape(outlook: Outlook, enclosure: Enclosure) -> dict[str, Any]:
+    return shapes.directive(outlook, enclosure.handouts, enclosure.context, enclosure.given)
+
+
 def seen(outlook: Outlook) -> list[str]:
-    """What a person sees: one line of evidence for each step that has gone by."""
-    return [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
+    """What a person sees: one line of evidence for each step that has gone by, and notices."""
+    gone_by = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
+    return [*gone_by, *outlook.notices]
 
 
-def _prose(outlook: Outlook, context: list[str]) -> list[str]:
+def _prose(outlook: Outlook, context: list[str], given: frozenset[str] | None) -> list[str]:
     manifest = outlook.manifest
     lines = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
     feature = f" · {manifest.feature}" if manifest.feature else ""
@@ -57,8 +58,7 @@ def _prose(outlook: Outlook, context: list[str]) -> list[str]:
     )
     due = outlook.directive
     if isinstance(due, Run):
-        again = "Still at work" if outlook.repeated else "To run now"
-        lines.append(f"{again}: {', '.join(member.id for member in due.members)}")
+        lines += _to_run([member.id for member in due.members], given, repeated=outlook.repeated)
     elif isinstance(due, Ask):
         lines += [text.question(outlook), *(f"  {line}" for line in context)]
         lines.append(f"A human answers: {text.choices_of(outlook)}.")
@@ -67,3 +67,11 @@ def _prose(outlook: Outlook, context: list[str]) -> list[str]:
     else:
         lines.append(f"The session is {outlook.manifest.status}.")
     return lines
+
+
+def _to_run(due: list[str], given: frozenset[str] | None, *, repeated: bool) -> list[str]:
+    if given is None:
+        given = frozenset(due if repeated else ())
+    left = [id_ for id_ in due if id_ not in given]
+    lines = [f"Still at work: {', '.join(id_ for id_ in due if id_ in given)}"]
+    return [*lines[: len(due) - len(left)], *([f"To run now: {', '.join(left)}"] if left else [])]

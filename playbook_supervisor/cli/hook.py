@@ -11,10 +11,11 @@ from playbook_supervisor.errors import PlaybookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
+    from playbook_supervisor.api.protocol import Enclosure
     from playbook_supervisor.drivers.claude_code.desk import Reply
+    from playbook_supervisor.outlook import Outlook
 
 
 def payload() -> object:
@@ -55,7 +56,7 @@ def hook(given: object) -> int:
         lines = (error.message, error.where and f"at: {error.where}", f"do: {error.guidance}")
         said = "\n".join(filter(None, lines))
         if given.get("hook_event_name") == "UserPromptExpansion":
-            streams.put_json({"decision": "block", "reason": said})
+            streams.put_json({"decision": "block", "reason": _as_typed(said)})
             return 0
         streams.tell(said)
         return 1
@@ -64,21 +65,33 @@ def hook(given: object) -> int:
     return 0
 
 
+def _as_typed(said: str) -> str:
+    """The same, for somebody who types at the client's prompt, where commands have other names."""
+    import re
+
+    named = re.sub(
+        r"`playbook (abort|list|pause|resume|resume --retry|status)`", r"`/playbook.\1`", said
+    )
+    return named.replace("For example: playbook run ", "For example: /playbook.run ")
+
+
 def _document(reply: Reply) -> dict[str, Any]:
     """The reply in the client's own words."""
     from playbook_supervisor.cli.handing import seen, told
 
     words = [reply.note] if reply.note else []
     if reply.tell is not None:
-        words += told(reply.tell, cwd=_project())
+        words += told(reply.tell, _enclosed(reply, reply.tell))
     document: dict[str, Any] = {}
-    shown = [reply.shown] if reply.shown else []
+    shown = _went_by(reply) + ([reply.shown] if reply.shown else [])
     if reply.tell is not None:
         shown += seen(reply.tell)
     if shown:
         document["systemMessage"] = "\n".join(shown)
     if reply.ring:
-        document["terminalSequence"] = _sequence(reply.ring)
+        from playbook_supervisor.render.bell import sequence
+
+        document["terminalSequence"] = sequence(reply.ring)
     if reply.end:
         document |= {"continue": False, "stopReason": reply.end}
     if reply.event == "PreToolUse":
@@ -96,12 +109,27 @@ def _document(reply: Reply) -> dict[str, Any]:
     return document
 
 
-def _project() -> Path | None:
-    """Where the client was started; the folder of the moment may be any."""
+def _went_by(reply: Reply) -> list[str]:
+    if not reply.closed:
+        return []
+    from playbook_supervisor.render import text
+
+    return [text.closed(entry) for entry in reply.closed]
+
+
+def _enclosed(reply: Reply, outlook: Outlook) -> Enclosure:
+    """What comes with it, from where the client was started; the folder of the moment may be any.
+
+    What agents have been given the reply says: the binding may be gone by now.
+    """
     from pathlib import Path
 
+    from playbook_supervisor.api import protocol
+    from playbook_supervisor.records import replace
+
     folder = os.environ.get("CLAUDE_PROJECT_DIR")
-    return Path(folder) if folder else None
+    enclosure = protocol.enclosed(outlook, cwd=Path(folder) if folder else None)
+    return replace(enclosure, given=reply.given_out)
 
 
 def _permission(decision: str, reason: str) -> dict[str, Any]:
@@ -110,11 +138,3 @@ def _permission(decision: str, reason: str) -> dict[str, Any]:
         "permissionDecision": decision,
         "permissionDecisionReason": reason,
     }
-
-
-def _sequence(notice: str) -> str:
-    """A bell, and the notice in both ways that terminals know (OSC 9, OSC 777)."""
-    from playbook_supervisor.plain_text import first_line
-
-    said = first_line(notice, 200).replace(";", ",")
-    return f"\a\x1b]9;{said}\a\x1b]777;notify;playbook;{said}\a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from playbook_supervisor.cli import completion, options
+from playbook_supervisor.cli import completion, options, shells
 
 
 @click.command()
@@ -97,9 +97,61 @@ def schema(name: str) -> int:
 
 
 @click.command()
+@click.argument(
+    "playbook",
+    metavar="[PLAYBOOK]",
+    required=False,
+    default="",
+    shell_complete=completion.playbooks,
+)
+@click.option(
+    "--session",
+    metavar="ID",
+    default="",
+    shell_complete=completion.sessions,
+    help="Draw how far this session has come, with the playbook that it began with.",
+)
+@options.everywhere
+def graph(playbook: str, *, session: str) -> int:
+    """Draw a playbook, or a session of it, as a Mermaid flowchart.
+
+    Forges draw the text where it stands in a ```mermaid block: steps, what they need and give,
+    what runs at once, and where a human decides.
+
+    \b
+    Examples:
+      playbook graph auto-feature
+      playbook graph auto-feature --session 20260219-a7k
+    """
+    from playbook_supervisor.cli.graph import graph
+
+    return graph(playbook, session=session)
+
+
+@click.command("completion")
+@click.argument(
+    "shell", metavar="[bash|zsh|fish]", required=False, type=click.Choice(shells.SHELLS)
+)
+@options.everywhere
+def completion_(shell: str | None) -> int:
+    """Print what makes a shell complete commands, flags, playbooks, sessions and steps.
+
+    For bash put the first example into ~/.bashrc, for zsh the second into ~/.zshrc, behind its
+    `compinit`; for fish type the third once. Without a name it is the shell that $SHELL names.
+
+    \b
+    Examples:
+      eval "$(playbook completion bash)"
+      eval "$(playbook completion zsh)"
+      playbook completion fish > ~/.config/fish/completions/playbook.fish
+    """
+    return shells.completion(shell)
+
+
+@click.command()
 @options.one_session
 @click.option("--take", is_flag=True, help="The files as they are count from now on.")
-@click.option("--restore", is_flag=True, help="Put back what was written.")
+@click.option("--restore", is_flag=True, help="Put back what was written, the worktree too.")
 @options.everywhere
 def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     """Show what something else changed in a session, or mend it.
@@ -136,4 +188,68 @@ def doctor() -> int:
     return doctor()
 
 
-COMMANDS = (check, probe, doctor, index, schema, repair)
+@click.command()
+@click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=completion.sessions)
+@click.option("--all", is_flag=True, help="Every session of every worktree.")
+@click.option(
+    "--format",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    help="For people, for programs, or as annotations on GitHub.",
+)
+@click.option("--json", is_flag=True, hidden=True)
+@options.everywhere
+def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
+    """Say what cannot be true of a session's journal, whoever wrote it.
+
+    A SESSION is an id, a session's folder or a journal; without one it is this worktree's. Reads
+    only. Exit code 1 if anything is found; docs/audit.md lists the rules.
+
+    \b
+    Examples:
+      playbook audit
+      playbook audit 20260219-a7k 20260220-b3m
+      playbook audit --all --format github
+      playbook audit ../other/.playbooks/sessions/20260219-a7k/journal.yaml
+    """
+    from playbook_supervisor.cli.audit import audit
+
+    if all and names:
+        raise click.UsageError("--all means every session; name none")
+    return audit(names, every=all, format="json" if json else format)
+
+
+@click.command()
+@options.one_session
+@click.option("--all", is_flag=True, help="Every session of every worktree, together.")
+@click.option(
+    "--playbook",
+    metavar="NAME",
+    default="",
+    callback=options.filled,
+    shell_complete=completion.playbooks,
+    help="Every session of this playbook.",
+)
+@options.json
+@options.everywhere
+def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -> int:
+    """Show how long steps take, what they cost, and where people are waited for.
+
+    Of one session, or of many together. Only what their journals say: what is unknown is no 0.
+
+    \b
+    Examples:
+      playbook metrics
+      playbook metrics 20260219-a7k --json
+      playbook metrics --all
+      playbook metrics --playbook auto-feature
+    """
+    from playbook_supervisor.cli.metrics import metrics
+
+    name = options.meant(named, session)
+    if name and (all or playbook):
+        raise click.UsageError("a session, --all or --playbook: one of them")
+    return metrics(name, every=all, playbook=playbook, json=json)
+
+
+COMMANDS = (check, probe, audit, metrics, graph, doctor, index, schema, repair, completion_)

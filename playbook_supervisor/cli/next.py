@@ -8,4 +8,4 @@ from playbook_supervisor.cli.handing import hand_out
 
 def next(*, session: str = "", wait: bool = False, json: bool = False) -> int:
     """Print the directive that is outstanding; the same as long as nothing is reported."""
-    return hand_out(protocol.next_directive(session, wait=wait), json=json)
+    return hand_out(*protocol.next_directive(session, wait=wait), json=json)

@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from playbook_supervisor.cli import completion
 from playbook_supervisor.render.log import Level
 
+if TYPE_CHECKING:
+    from playbook_supervisor.agents import Budget
+    from playbook_supervisor.api.driving import Drive
+
 Command = Callable[..., Any]
 _LEVELS: Final = [level.name.lower() for level in Level]
 
 
-def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """A length of time that somebody can wait for."""
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        said = f"{value!r} is no number of seconds above 0"
-        raise click.BadParameter(said, ctx, parameter)
-    return number
+def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """Reads a number that can be waited for, or spent; `what` it is, when it is none."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+        if value is None:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            raise click.BadParameter(f"{value!r} is no {what} above 0", ctx, parameter)
+        return number
+
+    return read
+
+
+_seconds: Final = _above_zero("number of seconds")
+_dollars: Final = _above_zero("sum")
+
+
+def filled(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A value that says something: an empty one is a script's variable that nobody has set."""
+    source = ctx.get_parameter_source(parameter.name or "")
+    if not value and source is click.core.ParameterSource.COMMANDLINE:
+        raise click.BadParameter("it is empty", ctx, parameter)
+    return value
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -114,6 +133,25 @@ def start(command: Command) -> Command:
     return option(command)
 
 
+def branching(command: Command) -> Command:
+    """`--base REF` and `--branch NAME`."""
+    base = click.option(
+        "--base",
+        metavar="REF",
+        default="",
+        callback=filled,
+        help="What a new branch grows from, else HEAD.",
+    )
+    branch = click.option(
+        "--branch",
+        metavar="NAME",
+        default="",
+        callback=filled,
+        help="The branch, else the feature's own.",
+    )
+    return base(branch(command))
+
+
 def driving(command: Command) -> Command:
     """With what a session is driven."""
     options = (
@@ -121,7 +159,8 @@ def driving(command: Command) -> Command:
             "--agent",
             metavar="AGENT",
             default="",
-            help="exec:PROGRAM, script:FILE.yaml or a name; else the project's, else one found.",
+            help="claude, exec:PROGRAM, script:FILE.yaml or a name; else the project's, else one"
+            " found.",
         ),
         click.option(
             "--mode",
@@ -143,7 +182,55 @@ def driving(command: Command) -> Command:
             default=None,
             help="How long a step may say nothing.",
         ),
+        click.option(
+            "--max-cost-usd",
+            metavar="USD",
+            callback=_dollars,
+            default=None,
+            help="What the whole run may cost; remembered, as the next two.",
+        ),
+        click.option(
+            "--max-turns",
+            metavar="N",
+            type=click.IntRange(min=1),
+            default=None,
+            help="How often the model may answer in a step.",
+        ),
+        click.option(
+            "--max-tool-calls",
+            metavar="N",
+            type=click.IntRange(min=1),
+            default=None,
+            help="How many calls of tools a step may make.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def drive(how: dict[str, object]) -> Drive:
+    """What these options say."""
+    from playbook_supervisor.api.driving import Drive
+    from playbook_supervisor.vocabulary import Mode
+
+    mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
+    return Drive(
+        agent=str(how["agent"]),
+        mode=Mode(str(mode)) if mode else None,
+        wall=wall if isinstance(wall, float) else None,
+        idle=idle if isinstance(idle, float) else None,
+        kill=bool(how.get("kill")),
+        limits=_limits(how),
+    )
+
+
+def _limits(how: dict[str, object]) -> Budget:
+    from playbook_supervisor.agents import Budget
+
+    turns, calls, cost = how["max_turns"], how["max_tool_calls"], how["max_cost_usd"]
+    return Budget(
+        max_turns=turns if isinstance(turns, int) else None,
+        max_tool_calls=calls if isinstance(calls, int) else None,
+        max_cost_usd=cost if isinstance(cost, float) else None,
+    )

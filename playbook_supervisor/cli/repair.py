@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from playbook_supervisor.api import maintenance
 from playbook_supervisor.cli import streams
 from playbook_supervisor.plain_text import printable
@@ -20,6 +22,8 @@ def repair(session: str, *, take: bool, restore: bool) -> int:
             if after:
                 streams.put(printable(f"  + {key}: {after}"))
     name = repaired.session_id
+    if repaired.root is not None:
+        streams.tell(printable(f"the worktree {os.path.relpath(repaired.root)} is there again"))
     if not repaired.differences and not take and not restore:
         streams.tell(f"session {name} is as it was written")
         return 0

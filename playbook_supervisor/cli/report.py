@@ -19,10 +19,10 @@ def report(
 ) -> int:
     """Take it in and print what is outstanding then. A repeated report changes nothing."""
     outcome = _outcome(Path(output)) if output else None
-    outlook = protocol.report(attempt, error=error, outcome=outcome, session=session)
-    if protocol.supervised(outlook):
+    outlook, enclosure = protocol.report(attempt, error=error, outcome=outcome, session=session)
+    if enclosure.given is not None:
         streams.tell("the client's hooks report in this session: nothing was taken from you")
-    return hand_out(outlook, json=json)
+    return hand_out(outlook, enclosure, json=json)
 
 
 def _outcome(file: Path) -> object:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from playbook_supervisor.api import driving, protocol
+from playbook_supervisor.api import driving, place, protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.watching import watching
+from playbook_supervisor.cli.watching import draws, watching
 from playbook_supervisor.render import shapes, text
 from playbook_supervisor.render.log import Level
 from playbook_supervisor.render.prompt import Prompt
@@ -32,6 +32,21 @@ def run(
     )
 
 
+def plan(reference: str, args: Sequence[str], *, start: str, drive: Drive, json: bool) -> int:
+    """Show what a run would do, and do none of it; 0 where it could begin."""
+    from playbook_supervisor.api import planning
+    from playbook_supervisor.render import plan
+
+    planned = planning.plan(reference, args, start=start, drive=drive)
+    if json:
+        streams.put_json(plan.as_json(planned))
+        return planned.exit_code
+    for line in plan.lines(planned, colour=streams.shows_colour(), width=streams.width()):
+        streams.put(line)
+    streams.tell(plan.verdict(planned))
+    return planned.exit_code
+
+
 def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level) -> int:
     """Go on where a session stands (kai FR15)."""
     return _driven(
@@ -45,18 +60,23 @@ def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level)
 
 def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, level: Level) -> int:
     person = Prompt() if streams.at_a_terminal() else None
-    with watching(level) as watcher:
+    with watching(level, protocol.entries) as watcher:
         ending = drive(watcher, person)
     outlook, entries = ending.outlook, protocol.entries(ending.outlook)
     context = ending.context or protocol.context(outlook)
+    name = place.name_from_here(outlook)
     if json:
         streams.put_json(shapes.ending(outlook, ending.why, ending.exit_code, entries, context))
     if ending.why == "waiting":
         for line in text.context(context) if person is None else ():  # a person has seen it
             streams.tell(f"  {line}")
-        streams.tell(text.how_to_answer(outlook))
-    elif level >= Level.INFO:
+        streams.tell(text.naming(text.how_to_answer(outlook), name))
+    elif level >= Level.INFO or ending.why == "failed":
         streams.tell(text.summary(outlook, entries, ending.why))
+        for line in () if draws(level) or level < Level.INFO else text.steps(entries):
+            streams.tell(line)
+        for line in text.cures(entries) if ending.why == "failed" else ():
+            streams.tell(text.naming(line, name))
         if then := text.afterwards(ending.why):
-            streams.tell(then)
+            streams.tell(text.naming(then, name))
     return ending.exit_code

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.errors import StateError
 from playbook_supervisor.render import sessions, shapes
 from playbook_supervisor.render.log import now
 
 
-def show(session: str = "", *, json: bool = False) -> int:
-    """Print it; what can be read is shown even where something cannot, which is 3."""
+def show(session: str = "", *, json: bool = False, html: str = "") -> int:
+    """Print it, or write it as a page to the file `html` (`-`: stdout).
+
+    What can be read is shown even where something cannot, which is 3.
+    """
     shown = reading.show(session)
     if json and not shown.problem:
-        streams.put_json(shapes.session(shown.seen, shown.entries, shown.playbook))
+        streams.put_json(shapes.session(shown.seen, shown.entries, shown.playbook, shown.effects))
         return 0
-    if not json:
-        for line in sessions.timeline(shown.seen, shown.entries, shown.playbook, now()):
+    if html:
+        _page(shown, html)
+    elif not json:
+        for line in sessions.timeline(
+            shown.seen, shown.entries, shown.playbook, now(), shown.effects
+        ):
             streams.put(line)
     if shown.problem:
-        raise StateError("PB-STATE-CORRUPT", shown.problem, where=shown.seen.session_id)
+        raise shown.problem
     return 0
+
+
+def _page(shown: reading.Shown, html: str) -> None:
+    from playbook_supervisor.render.page import page
+
+    text = page(shown.seen, shown.entries, shown.playbook, shown.problem, now(), shown.effects)
+    if html == "-":
+        streams.put(text.removesuffix("\n"))
+        return
+    reading.keep(Path(html), text)
+    streams.tell(f"written: {html}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -31,6 +32,22 @@ def tell_notices(notices: Sequence[str]) -> None:
     """What a session has to say beside what was asked of it, a line each."""
     for notice in notices:
         tell(f"note: {printable(notice)}")
+
+
+def shows_colour() -> bool:
+    """Whether colours on stdout are seen as such, and wanted."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    on_screen = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    return on_screen or bool(os.environ.get("FORCE_COLOR"))
+
+
+def width() -> int:
+    """How many columns the terminal on stdout has; 0 where it is none, or does not say."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def at_a_terminal() -> bool:

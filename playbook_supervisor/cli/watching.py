@@ -1,38 +1,56 @@
-"""Who watches a drive, and who answers its gates: whoever sits at the terminal, or nobody."""
+"""Who watches a drive: whoever sits at the terminal, or who reads its log."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from playbook_supervisor.render.log import Level, Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, TextIO
 
     from playbook_supervisor.drivers.people import Watcher
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.outlook import Outlook
 
 _FIXED: Final = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 
 
 @contextmanager
-def watching(level: Level) -> Iterator[Watcher]:
-    """A live list where stderr can show one and somebody wants to see it, else a log."""
-    can_draw = sys.stderr.isatty() and os.environ.get("TERM", "") not in _FIXED
-    if not can_draw or level < Level.INFO:
-        yield Log(level, colour=_wants_colour())
+def watching(level: Level, earlier: Callable[[Outlook], Sequence[Entry]]) -> Iterator[Watcher]:
+    """A live list where stderr can show one and somebody wants to see it, else a log.
+
+    `earlier` tells the attempts that were journaled before.
+    """
+    from playbook_supervisor.drivers.people import Several
+    from playbook_supervisor.render.bell import Bell
+
+    if not draws(level):
+        log = Log(level, colour=_wants_colour())
+        yield Several((log, Bell())) if can_draw(sys.stderr) else log
         return
     from playbook_supervisor.render.terminal import Terminal
 
-    terminal = Terminal(level)
+    terminal = Terminal(level, earlier)
     try:
-        yield terminal
+        yield Several((terminal, Bell()))
     finally:
         terminal.close()
+
+
+def draws(level: Level) -> bool:
+    """Whether what is watched is a live list, in which every step stands to the end."""
+    return can_draw(sys.stderr) and level >= Level.INFO
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether the stream leads to a terminal whose cursor can move."""
+    return stream.isatty() and os.environ.get("TERM", "") not in _FIXED
 
 
 def _wants_colour() -> bool:

@@ -18,19 +18,21 @@ from typing import Final
 
 from project import Project
 
-_PATIENCE: Final = 60.0
-_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_PATIENCE: Final = 120.0
+_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
 class Terminal:
     """`playbook ARGS` at a terminal of 100 columns; `shown` is everything that it has printed."""
+
+    program: tuple[str, ...] = (sys.executable, "-m", "playbook_supervisor")
 
     def __init__(self, project: Project, *args: str, **env: str) -> None:
         self._ours, theirs = pty.openpty()
         size = struct.pack("HHHH", 30, 100, 0, 0)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "playbook_supervisor", *args],
+            [*self.program, *args],
             cwd=project.root,
             env={**project.environment, "TERM": "xterm-256color", **env},
             stdin=theirs,
@@ -59,7 +61,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """What a person reads: without sequences that move the cursor or colour."""
+        """What a person reads: without sequences that move the cursor, colour or call."""
         return _SEQUENCE.sub("", self.raw).replace("\r", "")
 
     def until(self, text: str) -> str:
@@ -74,6 +76,11 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type this, as a person does."""
         os.write(self._ours, text.encode())
+
+    def resize(self, columns: int, lines: int = 30) -> None:
+        """Become another size; the program is told by a signal, as by any terminal."""
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
     def interrupt(self) -> None:
         """Ctrl-C."""

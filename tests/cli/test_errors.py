@@ -147,6 +147,26 @@ class TestAReaderThatLeaves:
             os.close(theirs)
         assert (done.returncode, done.stderr) == (141, b"")
 
+    @pytest.mark.parametrize("args", [["list"], ["answer", "continue"]])
+    def test_is_no_bug_where_it_was_a_terminal(
+        self, project: Project, args: list[str], tmp_path: Path
+    ) -> None:
+        screen, terminal = os.openpty()
+        os.close(screen)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "playbook_supervisor", *args],
+                cwd=project.root,
+                env={**project.environment, "TMPDIR": str(tmp_path)},
+                stdout=terminal,
+                stderr=terminal,
+                check=False,
+            )
+        finally:
+            os.close(terminal)
+        assert done.returncode == 141
+        assert not list(tmp_path.glob("playbook-bug-*"))
+
     def test_does_not_stop_a_run(self, project: Project) -> None:
         """Whoever reads the log may leave; the work goes on."""
         agent = project.script("default: {write: {made.py: '1'}}\n")
@@ -154,7 +174,7 @@ class TestAReaderThatLeaves:
             assert process.stderr is not None
             process.stderr.close()
             process.stderr = None
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
         assert project.manifest()["status"] == "failed"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from bound import Conversation
+from claude import playbooks
+from hooked import HANDED_IN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from project import Project
@@ -188,18 +190,73 @@ class TestWhatAWorkerDoes:
         assert "for Write" not in conversation.project.playbook("status").out
 
 
+def context(said: Any) -> str:
+    """What is told to the model."""
+    return str(said["hookSpecificOutput"]["additionalContext"])
+
+
 class TestWhatIsSaid:
     def test_is_nothing_of_what_nothing_follows(self, conversation: Conversation) -> None:
-        for event in ("PreCompact", "SessionEnd", "SubagentStart"):
+        for event in ("SessionEnd", "SubagentStart"):
             assert conversation.hook(event, agent_id="a1") is None
+
+    def test_tells_what_is_to_run_from_what_is_at_work(self, project: Project) -> None:
+        """After a compaction the model knows nothing: it is neither to wait nor to run in vain."""
+        playbooks.shelve(project)
+        with Conversation(project) as conversation:
+            conversation.types("run", "group 013")
+            told = conversation.hook("SessionStart", source="compact")
+            assert "To run now: plan#1, tasks#1, qa-plan#1" in context(told)
+            assert "at work" not in context(told)
+            assert '"outstanding"' not in context(told)
+            for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
+                asked = {"prompt": attempt}
+                conversation.hook("PreToolUse", tool_name="Agent", tool_input=asked)
+                if attempt == "tasks#1":
+                    told = conversation.hook("SessionStart", source="compact")
+            assert "Still at work: plan#1, tasks#1\nTo run now: qa-plan#1" in context(told)
+            directive = json.loads(context(told).rpartition("playbook-directive: ")[2])
+            assert [step["id"] for step in directive["steps"]] == ["qa-plan#1"]
+            waits = conversation.runs("next", "--json").json
+            assert (waits["directive"], "command" in waits) == ("wait", False)
+            assert waits["steps"] == ["plan#1", "tasks#1", "qa-plan#1"]
+            said = conversation.types("resume")
+            assert "Still at work: plan#1, tasks#1, qa-plan#1\nplaybook-directive" in context(said)
+
+    def test_shows_a_person_what_was_settled_while_no_hook_looked(self, project: Project) -> None:
+        """What asks the world is left to `playbook next --wait`; the client folds that away."""
+        project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
+        project.gh("open")
+        with Conversation(project) as conversation:
+            conversation.types("run", "handed-in")
+            called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "use"}
+            conversation.hook("PreToolUse", **called, tool_input={"prompt": "pr#1"})
+            ran: dict[str, Any] = {
+                "tool_input": {"skill": "feature.pr"},
+                "tool_response": {"success": True},
+            }
+            conversation.hook("PostToolUse", agent_id="a1", tool_name="Skill", **ran)
+            back = {"status": "completed", "agentId": "a1"}
+            told = conversation.hook("PostToolUse", **called, tool_response=back)
+            assert "systemMessage" not in told
+            conversation.runs("next", "--wait")
+            shown = conversation.hook("Stop")["systemMessage"].splitlines()
+            assert shown[0].startswith("pr ✓ ")
+            assert "pull request #7 is open" in shown[0]
+            assert shown[1] == "handed-in: completed (1/1 steps)"
 
     def test_blocks_a_command_that_cannot_be_carried_out(self, project: Project) -> None:
         """No model is asked; the person reads what, where and how to mend it."""
         with Conversation(project) as conversation:
             said = conversation.types("run", "nonsense 013")
+            lacking = conversation.types("run", "auto-validate")
+            conversation.types("run", "auto-validate 013")
+            occupied = conversation.types("run", "auto-feature 013")
         assert said["decision"] == "block"
         assert "nonsense" in said["reason"]
         assert "\ndo: " in said["reason"]
+        assert "For example: /playbook.run auto-validate 013" in lacking["reason"]
+        assert "Go on with `/playbook.resume`, end it with `/playbook.abort`" in occupied["reason"]
 
     def test_ends_the_run_of_a_model_that_goes_round_in_circles(
         self, conversation: Conversation

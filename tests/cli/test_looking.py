@@ -157,7 +157,7 @@ def test_schemas_are_printed(project: Project) -> None:
     assert json.loads(project.playbook("schema").out)["title"].startswith("Playbook")
     assert json.loads(project.playbook("schema", "run").out)["required"]
     unknown = project.playbook("schema", "../errors")
-    assert (unknown.code, "there are check, config" in unknown.err) == (1, True)
+    assert (unknown.code, "there are audit, check, config" in unknown.err) == (1, True)
 
 
 class TestCompletion:
@@ -167,8 +167,8 @@ class TestCompletion:
             ("playbook run auto-v", {"auto-validate"}),
             ("playbook run auto-validate --from ", {"qa-plan", "qa-run"}),
             ("playbook probe spec", {"spec_exists"}),
-            ("playbook sta", {"status"}),
-            ("playbook schema pl", {"playbook"}),
+            ("playbook stat", {"status"}),
+            ("playbook schema play", {"playbook"}),
             ("playbook run --from ", set()),
         ],
     )

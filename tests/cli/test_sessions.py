@@ -73,7 +73,7 @@ class TestStatus:
                 f"{fresh.name}  auto-validate  {FEATURE}  in_progress at qa-pl"
             )
             assert further == f"  playbook resume {fresh.name}"
-        assert f"in {waiting.root}" in first
+        assert first.endswith(f"in ../{waiting.root.name}")
         shape = conforms("status", waiting.playbook("status", "--json").json)
         assert [each["root"] for each in shape["sessions"]] == [str(waiting.root), str(other)]
 
@@ -90,7 +90,18 @@ class TestStatus:
         here = Project(tmp_path / "here", waiting.home)
         waiting.git("worktree", "add", "-q", str(here.root), "-b", "014-other")
         name = waiting.session.name
-        assert here.playbook("answer", name, "continue").code == 0
+        lost = here.playbook("resume")
+        assert lost.code == 3
+        assert f"Name one that is open elsewhere, {name}, or begin one here." in lost.err
+        waits = here.playbook("resume", name)
+        paused = here.playbook("pause", name)
+        how = f"playbook answer {name} continue (or skip or abort), then playbook resume {name}"
+        how = f"answer: {how}"
+        assert (waits.code, waits.err.splitlines()[-1]) == (4, how)
+        assert (paused.code, paused.out.splitlines()[-1]) == (0, how)
+        answered = here.playbook("answer", name, "continue")
+        assert f"next: playbook resume {name} (" in answered.out
+        assert paused.err == answered.err == "It lives in ../project.\n"
         ended = here.playbook("resume", name, "--json")
         assert (ended.code, conforms("run", ended.json)["ending"]) == (0, "completed")
         assert waiting.manifest()["status"] == "completed"
@@ -194,6 +205,30 @@ class TestShow:
         assert (shown.code, "WAITS FOR A HUMAN" in shown.out) == (3, True)
         assert "PB-STATE-CORRUPT" in shown.err
         conforms("error", waiting.playbook("show", "--json").json)
+
+    def test_says_that_a_journal_is_gone(self, waiting: Project) -> None:
+        journal = waiting.session / "journal.yaml"
+        journal.unlink()
+        shown = waiting.playbook("show")
+        assert (shown.code, "WAITS FOR A HUMAN" in shown.out) == (3, True)
+        assert f"session {waiting.session.name} has no journal.yaml" in shown.err
+
+    def test_says_of_a_session_of_a_later_version_that_this_one_is_too_old(
+        self, waiting: Project
+    ) -> None:
+        """Nothing is wrong with it: no word leads to `repair`."""
+        file = waiting.session / "session.yaml"
+        file.write_text(file.read_text().replace("schema: 1\n", "schema: 9\n", 1))
+        for command in (
+            ["show"],
+            ["show", "--html", "-"],
+            ["graph", "--session", file.parent.name],
+        ):
+            told = waiting.playbook(*command)
+            assert (told.code, "[PB-STATE-NEWER]" in told.err) == (3, True), command
+            assert "repair" not in told.out + told.err
+        assert "upgrade this one" in waiting.playbook("status").out
+        assert "repair" not in waiting.playbook("status").out
 
     def test_shows_a_session_that_something_else_has_changed(self, waiting: Project) -> None:
         """Read-only: it takes no lock and judges nothing."""

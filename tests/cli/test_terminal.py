@@ -7,7 +7,9 @@ import signal
 import time
 
 import pytest
+from held import Held
 from project import Project
+from screen import Screen
 
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
@@ -131,7 +133,8 @@ def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
     agent = project.script(WORKS)
     project.playbook("run", "auto-feature", "013", "--agent", agent)
     with Terminal(project, "resume") as terminal:
-        terminal.until("settled before")
+        terminal.until("✓  plan ")
+        terminal.until("plan_exists: specs/")
         terminal.until("abort > ")
         terminal.type("abort\n")
         assert terminal.end() == 2
@@ -139,13 +142,38 @@ def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
 
 
 def test_the_agents_last_line_stands_beside_its_step(gated: Project) -> None:
-    slow = gated.script("default: {say: [looking around, writing it down], seconds: 1}\n")
+    held = Held.put(gated, say="looking around\nwriting it down")
     with Terminal(
-        gated, "run", "gated", "--mode=autonomous", "--agent", slow, "--log-level", "debug"
+        gated, "run", "gated", "--mode=autonomous", "--agent", held.agent, "--log-level", "debug"
     ) as terminal:
         terminal.until("publish#1: writing it down")
         terminal.until("  writing it down")
+        held.let_go()
         assert terminal.end() == 0
+
+
+def test_a_terminal_that_becomes_narrower_keeps_one_list(gated: Project) -> None:
+    """Its lines have been broken by then; and after Ctrl-Z and `fg` the list goes on below."""
+    held = Held.put(gated, say="looking around " * 8)
+    with Terminal(gated, "run", "gated", "--mode=autonomous", "--agent", held.agent) as terminal:
+        screen = Screen(100, 30)
+        terminal.until("looking around")
+        screen.feed(terminal.raw)
+        for columns in (70, 50):
+            shown = len(terminal.raw)
+            terminal.resize(columns)
+            screen.resize(columns)
+            terminal.until("0/1")
+            screen.feed(terminal.raw[shown:])
+            assert len([line for line in screen.text if "gated ·" in line]) == 1
+            assert max(map(len, screen.text)) < columns
+        shown = len(terminal.raw)
+        terminal.process.send_signal(signal.SIGSTOP)
+        terminal.process.send_signal(signal.SIGCONT)
+        held.let_go()
+        assert terminal.end() == 0
+        screen.feed(terminal.raw[shown:])
+    assert len([line for line in screen.text if "gated ·" in line]) == 2
 
 
 def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
@@ -158,7 +186,7 @@ def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
     with Terminal(project, "run", "many", "--agent", agent) as terminal:
         terminal.until("waits for you")
         terminal.until("abort > ")
-        picture = terminal.shown.rpartition("60/61\n")[2]
+        picture = terminal.shown.rpartition(" 60/61 ·")[2]
         assert "step-59" in picture
         assert "step-1 " not in picture
 

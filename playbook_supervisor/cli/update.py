@@ -1,0 +1,36 @@
+"""`update`: bring what was installed to the version that runs."""
+
+from __future__ import annotations
+
+from playbook_supervisor.api import maintenance
+from playbook_supervisor.cli import streams
+from playbook_supervisor.plain_text import printable
+from playbook_supervisor.render import shapes, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_SETTLED: Final = "up to date"
+
+
+def update(*, check: bool = False, dry_run: bool = False, json: bool = False) -> int:
+    """Do it, or only say what is out of date: with `check` that is 1."""
+    plan = maintenance.update_plan()
+    applies = not (check or dry_run)
+    if applies:
+        maintenance.update(plan)
+    if json:
+        streams.put_json(shapes.update(plan, applied=applies))
+    else:
+        shown = plan.changes if check else [each for each in plan.actions if each.why != _SETTLED]
+        for line in text.table([(each.verb, each.path, each.why) for each in shown]):
+            streams.put(printable(line))
+    stale = len(plan.changes)
+    if not stale:
+        streams.tell("everything is up to date")
+    elif applies:
+        streams.tell(f"updated in {plan.root}")
+    else:
+        streams.tell("out of date; `playbook update` mends it")
+    return 1 if check and stale else 0

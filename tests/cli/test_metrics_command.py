@@ -1,0 +1,145 @@
+"""`metrics`: of which sessions, and how it is shown."""
+
+from __future__ import annotations
+
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from cli.scripts import conforms
+from cli.terminal import Terminal
+from playbook_supervisor.api import auditing
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.metrics import Figures, measure
+from playbook_supervisor.records import replace
+from playbook_supervisor.render.figures import Sheet, fitted, plain, sheets
+from playbook_supervisor.render.terminal import show_tables
+
+JOURNALS = Path(__file__).parents[1] / "journals"
+OURS, OPEN, KAI = "20260219-a7k", "20260220-b3m", "20260219-k1a"
+
+
+@pytest.fixture
+def sessions(project: Project) -> Path:
+    folder = project.root / ".playbooks/sessions"
+    for twin, session_id in (("ours", OURS), ("ours-open", OPEN), ("kai", KAI)):
+        shutil.copytree(JOURNALS / twin, folder / session_id)
+    playbook = (folder / KAI / "playbook.yaml").read_text("utf-8")
+    (folder / KAI / "playbook.yaml").unlink()
+    project.write(".playbooks/playbooks/sample.yaml", playbook)
+    manifest = folder / OPEN / "session.yaml"
+    manifest.write_text(manifest.read_text("utf-8").replace("sample", "another"), "utf-8")
+    return folder
+
+
+def test_one_session_is_measured_or_all_or_those_of_a_playbook(
+    project: Project, sessions: Path
+) -> None:
+    def count(name: str = "", **which: object) -> int:
+        return auditing.metrics(name, cwd=project.root, **which).sessions  # type: ignore[arg-type]
+
+    assert count(OURS) == 1
+    assert count(str(sessions / OURS)) == count(str(sessions / OURS / "journal.yaml")) == 1
+    assert count(every=True) == 3
+    assert count(playbook="sample") == 2
+    assert count(playbook="another") == 1
+    assert count(playbook="auto-feature") == 0
+    with pytest.raises(StateError):
+        count("nowhere")
+
+
+def test_a_playbook_that_nobody_knows_is_no_playbook_without_sessions(
+    project: Project, sessions: Path
+) -> None:
+    """One that ran once and is no longer in the project is still known."""
+    assert project.playbook("metrics", "--playbook", "another").code == 0
+    done = project.playbook("metrics", "--playbook", "auto-featur")
+    assert (done.code, done.out) == (1, "")
+    assert "no playbook is called 'auto-featur'; there is another, auto-feature" in done.err
+    assert "  do: Did you mean `auto-feature`?" in done.err
+    assert project.playbook("metrics", "--playbook", "").code == 1
+
+
+def test_commands_are_known_from_the_playbook_of_that_time(
+    project: Project, sessions: Path
+) -> None:
+    """What other tools wrote keeps none beside it; one that cannot be read is none."""
+    measured = auditing.metrics(KAI, cwd=project.root)
+    assert [each.name for each in measured.commands][:2] == ["/speckit.plan", "/speckit.implement"]
+    project.write(".playbooks/playbooks/sample.yaml", "steps")
+    unknown = auditing.metrics(KAI, cwd=project.root)
+    assert (unknown.commands, [each.command for each in unknown.steps][:1]) == ((), [""])
+    (sessions / KAI / "journal.yaml").write_bytes(b"\0")
+    (sessions / KAI / "session.yaml").write_bytes(b"\0")
+    assert auditing.metrics(KAI, cwd=project.root).ends["unknown"] == 1
+
+
+def test_a_program_is_given_one_object(project: Project, sessions: Path) -> None:
+    done = project.playbook("metrics", "--all", "--json")
+    assert (done.code, done.err) == (0, "")
+    shape = conforms("metrics", done.json)
+    assert shape["sessions"]["total"] == 3
+    assert "cost_usd" not in next(each for each in shape["steps"] if each["step"] == "tasks")
+
+
+def test_a_person_is_shown_tables(project: Project, sessions: Path) -> None:
+    """Plain where no terminal is, at most eighty columns wide."""
+    done = project.playbook("metrics", OURS)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("1 session: 1 completed; of those that ended, 100% completed\n")
+    assert "\nplan           1       0      0     60s  60s    60s  0.41\n" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_a_terminal_is_shown_the_same_with_its_headings_in_bold(
+    project: Project, sessions: Path
+) -> None:
+    with Terminal(project, "metrics", OURS) as terminal:
+        assert terminal.end() == 0
+        assert "\x1b[1mstep" in terminal.raw
+        assert "plan           1       0      0     60s  60s    60s  0.41\n" in terminal.shown
+    with Terminal(project, "metrics", OURS, TERM="dumb") as terminal:
+        assert terminal.end() == 0
+        assert "\x1b" not in terminal.raw
+
+
+def test_a_narrow_terminal_shortens_names_and_never_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A figure that is not shown is believed to be the one beside it."""
+    head = ("step", "tries", "failed", "again", "median", "p90", "total", "USD")
+    row = ("m" * 40, "1", "0", "0", "12.1m", "12.1m", "12.1m", "0.41")
+    monkeypatch.setenv("COLUMNS", "62")
+    shown = StringIO()
+    show_tables([Sheet(head, (row,))], shown)
+    names, figures = shown.getvalue().splitlines()[1:]
+    assert names.split() == list(head)
+    assert figures.split()[1:] == list(row[1:])
+    assert figures.startswith("mmmmmmm")
+    assert "…" in figures
+    assert max(len(names), len(figures)) <= 62
+
+
+def test_of_several_playbooks_the_steps_can_be_told_apart() -> None:
+    long = "a-playbook-that-nobody-would-call-like-that"
+    steps = [
+        Figures(name, 1, 1, 1, 0, 0, 0, None, None, None, None, playbook)
+        for playbook, name in ((long, "first"), (long, "second"), ("short", "first"))
+    ]
+    measured = replace(measure([]), steps=tuple(steps))
+    (sheet, *_) = sheets(measured)
+    assert [row[0] for row in sheet.rows] == [
+        "a-playbook-that-nobody-would-call… first",
+        "a-playbook-that-nobody-would-cal… second",
+        "short first",
+    ]
+    assert [line.split()[1] for line in plain(sheet)][1:] == ["first", "second", "first"]
+    assert fitted("a-playbook the-first-step", 14) == "a-p… the-firs…"
+
+
+def test_what_cannot_be_measured_is_refused(project: Project) -> None:
+    for arguments, code in ((("metrics",), 3), (("metrics", OURS, "--all"), 1)):
+        assert project.playbook(*arguments).code == code

@@ -1,0 +1,191 @@
+"""`status --watch`: what the sessions of all worktrees are doing, seen from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from held import Held
+from project import Project
+
+from cli.scripts import GATED, HANGS, LONG, WORKS
+from cli.terminal import Terminal
+from playbook_supervisor import checkout
+from playbook_supervisor.api import reading
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.progress import Progress
+from playbook_supervisor.render import board
+from playbook_supervisor.render.board import Line
+from playbook_supervisor.render.terminal import Board
+
+Look = Callable[[], tuple[Progress, ...]]
+
+
+@pytest.fixture
+def look(project: Project) -> Look:
+    """One more look at the same sessions, from the project's root."""
+    watch: Iterator[tuple[Progress, ...]] = reading.watch(cwd=project.root)
+    return lambda: next(watch)
+
+
+def until(look: Look, seen: Callable[[Progress], object]) -> Progress:
+    """Look until there is a session of which this holds."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        for progress in look():
+            if seen(progress):
+                return progress
+        time.sleep(0.05)
+    raise AssertionError(look())
+
+
+def private(project: Project) -> Path:
+    return checkout.find(project.root).runtime / project.session.name
+
+
+def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
+    project: Project, look: Look
+) -> None:
+    """Also where the runner was killed: then nobody drives it, and nothing is at work."""
+    project.write(".playbooks/playbooks/long.yaml", LONG)
+    assert look() == ()
+    with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
+        seen = until(look, lambda each: each.lines.get("think#1"))
+        assert seen.lines == {"think#1": "I am thinking"}
+        assert [entry.id for entry in seen.at_work] == ["think#1"]
+        assert (seen.done, seen.total) == (0, 1)
+        assert board.standing(seen).endswith(": think#1 at work, 0/1 steps")
+        assert look() == look()
+        for rubbish in ("[", "[]", '{"think#1": 7}'):
+            (private(project) / "said.json").write_text(rubbish)
+            assert look()[0].lines == {}
+        runner.send_signal(signal.SIGKILL)
+    left = until(look, lambda each: not each.at_work)
+    assert board.standing(left).endswith(": in_progress, nobody drives it, 0/1 steps")
+    assert project.playbook("abort").code == 0
+    ended = until(look, lambda each: not each.seen.open)
+    assert board.standing(ended).endswith(": aborted, 0/1 steps")
+
+
+def test_chatter_is_left_at_most_once_a_second_and_the_last_line_is_not_lost(
+    project: Project, look: Look
+) -> None:
+    project.write(".playbooks/playbooks/long.yaml", LONG)
+    lines = json.dumps([f"line {number}" for number in range(50)])
+    agent = project.script(f"default: {{say: {lines}, hang: true}}\n")
+    with project.spawn("run", "long", "--agent", agent) as runner:
+        until(look, lambda each: each.lines.get("think#1") == "line 49")
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait() == 130
+    assert not (private(project) / "said.json").exists()
+
+
+def test_sessions_come_and_go_with_their_worktrees(
+    project: Project, look: Look, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    project.git("worktree", "add", "-q", str(other), "-b", "014-other")
+    assert look() == ()
+    beside = Project(other, project.home)
+    beside.playbook("begin", "auto-validate", "013")
+    (seen,) = look()
+    assert seen.seen.root == other
+    project.playbook("begin", "auto-validate", "013")
+    assert len(look()) == 2
+    assert seen in look()  # what has not changed is not read again
+    project.playbook("abort")
+    with pytest.raises(StateError, match="no session"):
+        next(reading.watch("20260219-a7k", cwd=project.root))
+    (beside.session / "session.yaml").write_text("{")
+    assert any("unreadable" in board.standing(each) for each in look())
+    (beside.session / "journal.yaml").write_text("{")
+    (beside.session / "playbook.yaml").unlink()
+    assert (0, 0) in [(each.done, each.total) for each in look()]
+    shutil.rmtree(other)
+    assert any("is gone" in board.standing(each) for each in look())
+    project.git("worktree", "prune")
+    (seen,) = look()
+    assert seen.seen.root == project.root
+
+
+def test_a_person_sees_what_waits_and_how_to_answer_it(project: Project) -> None:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    with Terminal(project, "status", "--watch") as terminal:
+        terminal.until("No session is open.")
+        project.playbook("run", "gated", "--agent", project.script(WORKS))
+        name = project.session.name
+        terminal.until(f"{name}  gated  013-playbook-create  WAITS FOR A HUMAN at publish#1?1")
+        terminal.until("Run /feature.pr (step publish) now")
+        terminal.until(f"playbook answer {name} …")
+        terminal.resize(60, 4)
+        terminal.until("… 3 more lines")
+        project.playbook("answer", "continue")
+        terminal.until("playbook resume")
+        project.playbook("resume")
+        terminal.until("completed after")  # how it ended is still shown
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.shown
+
+
+def test_what_waits_is_read_as_a_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what does not is cut, so that each session keeps to its lines."""
+    monkeypatch.setenv("COLUMNS", "40")
+    question = "  plan ended without plan_exists: mend it and continue, retry, or abort?"
+    shown = StringIO()
+    Board(shown).draw([Line(question, "plain", whole=True), Line("w" * 80)])
+    seen = re.sub(r"\x1b\[[?0-9]*[A-Za-z]|\r", "", shown.getvalue())
+    lines = seen.splitlines()
+    assert max(map(len, lines)) <= 40
+    *asked, cut = filter(None, lines)
+    assert " ".join(" ".join(asked).split()) == question.strip()
+    assert all(each.startswith("    ") for each in asked[1:])
+    assert cut.endswith("w…")
+
+
+def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
+    """And where stdout is no terminal there is a line for each change, and for nothing else."""
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    held = Held.put(project, say="looking around")
+    project.playbook("run", "gated", "--agent", held.agent)
+    name = project.session.name
+    with (
+        Terminal(project, "status", name, "--watch") as terminal,
+        project.spawn("status", "--watch", name) as told,
+    ):
+        terminal.until("WAITS FOR A HUMAN")
+        assert told.stdout is not None
+        lines = [told.stdout.readline().decode()]
+        assert "publish#1?1 WAITS FOR A HUMAN: Run /feature.pr" in lines[0]
+        project.playbook("answer", "continue")
+        with project.spawn("resume") as runner:
+            terminal.until("publish#1  ")
+            terminal.until("looking around")
+            while " at work, " not in lines[-1]:
+                lines.append(told.stdout.readline().decode())
+                assert lines[-1], lines
+            held.let_go()
+            runner.communicate(timeout=120)
+            assert runner.returncode == 0
+        lines += told.stdout.read().decode().splitlines(keepends=True)
+        assert told.wait(120) == 0
+        assert terminal.end() == 0
+    said = [line.rstrip().partition(" gated on 013-playbook-create: ")[2] for line in lines]
+    assert said[-1] == "completed, 1/1 steps"
+    assert "publish#1 at work, 0/1 steps" in said
+    assert len(said) == len(set(said))
+
+
+def test_a_picture_that_changes_is_not_one_object(project: Project) -> None:
+    done = project.playbook("status", "--watch", "--json")
+    assert done.code == 1
+    assert "--watch goes on" in done.json["error"]["message"]

@@ -1,0 +1,422 @@
+"""`start` and `finish` as they are typed: two features at once, and the way back (kai J4)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+from hooked import Hooked
+from project import FEATURE, Project
+
+from cli.scripts import WORKS, conforms
+from cli.terminal import Terminal
+from playbook_supervisor import checkout, overview, repository, selection
+from playbook_supervisor.api import worktrees as api
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.library import index_is_stale
+from playbook_supervisor.store import Store
+
+NEW = "014-new-thing"
+
+
+def beside(project: Project, name: str = NEW) -> Project:
+    """The worktree on that branch."""
+    here = {each.branch: each.path for each in repository.worktrees(project.root)}
+    return Project(here[name], project.home, project.env)
+
+
+def hook(project: Project, text: str) -> None:
+    file = project.write(".git/hooks/post-checkout", f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def nothing_remains(project: Project) -> bool:
+    left = [*project.root.parent.glob("project-session-*"), NEW in project.git("branch")]
+    return not any(left) and "project-session" not in project.git("worktree", "list")
+
+
+# ── the journey ─────────────────────────────────────────────────────────────────────────────
+
+
+def merge(main: Project, branch: str) -> None:
+    main.git("merge", "-q", "--no-ff", "-m", f"Merge {branch}", branch)
+
+
+def rebase(main: Project, branch: str) -> None:
+    main.git("cherry-pick", f"main..{branch}")
+
+
+def squash(main: Project, branch: str) -> None:
+    main.git("merge", "-q", "--squash", branch)
+    main.commit(f"{branch} (#1)")
+
+
+def test_two_features_run_at_once_and_come_back(installed: Project) -> None:
+    """kai J4, NFR12: each in its own worktree with its own session; both journals are merged."""
+    installed.gh("open")
+    installed.git("branch", "-f", FEATURE, "main")
+    script = installed.script(WORKS)
+    names, trees = {}, {}
+    for feature in (FEATURE, NEW):
+        started = installed.playbook("start", "auto-feature", feature[:3])
+        assert started.code == 0, started.err
+        created, where, run, then = started.out.splitlines()
+        names[feature] = created.split()[2]
+        folder = f"../project-session-{names[feature]}"
+        assert created == f"✓ Session {names[feature]} created"
+        assert where == f"✓ Worktree created at {folder}"
+        assert run == f"→ Run: cd {folder} && claude"
+        assert then == f"→ Then type: /playbook.run auto-feature {feature}"
+        assert "Claude asks once whether you trust the new folder" in started.err
+        trees[feature] = beside(installed, feature)
+
+    running = [
+        tree.spawn("run", "auto-feature", feature[:3], "--agent", script)
+        for feature, tree in trees.items()
+    ]
+    for process in running:
+        process.communicate(timeout=120)
+        assert process.returncode == 4
+
+    status = installed.playbook("status")
+    gates = [line for line in status.out.splitlines() if "WAITS FOR A HUMAN" in line]
+    assert {line.split()[0] for line in gates} == set(names.values()), "both were adopted"
+    assert all(re.search(r"at pr#1\?1, for \d", line) for line in gates)
+    assert status.out.count("Run /feature.pr") == 2
+    lost = installed.playbook("answer", "continue")
+    assert (lost.code, "What waits: `playbook answer " in lost.err) == (3, True)
+    for feature, name in names.items():
+        assert installed.playbook("answer", name, "continue").code == 0
+        assert installed.playbook("resume", name, "--agent", script).code == 0
+        tree = trees[feature]
+        assert conforms("status", tree.playbook("status", "--all", name, "--json").json)
+        tree.write(f"{feature}.txt", "made\n")
+        tree.playbook("index")
+        tree.commit("The work")
+
+    for way in (merge, rebase, squash):
+        installed.git("switch", "-q", "-c", way.__name__, "main")
+        installed.write("meanwhile.txt", "x\n")
+        installed.commit("Meanwhile")
+        for feature in names:
+            way(installed, feature)
+        assert [path.name for path in installed.sessions] == sorted(names.values())
+        assert {store(installed).manifest(name).status for name in names.values()} == {"completed"}
+        assert not index_is_stale(installed.root)
+    installed.git("branch", "-f", "main", "squash")
+    installed.git("switch", "-q", "main")
+
+    finished = installed.playbook("finish", names[NEW])
+    assert finished.out.splitlines() == [
+        f"✓ Worktree ../project-session-{names[NEW]} removed",
+        f"✓ Branch {NEW} removed: squashed or rebased into main, by "
+        f"{installed.git('rev-parse', '--short=7', 'HEAD')}",
+    ]
+    inside = trees[FEATURE].playbook("finish")
+    assert inside.out.splitlines()[-1] == f"→ Run: cd {installed.root}"
+    assert nothing_remains(installed)
+    assert installed.git("status", "--porcelain") == ""
+
+
+def store(project: Project) -> Store:
+    return Store(checkout.find(project.root))
+
+
+# ── many, and killed ones ───────────────────────────────────────────────────────────────────
+
+
+def test_eight_starts_at_once_all_succeed(installed: Project) -> None:
+    """Git alone fails some of them; each has a session, a worktree and a branch of its own."""
+    starts = [installed.spawn("start", "auto-feature", "014") for _ in range(8)]
+    outputs = [process.communicate(timeout=120) for process in starts]
+    assert [process.returncode for process in starts] == [0] * 8, outputs
+    trees = repository.worktrees(installed.root)
+    assert len({tree.branch for tree in trees}) == len(trees) == 9
+    assert len(Project(installed.root, installed.home).playbook("status").out.splitlines()) == 16
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_start_that_is_interrupted_leaves_nothing(
+    installed: Project, number: signal.Signals, code: int
+) -> None:
+    """Nor anything that still runs: git and its hooks end with it, also the obstinate ones."""
+    marker = installed.root.with_name("marker")
+    obstinate = "trap '' TERM; " if number == signal.SIGTERM else ""
+    hook(installed, f"{obstinate}echo $$ >{marker}.new; mv {marker}.new {marker}; sleep 60")
+    with installed.spawn("start", "auto-feature", "014") as process:
+        until(marker.exists)
+        process.send_signal(number)
+        process.communicate(timeout=120)
+    assert process.returncode == code
+    assert nothing_remains(installed)
+    assert ended(int(marker.read_text()))
+
+
+def ended(pid: int) -> bool:
+    """Whether nobody of that number runs, waited for by a parent or not."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return state.stdout.strip()[:1] in ("", "Z")
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -> None:
+    """SIGKILL in the middle of git's own work, which ends when it is done."""
+    done = installed.root.with_name("done")
+    hook(installed, f"[ -e {done} ] && exit 0; touch {done}; kill -9 $(ps -o ppid= $PPID)")
+    killed = installed.playbook("start", "auto-feature", "014")
+    assert killed.code == -signal.SIGKILL
+    until(lambda: (beside(installed).root / ".git").exists())
+    again = installed.playbook("start", "auto-feature", "014")
+    assert (again.code, "is cleared away" in again.err) == (0, True)
+    assert len(repository.worktrees(installed.root)) == 2
+    assert beside(installed).session.name in again.out
+
+
+# ── with Claude Code ────────────────────────────────────────────────────────────────────────
+
+
+def stand_in(project: Project) -> None:
+    """A `claude` on PATH that says where it is and what it was asked."""
+    program = project.root.with_name("bin") / "claude"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "here: $PWD $(pwd) asked: $*"\nexit 7\n')
+    program.chmod(0o755)
+    project.env["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_exec_opens_the_client_in_the_new_worktree(installed: Project) -> None:
+    stand_in(installed)
+    with Terminal(installed, "start", "auto-feature", "014", "--exec") as terminal:
+        assert terminal.end() == 7
+    tree = beside(installed).root
+    assert f"here: {tree} {tree} asked: /playbook.run auto-feature {NEW}" in terminal.shown
+    assert "→" not in terminal.shown
+
+
+def test_exec_without_a_client_or_a_terminal_is_refused_first(installed: Project) -> None:
+    refused = installed.playbook("start", "auto-feature", "014", "--exec")
+    assert (refused.code, "PB-ARG-USAGE" in refused.err) == (1, True)
+    bare = installed.root.with_name("bare")
+    bare.mkdir()
+    installed.env["PATH"] = f"{bare}:/usr/bin:/bin"
+    with Terminal(installed, "start", "auto-feature", "014", "--exec") as terminal:
+        assert terminal.end() == 3
+    assert "`claude` is not on PATH" in terminal.shown
+    assert nothing_remains(installed)
+
+
+def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
+    """By then the worktree is there, and what is printed says so."""
+    stand_in(installed)
+    program = installed.root.with_name("bin") / "claude"
+    program.write_text("#!/nowhere/at/all\n")
+    installed.env["PATH"] = f"{program.parent}:/usr/bin:/bin"
+    with Terminal(installed, "start", "auto-feature", "014", "--exec") as terminal:
+        assert terminal.end() == 3
+    assert "cannot start 'claude'" in terminal.shown
+    assert "Worktree created at" in terminal.shown
+
+
+# ── finishing ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def unmerged(installed: Project) -> Project:
+    """A worktree with work that is nowhere else."""
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    tree.write("made.txt", "x\n")
+    tree.commit("Make")
+    tree.write("more.txt", "x\n")
+    return tree
+
+
+def test_what_is_in_the_way_is_told_line_by_line(installed: Project, unmerged: Project) -> None:
+    done = unmerged.playbook("finish")
+    assert done.code == 3
+    *_, dirty, ahead = done.out.splitlines()
+    assert dirty == "not committed: ?? more.txt"
+    assert ahead.startswith("not merged into main: ")
+    assert ahead.endswith(" Make")
+    assert "cannot be finished: 3 things are in the way [PB-GIT-UNFINISHED]" in done.err
+    assert unmerged.root.exists()
+
+
+def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project) -> None:
+    name = unmerged.session.name
+    refused = installed.playbook("finish", name, "--force")
+    assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
+    with Terminal(installed, "finish", name, "--force", CLAUDECODE="1") as terminal:
+        assert terminal.end() == 3
+    with Terminal(installed, "finish", name, "--force") as terminal:
+        terminal.until("Throw this away, and remove")
+        terminal.type("\n")
+        assert terminal.end() == 1
+    assert "nothing was removed" in terminal.shown
+    assert unmerged.root.exists()
+    with Terminal(installed, "finish", name, "--force") as terminal:
+        terminal.until("[y/N]")
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert f"✓ Branch {NEW} removed" in terminal.shown
+    assert f"✓ The journal of {name} ends in {installed.root}" in terminal.shown
+    assert nothing_remains(installed)
+    gone = installed.playbook("finish", name)
+    assert gone.out == f"✓ Worktree ../project-session-{name} was gone already\n"
+
+
+# ── where a session lives ───────────────────────────────────────────────────────────────────
+
+
+def test_another_branch_than_the_session_s_is_told_of(installed: Project) -> None:
+    script = installed.script(WORKS)
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    for where, said in (("elsewhere", "elsewhere is checked out"), ("--detach", "no branch is")):
+        tree.git("switch", "-q", *(["-c", where] if where == "elsewhere" else [where]))
+        assert said in selection.strayed(store(tree), tree.session.name)
+    resumed = tree.playbook("resume", "--agent", script)
+    assert f"began on branch {NEW}, and no branch is checked out" in resumed.err
+
+
+def test_what_is_printed_adopts_the_session_in_the_client(installed: Project) -> None:
+    """And a person hears of it, where another branch is checked out there by then."""
+    started = api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    there = Hooked(tree)
+    assert started.session_id in there.types(started.typed).shown
+    there.types("/playbook.pause")
+    tree.git("switch", "-q", "-c", "elsewhere")
+    resumed = there.types("/playbook.resume").shown
+    assert f"began on branch {NEW}, and elsewhere is checked out" in resumed
+
+
+def test_a_copy_that_git_brought_is_not_driven_here(installed: Project) -> None:
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    tree.commit("The journal")
+    installed.git("merge", "-q", NEW)
+    with pytest.raises(StateError) as caught:
+        Hooked(installed).types(f"/playbook.resume {tree.session.name}")
+    assert (caught.value.code, caught.value.where) == ("PB-STATE-ELSEWHERE", str(tree.root))
+    assert f"cd {tree.root} && claude" in caught.value.guidance
+    assert selection.choose(store(tree), tree.session.name).session_id == tree.session.name
+
+
+def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Project) -> None:
+    """Wherever the reader stands, and whichever command it is that cannot read it."""
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    broken = beside(installed).session / "session.yaml"
+    broken.write_text("status: [\n")
+    for here in (installed.root, installed.root / "specs", broken.parent):
+        for command in ("status", "show", "resume"):
+            done = installed.playbook(command, broken.parent.name, cwd=here)
+            (place,) = set(re.findall(r"([^ (]*session\.yaml):\d+:\d+", done.out + done.err))
+            assert (here / place).resolve() == broken, (command, done)
+
+
+@pytest.fixture
+def removed(installed: Project) -> Project:
+    """A worktree that somebody has removed by hand, with a session at its gate and staged work."""
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    agent = tree.script("steps: {qa-plan: {write: {'.qa/{{feature}}/test-plan.md': a plan}}}")
+    assert tree.playbook("run", "auto-validate", "014", "--agent", agent).code == 4
+    tree.git("add", ".qa")
+    shutil.rmtree(tree.root)
+    return tree
+
+
+def test_a_session_whose_worktree_was_removed_is_listed_and_brought_back(
+    installed: Project, removed: Project
+) -> None:
+    where = f"../{removed.root.name}"
+    (line, cure) = installed.playbook("status").out.splitlines()
+    name = line.partition(" ")[0]
+    assert line == f"{name}  the worktree of session {name} is gone ({where})"
+    assert cure == f"  bring it back: playbook repair {name} --restore"
+    for command in (["show"], ["resume"], ["abort"], ["finish"], ["repair"]):
+        done = installed.playbook(*command, name)
+        assert (done.code, "[PB-STATE-NO-WORKTREE]" in done.err) == (3, True), command
+    assert installed.playbook("answer", name, "accept").code == 3
+    assert not removed.root.exists()
+    back = installed.playbook("repair", name, "--restore")
+    assert (back.code, f"the worktree {where} is there again" in back.err) == (0, True)
+    assert removed.git("diff", "--cached", "--name-only") == f".qa/{NEW}/test-plan.md"
+    assert removed.git("diff", "--name-only") == ""
+    assert installed.playbook("answer", name, "accept").code == 0
+    assert removed.playbook("resume").code == 0
+    assert [entry["status"] for entry in removed.journal()] == ["done", "done"]
+
+
+def test_what_stands_in_its_place_by_now_is_not_touched(
+    installed: Project, removed: Project
+) -> None:
+    name = overview.sessions(store(installed))[0].session_id
+    removed.write("mine.txt", "x\n")
+    done = installed.playbook("repair", name, "--restore")
+    assert (done.code, "[PB-GIT-TAKEN]" in done.err) == (3, True)
+    assert [file.name for file in removed.root.iterdir()] == ["mine.txt"]
+    shutil.rmtree(removed.root)
+    index = checkout.gone(store(installed).checkout)[0].git_dir / "index"
+    index.write_bytes(b"broken")
+    done = installed.playbook("repair", name, "--restore")
+    assert (done.code, "[PB-GIT-FAILED]" in done.err) == (3, True)
+    assert not removed.root.exists()
+
+
+def test_of_a_worktree_that_git_removed_nothing_is_kept(
+    installed: Project, removed: Project
+) -> None:
+    installed.git("worktree", "prune")
+    assert overview.sessions(store(installed)) == ()
+
+
+def test_of_copies_that_nobody_drives_the_one_at_home_counts_else_the_furthest(
+    installed: Project,
+) -> None:
+    """After merges every worktree has them all; and one that cannot be read hides no other."""
+    api.start("auto-validate", ["014"], cwd=installed.root)
+    tree = beside(installed)
+    tree.commit("The journal")
+    installed.git("merge", "-q", NEW)
+    installed.git("worktree", "add", "-q", "-b", "third", "../third")
+    third = Project(installed.root.with_name("third"), installed.home)
+    (seen,) = overview.sessions(store(installed))
+    assert seen.root == tree.root, "it is driven there"
+    private = store(tree).runtime(seen.session_id)
+    for file in private.glob("runtime-*"):
+        file.unlink()
+    (seen,) = overview.sessions(store(third))
+    assert seen.root == tree.root, "it says that it lives there"
+    installed.git("worktree", "remove", "--force", str(tree.root))
+    (seen,) = overview.sessions(store(third))
+    assert seen.root == installed.root, "the main checkout has it all"
+    journal = third.session / "journal.yaml"
+    journal.write_text(f"{journal.read_text()}# more\n")
+    (seen,) = overview.sessions(store(installed))
+    assert seen.root == third.root, "its journal goes further there"
+    journal.unlink()
+    (seen,) = overview.sessions(store(installed))
+    assert seen.root == installed.root
+    (installed.session / "session.yaml").write_text("[")
+    (seen,) = overview.sessions(store(installed))
+    assert seen.root == installed.root
+    (third.session / "session.yaml").write_text("[")
+    (seen,) = overview.sessions(store(installed))
+    assert seen.problem
+    (third.root / ".git").unlink()
+    third.git("init", "-q")
+    assert len(overview.stores(store(installed))) == 1, "another repository stands there now"
