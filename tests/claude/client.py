@@ -26,10 +26,11 @@ from typing import Any, Final, Self
 from project import Project
 
 from claude.model import Model
+from playbook_supervisor.drivers.claude_code import ancestry
 
 KEY: Final = "dummy"
-TIMEOUT: Final = 30.0
-"""Seconds for one run; a turn takes less than one, on an idle machine."""
+TIMEOUT: Final = 240.0
+"""Seconds for one run; a turn takes less than one on an idle machine, and many on a busy one."""
 
 
 @cache
@@ -117,7 +118,7 @@ class Running:
     def kill(self) -> None:
         """SIGKILL to the client and to everything that came of it."""
         self.client.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def _tail(self) -> str:
         return self.out.read_text()[-2000:] + self.err.read_text()[-2000:]
@@ -246,13 +247,23 @@ class Client:
         return found
 
     def kill(self) -> None:
-        """SIGKILL, until nothing is left."""
-        deadline = time.monotonic() + 10
-        while alive := self.processes():
-            assert time.monotonic() < deadline, f"these outlive SIGKILL: {alive}"
-            for pid in alive:
+        """SIGKILL, until nothing is left.
+
+        That is looked for twice: a process that is just being replaced has no environment. And one
+        that is dying has none for a while before it is dead and its files are closed.
+        """
+        deadline = time.monotonic() + 60
+        killed: list[ancestry.Process] = []
+        looked = 0
+        while looked < 2:
+            alive = [found for pid in self.processes() if (found := ancestry.process(pid))]
+            killed += alive
+            left = [each for each in killed if ancestry.lives(each.pid, each.born)]
+            looked = 0 if left else looked + 1
+            assert time.monotonic() < deadline, f"these outlive SIGKILL: {left}"
+            for each in alive:
                 try:
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(each.pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
             time.sleep(0.02)

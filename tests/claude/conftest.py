@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,12 +15,21 @@ from project import Project
 from claude.client import Client, program
 from claude.model import Model, Script
 from claude.recorder import Recorder
+from claude.runner import ONE, STRAIGHT, TWO, Headless
 from claude.terminal import Terminal, tmux
 
 REQUIRED: Final = "PLAYBOOK_REQUIRE_CLAUDE"
 
 Start = Callable[..., Client]
 Open = Callable[..., Terminal]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Here nothing is measured: each scenario starts dozens of processes, and proves behaviour."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.unmeasured)
 
 
 def leave_out(reason: str) -> None:
@@ -50,6 +60,26 @@ def start(project: Project, recorder: Recorder) -> Iterator[Start]:
             return stack.enter_context(Client(where, model, settings=recorder.settings))
 
         yield client
+
+
+@pytest.fixture
+def headless(start: Start, project: Project) -> Headless:
+    """Put the client on the project's PATH as `claude`, with this model behind it."""
+    project.write(".playbooks/playbooks/one.yaml", ONE)
+    project.write(".playbooks/playbooks/two.yaml", TWO)
+    project.write(".playbooks/playbooks/straight.yaml", STRAIGHT)
+
+    def put(script: Script, **env: str) -> Client:
+        client = start(script)
+        real = shlex.join([*client.model.network.enter, str(program())])
+        on_path = client.scratch / "bin/claude"
+        on_path.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+        on_path.chmod(0o755)
+        client.env |= env
+        project.env |= client.environment
+        return client
+
+    return put
 
 
 @pytest.fixture

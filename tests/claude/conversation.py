@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -46,15 +46,21 @@ class Used:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A classifier stopped the message."""
+
+
+@dataclass(frozen=True)
 class Failure:
     """An error in place of a message."""
 
     status: int
     kind: str
     message: str = "scripted"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Block = Text | Call | Pause | Used
+Block = Text | Call | Pause | Used | Refused
 Reply = Sequence[Block] | Failure
 
 OVERLOADED: Final = Failure(529, "overloaded_error", "Overloaded")

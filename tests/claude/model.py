@@ -28,6 +28,7 @@ from claude.conversation import (
     Call,
     Failure,
     Pause,
+    Refused,
     Reply,
     Request,
     Text,
@@ -45,6 +46,7 @@ __all__ = [
     "Failure",
     "Model",
     "Pause",
+    "Refused",
     "Reply",
     "Request",
     "Script",
@@ -102,7 +104,7 @@ class Model:
         """End every `Pause(None)`, now and later."""
         self._released.set()
 
-    def wait_for(self, wanted: Callable[[Request], bool], timeout: float = 20) -> Request:
+    def wait_for(self, wanted: Callable[[Request], bool], timeout: float = 60) -> Request:
         """The first request, already there or to come, that is `wanted`."""
 
         def found() -> Request | None:
@@ -170,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             number, reply = self.served._answer(headers, body)
             if isinstance(reply, Failure):
-                self._json(reply.status, _failure(reply))
+                self._json(reply.status, _failure(reply), reply.headers)
             elif body.get("stream"):
                 self._stream(_events(number, str(body.get("model", "")), reply))
             else:
@@ -192,11 +194,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.served.strays.append(f"{self.command} {self.path}")
         self._json(404, _failure(Failure(404, "not_found_error")))
 
-    def _json(self, status: int, data: object) -> None:
+    def _json(self, status: int, data: object, headers: Mapping[str, str] | None = None) -> None:
         body = json.dumps(data).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -247,13 +251,15 @@ def _message(number: int, model: str, blocks: Sequence[Block]) -> dict[str, Any]
         for index, block in enumerate(said)
     ]
     used = next((block.tokens for block in blocks if isinstance(block, Used)), 100)
+    refused = any(isinstance(block, Refused) for block in blocks)
+    ending = "tool_use" if any(isinstance(block, Call) for block in said) else "end_turn"
     return {
         "id": f"msg_{number:04}",
         "type": "message",
         "role": "assistant",
         "model": model,
         "content": content,
-        "stop_reason": "tool_use" if any(isinstance(block, Call) for block in said) else "end_turn",
+        "stop_reason": "refusal" if refused else ending,
         "stop_sequence": None,
         "usage": {"input_tokens": used, "output_tokens": 10},
     }
@@ -268,7 +274,7 @@ def _events(number: int, model: str, blocks: Sequence[Block]) -> Iterator[dict[s
     for block in blocks:
         if isinstance(block, Pause):
             yield block
-        elif not isinstance(block, Used):
+        elif isinstance(block, Text | Call):
             yield from _block_events(index, next(content))
             index += 1
     yield {

@@ -83,7 +83,7 @@ class Recorder:
         self._write_rules()
         self._log.touch()
         command = f"'{sys.executable}' -I -S '{script}'"
-        hook = {"type": "command", "command": command, "timeout": 20}
+        hook = {"type": "command", "command": command, "timeout": 60}
         self.hooks = {name: [{"matcher": "*", "hooks": [hook]}] for name in self.events_seen}
         self.settings = self.folder / "settings.json"
         self.settings.write_text(json.dumps({"hooks": self.hooks}))
@@ -139,7 +139,7 @@ class Recorder:
         ]
 
     def wait_for(
-        self, event: str, *, saying: str = "", count: int = 1, timeout: float = 20
+        self, event: str, *, saying: str = "", count: int = 1, timeout: float = 60
     ) -> dict[str, Any]:
         """The first such event (or the `count`th), already there or to come.
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, Literal
 
 from project import FEATURE, Project
@@ -74,6 +75,9 @@ FREE: Final = (
 
 Line = Callable[[Request], Reply | None]
 """What a model says, or None where it obeys."""
+
+LONG: Final = 120.0
+"""Seconds for another thread to come to a point, however busy the machine."""
 
 Ending = Literal["completed", "waiting", "failed", "stalled", "tampered", "let go"]
 
@@ -141,6 +145,32 @@ def at_work(skill: str, *calls: Call) -> Line:
         return list(calls) if due else None
 
     return line
+
+
+class Undisturbed:
+    """What the worker of that command does once it has run it, while nobody else does anything.
+
+    It waits until the main thread has launched it, and that waits for the results. Who reads and
+    writes a file without our lock may else find a hook between the two, which puts the file back.
+    """
+
+    def __init__(self, skill: str, *calls: Call) -> None:
+        self._calls, self._line = calls, at_work(skill, *calls)
+        self._launched, self._done = Event(), Event()
+
+    def main(self, request: Request) -> None:
+        """The main thread obeys; it is held as long as the calls are made."""
+        if request.called("Agent"):
+            self._launched.set()
+            assert self._done.wait(LONG), "the worker has not done it"
+
+    def worker(self, request: Request) -> Reply | None:
+        """The calls, once; then the worker obeys."""
+        if all(made in request.calls for made in self._calls):
+            self._done.set()
+        reply = self._line(request)
+        assert reply is None or self._launched.wait(LONG), "nobody has launched the worker"
+        return reply
 
 
 def bash(command: str) -> Call:

@@ -29,6 +29,12 @@ READY: Final = r"─\n❯"
 BUSY: Final = "esc to interrupt|Esc to cancel"
 """Stands on the screen in the middle of a turn, or at a dialog."""
 
+PATIENCE: Final = 100.0
+"""Seconds until what is waited for has to be there; on an idle machine it is within one."""
+
+IGNORED: Final = 4.0
+"""Seconds after which a key without any effect may have been ignored; each time twice as long."""
+
 CONFIGURATION: Final = """\
 set -g default-terminal screen-256color
 set -g escape-time 0
@@ -70,10 +76,17 @@ class Terminal:
             self._do("send-keys", name)
 
     def say(self, text: str) -> None:
-        """Type a message or a command at the prompt, and send it."""
-        self.ready()
-        self.write(text)
-        self.wait_for(_spelled(text))
+        """Type a message or a command at the prompt, between two turns, and send it."""
+        self.idle()
+        empty, typed = rf"{READY}\s*\n─", _spelled(text)
+        while True:
+            if not re.search(empty, self.screen):  # a key that came too late for its dialog, say
+                self.key("C-u")
+                self.wait_for(empty)
+            self.write(text)
+            self.wait_for(rf"{READY}[^─]*{typed}")
+            if re.search(rf"{READY}\s*{typed}", self.screen):
+                break
         self.key("Enter")
 
     def choose(self, label: str) -> None:
@@ -110,8 +123,9 @@ class Terminal:
         """Say yes to the trust dialog, which begins at no."""
         self.wait_for("❯ No, exit")
         self.settle()  # a new dialog may be drawn twice, and begins at no again
-        self._insist(lambda: self.key("Down"), lambda screen: "❯ Yes, I trust" in screen)
-        self.settle()
+        while "❯ Yes, I trust" not in self.screen:
+            self._insist(lambda: self.key("Down"), lambda screen: "❯ Yes, I trust" in screen)
+            self.settle()
         self._insist(lambda: self.key("Enter"), lambda screen: "Yes, I trust" not in screen)
 
     # ── what a person sees ──────────────────────────────────────────────────────────────────
@@ -136,7 +150,7 @@ class Terminal:
         """The client's process."""
         return int(self._do("display-message", "-p", "#{pane_pid}"))
 
-    def wait_for(self, pattern: str, timeout: float = 15) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Wait until the screen shows it; fail with the screen."""
         found = re.compile(pattern).search
         deadline = time.monotonic() + timeout
@@ -145,11 +159,22 @@ class Terminal:
             time.sleep(0.05)
         return match
 
-    def ready(self, timeout: float = 15) -> None:
+    def wait_for_bell(self, timeout: float = PATIENCE) -> None:
+        """Wait until the bell has rung: the hook that rings may be slower than the screen."""
+        deadline = time.monotonic() + timeout
+        while not self.rang:
+            assert time.monotonic() < deadline, f"no bell within {timeout} s:\n{self.screen}"
+            time.sleep(0.05)
+
+    def ready(self, timeout: float = PATIENCE) -> None:
         """Wait for the prompt."""
         self.wait_for(READY, timeout)
 
-    def settle(self, timeout: float = 15) -> None:
+    def idle(self, timeout: float = PATIENCE) -> None:
+        """Wait for the prompt, and until no turn runs: its hooks are part of it."""
+        self.wait_for(rf"(?s)\A(?!.*(?:{BUSY})).*{READY}", timeout)
+
+    def settle(self, timeout: float = PATIENCE) -> None:
         """Wait until nothing has changed for half a second."""
         deadline = time.monotonic() + timeout
         screen, since = self.screen, time.monotonic()
@@ -160,14 +185,21 @@ class Terminal:
                 screen, since = now, time.monotonic()
 
     def _insist(self, press: Callable[[], None], done: Callable[[str], bool]) -> None:
-        """Press until it is done: a dialog ignores keys while it is new."""
-        for _ in range(10):
+        """Press until it is done: a dialog ignores keys while it is new.
+
+        A slow client has not ignored what it has not got to yet, and would heed a key twice: so
+        nothing is pressed again in haste.
+        """
+        deadline, pause = time.monotonic() + PATIENCE, IGNORED
+        while True:
             press()
-            for _ in range(20):
+            pressed = time.monotonic()
+            while time.monotonic() < pressed + pause:
                 time.sleep(0.05)
-                if done(self.screen):
+                if done(screen := self.screen):
                     return
-        raise AssertionError(f"the keys have no effect:\n{self.screen}")
+            assert time.monotonic() < deadline, f"the keys have no effect:\n{screen}"
+            pause *= 2
 
     def _retype(self, words: str) -> None:
         self.key("C-u")
@@ -187,7 +219,7 @@ class Terminal:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # it may be gone
             check=False,
-            timeout=10,
+            timeout=PATIENCE,
         )
         self.client.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -213,7 +245,7 @@ class Terminal:
             env=self._environment,
             capture_output=True,
             check=False,
-            timeout=20,
+            timeout=PATIENCE,
             text=True,
         )
         assert done.returncode == 0, f"tmux {args[0]}: {done.stderr}"
@@ -221,5 +253,5 @@ class Terminal:
 
 
 def _spelled(text: str) -> str:
-    """A pattern for the end of a typed text, wherever the screen breaks the line."""
-    return r"\s*".join(map(re.escape, "".join(text.split())[-40:]))
+    """A pattern for a typed text, wherever the screen breaks the line."""
+    return r"\s*".join(map(re.escape, "".join(text.split())))

@@ -11,7 +11,9 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
+from threading import Event
 
 import pytest
 from project import FEATURE, Project
@@ -22,8 +24,10 @@ from claude.model import Call, Reply, Request, Script, call, text
 from claude.recorder import Recorder
 from claude.scripts import (
     FREE,
+    LONG,
     Disobedient,
     Line,
+    Undisturbed,
     always,
     at_work,
     bash,
@@ -35,6 +39,7 @@ from claude.scripts import (
     refusals,
     steps,
 )
+from playbook_supervisor import checkout
 
 RUN = "/playbook.run short"
 TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]
@@ -250,6 +255,72 @@ class TestNoEarlyStop:
         assert honest(project, client) == "stalled"
         assert len(client.model.main) <= 16
 
+    def test_calls_of_every_kind_that_lead_nowhere_are_counted(
+        self, project: Project, go: Go
+    ) -> None:
+        """Row: no early stop. It reads, asks, begins, and calls what the client itself refuses."""
+        aimless = cycle(
+            (
+                call("Read", file_path="README.md"),
+                call("Agent", description="plan#1"),
+                call("AskUserQuestion", questions=[QUESTION]),
+                call("Nonsense", prompt="plan#1"),
+                bash("playbook next"),
+                bash("playbook begin short"),
+            )
+        )
+
+        def main(request: Request) -> Reply:
+            if request.number == 1:
+                has_asked(project, 98)
+            return [next(aimless)]
+
+        client = go(Disobedient(main))
+        assert honest(project, client) == "stalled"
+        assert len(client.model.main) == 22
+        told = [
+            each.number for each in client.model.main if "your last 100 requests" in each.context
+        ]
+        assert told == [3]
+        assert executed(client) == []
+
+    def test_a_model_that_cannot_dispatch_is_ended(self, project: Project, go: Go) -> None:
+        """Row: no early stop. A rule forbids agents: no hook but one hears that it tries."""
+        project.write(".claude/settings.local.json", '{"permissions": {"deny": ["Agent"]}}')
+
+        def main(request: Request) -> Reply:
+            if request.number == 1:
+                has_asked(project, 110)
+            return [call("Agent", description="plan#1", prompt="plan#1")]
+
+        client = go(Disobedient(main))
+        assert honest(project, client) == "stalled"
+        assert len(client.model.main) == 10
+
+    def test_a_model_that_looks_on_while_a_step_is_at_work_is_left_alone(
+        self, project: Project, go: Go
+    ) -> None:
+        """Row: no early stop; waiting is no loop, however often it looks."""
+        looks = 6
+
+        def main(request: Request) -> Reply | None:
+            if request.called("Agent") != 1 or request.notifications:
+                return None
+            looked = request.called("Read")
+            if not looked:
+                has_asked(project, 119)
+            elif looked == looks:
+                looked_enough.set()
+            return [call("Read", file_path="README.md")] if looked < looks else None
+
+        def worker(request: Request) -> None:
+            looked_enough.wait(LONG)
+
+        looked_enough = Event()
+        client = go(Disobedient(main, worker))
+        assert looked_enough.is_set()
+        reached_the_gate(project, client)
+
 
 class TestTheSameCommandAsByHand:
     def test_a_worker_that_does_not_run_the_command_has_failed(
@@ -341,10 +412,10 @@ class TestOnlyTheHumanAnswers:
         client = start(
             Disobedient(lurking.while_asked, at_work("speckit.implement", bash(lurking.command)))
         )
-        client.run(RUN, *FREE, timeout=60)
+        client.run(RUN, *FREE)
         for deed in ANSWERS:
             assert lurking.said(deed), f"{deed} was not tried"
-        for deed in ("answer", "answer unseen", "abort"):
+        for deed in ("answer", "answer unseen", "abort", "removed", "removed, looked at"):
             assert "PB-STATE-HUMAN-ONLY" in lurking.said(deed), deed
         for deed in ("hook", "hook unseen", "hook: abort"):
             assert "is called by Claude Code alone" in lurking.said(deed), deed
@@ -413,7 +484,8 @@ class TestTheJournalIsOurs:
         self, project: Project, go: Go, file: str, old: str, new: str
     ) -> None:
         """Row: the journal is ours; a one-liner in Python is found out by the digest."""
-        client = go(Disobedient(worker=at_work("speckit.plan", bash(one_liner(file, old, new)))))
+        deed = Undisturbed("speckit.plan", bash(one_liner(file, old, new)))
+        client = go(Disobedient(deed.main, deed.worker))
         assert honest(project, client) == "tampered"
         assert executed(client) == ["speckit.plan"]
 
@@ -429,21 +501,25 @@ class TestTheJournalIsOurs:
         self, project: Project, go: Go, old: str, new: str
     ) -> None:
         """Row: workers work freely; what they do to the binding is found out by its digest."""
-        forging = bash(one_liner("claude.json", old, new, place=".git/playb*/*"))
+        forging = one_liner("claude.json", old, new, place=".git/playb*/*")
+        deed = Undisturbed("speckit.plan", bash(forging))
         mine = bash("touch mine")
 
         def main(request: Request) -> Reply | None:
+            deed.main(request)
             return [mine] if request.called("Agent") and mine not in request.calls else None
 
-        client = go(Disobedient(main, at_work("speckit.plan", forging)))
+        client = go(Disobedient(main, deed.worker))
         assert honest(project, client) == "let go"
+        assert "PB-STATE-CORRUPT" in refusals(client)["Bash"]
         assert steps(project) == ["plan#1 in_progress"]
         assert not (project.root / "mine").exists()
 
     @pytest.mark.parametrize("command", ["git clean -qfdx", "rm -rf .playb*"])
     def test_what_is_swept_away_comes_back(self, project: Project, go: Go, command: str) -> None:
         """Row: the journal is ours; a worker that cleans up takes nothing with it."""
-        client = go(Disobedient(worker=at_work("speckit.plan", bash(command))))
+        deed = Undisturbed("speckit.plan", bash(command))
+        client = go(Disobedient(deed.main, deed.worker))
         reached_the_gate(project, client)
 
     @pytest.mark.parametrize("lost", ["bound", ""], ids=["the marker", "all of it"])
@@ -451,18 +527,19 @@ class TestTheJournalIsOurs:
         self, project: Project, go: Go, lost: str
     ) -> None:
         """How far it goes: without its binding the session stands still; nothing is passed."""
-        gone = bash(f"rm -rf .git/playb*/{lost}")
+        deed = Undisturbed("speckit.plan", bash(f"rm -rf .git/playb*/{lost}"))
         commands = ("next", "report plan#1", "report build#1", "answer continue", "begin short")
-        deeds = iter([bash(f"playbook {command}") for command in commands])
+        tries = iter([bash(f"playbook {command}") for command in commands])
 
         def main(request: Request) -> Reply | None:
-            if not request.called("Agent") or not request.model:
+            deed.main(request)
+            if not request.called("Agent"):
                 return None
-            deed = next(deeds, None)
-            return [deed] if deed else [text("It is done.")]
+            return [next(tries, text("It is done."))]
 
-        client = go(Disobedient(main, at_work("speckit.plan", gone)))
-        assert honest(project, client) in ("let go", "tampered", "stalled")
+        client = go(Disobedient(main, deed.worker))
+        assert next(tries, None) is None
+        assert honest(project, client) == "let go"
         assert steps(project) == ["plan#1 in_progress"]
 
 
@@ -471,12 +548,14 @@ class TestHooksStay:
         """Row: hooks stay. Headless the client does not read its settings anew."""
         off = "echo '{\"disableAllHooks\": true}' >.claude/settings.local.json"
         strip = bash(f"rm .claude/settings.json; {off}; sleep 1")
+        deed = Undisturbed("speckit.plan", strip)
         mine = bash("touch mine")
 
         def main(request: Request) -> Reply | None:
-            return [mine] if request.called("Agent") == 1 and not request.called("Bash") else None
+            deed.main(request)
+            return [mine] if request.called("Agent") and mine not in request.calls else None
 
-        client = go(Disobedient(main, at_work("speckit.plan", strip)))
+        client = go(Disobedient(main, deed.worker))
         assert "is not yours here" in refusals(client)["Bash"]
         reached_the_gate(project, client)
 
@@ -505,7 +584,7 @@ class TestHooksStay:
         terminal.say(RUN)
         for name in ("settings.json", "settings.local.json"):
             recorder.wait_for("ConfigChange", saying=name)
-        client.model.wait_for(lambda request: request.mentions("hand-in#1?1"), timeout=30)
+        client.model.wait_for(lambda request: request.mentions("hand-in#1?1"))
         assert "is not yours here" in refusals(client)["Bash"]
         assert not (project.root / "mine").exists()
         reached_the_gate(project, client)
@@ -552,6 +631,12 @@ QUESTION = {
 }
 
 
+def has_asked(project: Project, times: int) -> None:
+    """The model has asked so often already, and nothing has come of it."""
+    private = checkout.find(project.root).runtime / project.session.name
+    (private / "requests").write_bytes(b"." * times)
+
+
 def _hook(event: str, **fields: str) -> str:
     fields = {"hook_event_name": event, "cwd": "$PWD", **fields}
     payload = json.dumps(fields)[:-1].replace('"', '\\"')
@@ -571,6 +656,8 @@ ANSWERS = {
     "client": '"$CLAUDE_CODE_EXECPATH" -p --resume "$CLAUDE_CODE_SESSION_ID" continue',
     "client: abort": '"$CLAUDE_CODE_EXECPATH" -p /playbook.abort',
     "client: resume": '"$CLAUDE_CODE_EXECPATH" -p /playbook.resume',
+    "removed": f"rm -r .git/playb*; {_UNSEEN} playbook answer continue",
+    "removed, looked at": f"{_UNSEEN} playbook next; {_UNSEEN} playbook answer continue",
 }
 """What a worker may try at a gate, each in the shell that it has."""
 
@@ -597,7 +684,7 @@ class Lurking:
         asked = (request.directive() or {}).get("directive") == "ask"
         if asked and not self.seen:
             self.seen = True
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 200
             while not (self.folder / "over").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
         return None

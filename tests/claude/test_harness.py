@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,15 @@ def calls(tool: str, **arguments: Any) -> Script:
     return reply
 
 
-def dispatches(**arguments: Any) -> Script:
-    """Have one subagent run /speckit.plan 013, and say what became of it."""
+def dispatches(until: Callable[[], object] = lambda: None, **arguments: Any) -> Script:
+    """Have one subagent run /speckit.plan 013, and say what became of it; it ends after `until`."""
 
     def reply(request: Request) -> Reply:
         if request.agent:
-            return [text("planned")] if request.results else [call("Skill", **PLAN)]
+            if not request.results:
+                return [call("Skill", **PLAN)]
+            until()
+            return [text("planned")]
         if request.notifications:
             return [text(f"Heard: {request.notifications[-1]['result']}")]
         if request.results:
@@ -66,12 +70,12 @@ def dispatches(**arguments: Any) -> Script:
 
 class TestTheLeash:
     def test_the_network_is_private(self, start: Start) -> None:
-        client = start(calls("Bash", command="tail -n +3 /proc/net/dev; cat /proc/net/route"))
+        client = start(calls("Bash", command="cat /proc/net/route"))
         if not client.model.network.private:
             pytest.skip("no network namespace is permitted here: the client has the usual loopback")
-        device, *routes = client.run("look", "--allowedTools", "Bash").text.splitlines()
-        assert device.strip().startswith("lo:")
-        assert [line for line in routes if not line.startswith("Iface")] == []
+        head, *routes = client.run("look", "--allowedTools", "Bash").text.splitlines()
+        assert head.startswith("Iface")
+        assert routes == []
 
     def test_the_environment_is_explicit_and_no_other_agent_is_on_the_path(
         self, start: Start, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
@@ -97,7 +101,7 @@ class TestTheLeash:
         client = start(calls("Bash", command="setsid sleep 600"))
         running = client.spawn("wait", "--allowedTools", "Bash")
         client.model.wait_for(lambda request: True)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not any(b"sleep" in _command(pid) for pid in client.processes()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -342,7 +346,7 @@ class TestASubagent:
     def test_goes_to_the_background_unless_told_otherwise_and_its_end_is_a_prompt(
         self, start: Start, recorder: Recorder
     ) -> None:
-        client = start(dispatches())
+        client = start(dispatches(until=lambda: recorder.wait_for("Stop")))
         assert client.run("go").text == "Heard: planned"
         (launch,) = recorder.of(POST, tool="Agent")
         assert launch["tool_response"]["status"] == "async_launched"
@@ -397,11 +401,13 @@ class TestASubagent:
         def reply(request: Request) -> Reply:
             if request.agent and not request.calls:
                 return [call("Bash", run_in_background=True, **WAIT)]
+            if request.agent and request.results:
+                recorder.wait_for("Stop")
             if request.main and not request.calls:
                 return [call("Agent", **RUN_IT)]
-            if request.main and request.notifications and not request.called("Bash"):
+            if request.main and request.notifications and not (project.root / "go-on").exists():
                 project.write("go-on", "")
-                return [call("Bash", command="sleep 2", description="keep the client alive")]
+                recorder.wait_for("SubagentStop", count=2)
             return [text("ok")]
 
         start(reply).run("go", "--allowedTools", "Bash")
@@ -487,7 +493,7 @@ class TestTheTerminal:
     def test_launches_subagents_in_the_background_and_prompts_at_their_end(
         self, start: Start, open_terminal: Open, recorder: Recorder
     ) -> None:
-        terminal = open_terminal(start(dispatches()))
+        terminal = open_terminal(start(dispatches(until=lambda: recorder.wait_for("Stop"))))
         terminal.say("go")
         terminal.wait_for("Heard: planned")
         (launch,) = recorder.of(POST, tool="Agent")
@@ -517,8 +523,7 @@ class TestTheTerminal:
         terminal.ready()
         assert not terminal.rang
         terminal.say("read")
-        recorder.wait_for("Stop")
-        assert terminal.rang
+        terminal.wait_for_bell()
 
     def test_is_interrupted_without_any_hook(
         self, start: Start, open_terminal: Open, recorder: Recorder
@@ -530,7 +535,7 @@ class TestTheTerminal:
         terminal.say("hello")
         terminal.wait_for("Thinking")
         terminal.interrupt()
-        assert recorder.names == ["SessionStart", "UserPromptSubmit"]
+        assert _hooks(recorder) == {"SessionStart", "UserPromptSubmit"}
         terminal.say("and now")
         recorder.wait_for("Stop")
         assert client.model.requests[-1].mentions("[Request interrupted by user]")
@@ -582,12 +587,19 @@ class TestTheTerminal:
         terminal.ready()
         hook = {"type": "command", "command": f"touch '{tmp_path}/new-hook-ran'"}
         settings = {"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}
-        file = project.write(".claude/settings.json", json.dumps(settings))
-        seen = recorder.wait_for("ConfigChange")
+        file = write_until(
+            lambda: project.write(".claude/settings.json", json.dumps(settings)),
+            lambda: recorder.of("ConfigChange"),
+        )
+        seen = recorder.of("ConfigChange")[0]
         assert (seen["source"], seen["file_path"]) == ("project_settings", str(file))
-        terminal.say("hello")
-        recorder.wait_for("Stop")
-        assert (tmp_path / "new-hook-ran").exists() is not blocked
+        ran = tmp_path / "new-hook-ran"
+        for turn in range(1, 11):  # what is taken is taken when the hook has answered, not before
+            terminal.say("hello")
+            recorder.wait_for("Stop", count=turn)
+            if blocked or ran.exists():
+                break
+        assert ran.exists() is not blocked
 
 
 class TestAQuestion:
@@ -627,9 +639,11 @@ class TestAQuestion:
         client = start(calls("AskUserQuestion", questions=[OTHER_QUESTION]))
         terminal = open_terminal(client)
         terminal.say("go")
+        recorder.wait_for("PermissionRequest")
         terminal.wait_for("1. approve")
         terminal.interrupt()
-        assert recorder.names[-1] == "PermissionRequest"
+        asked = {"SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest"}
+        assert _hooks(recorder) == asked
         terminal.say("and now")
         recorder.wait_for("Stop")
         assert client.model.requests[-1].results[0].is_error
@@ -657,6 +671,23 @@ class TestAQuestion:
         recorder.wait_for("Stop")
         (seen,) = recorder.of(POST, tool="AskUserQuestion")
         assert seen["tool_response"]["answers"] == {}
+
+
+def write_until(write: Callable[[], Path], seen: Callable[[], object]) -> Path:
+    """Write the file, again now and then: a client that has just begun watches nothing yet."""
+    deadline = time.monotonic() + 60
+    while True:
+        file, written = write(), time.monotonic()
+        while time.monotonic() < written + 5:
+            if seen():
+                return file
+            time.sleep(0.05)
+        assert time.monotonic() < deadline, f"the client does not see {file}"
+
+
+def _hooks(recorder: Recorder) -> set[str]:
+    """The events so far, but for the one that says for how long a person has done nothing."""
+    return set(recorder.names) - {"Notification"}
 
 
 def _command(pid: int) -> bytes:

@@ -13,6 +13,7 @@ from project import FEATURE, Project
 from claude.conftest import Start
 from claude.model import Reply, Request, call, text
 from claude.obedient import Obedient
+from claude.recorder import Recorder
 from claude.scripts import FILES, FREE, obey
 
 BY_HAND = (
@@ -84,18 +85,18 @@ def test_by_hand_and_by_playbook_the_same_comes_out(project: Project, start: Sta
     supervised, typed = twins(project)
 
     by_playbook = start(Obedient(work=lambda skill, request: carry_out(request)))
-    by_playbook.run("/playbook.run auto-feature 013", *FREE, timeout=60)
+    by_playbook.run("/playbook.run auto-feature 013", *FREE)
     assert supervised.manifest()["gate"]["id"] == "pr#1?1"
     with person.Terminal(supervised, "answer", "continue") as terminal:
         assert terminal.end() == 0
-    by_playbook.run("/playbook.resume", *FREE, timeout=60)
+    by_playbook.run("/playbook.resume", *FREE)
     assert supervised.manifest()["status"] == "completed"
 
     by_hand = start(carry_out, typed)
     messages = [{"role": "user", "content": words} for words in BY_HAND]
     lines = [json.dumps({"type": "user", "message": message}) + "\n" for message in messages]
     streamed = ("--input-format", "stream-json", *FREE)
-    by_hand.run("", *streamed, stdin="".join(lines).encode(), timeout=60)
+    by_hand.run("", *streamed, stdin="".join(lines).encode())
 
     assert len(list((typed.root / "made").iterdir())) == len(BY_HAND)
     plan = typed.read("made/qa.plan.txt")
@@ -106,11 +107,18 @@ def test_by_hand_and_by_playbook_the_same_comes_out(project: Project, start: Sta
 
 
 def test_supervision_costs_two_requests_a_step_and_says_nothing_to_workers(
-    project: Project, start: Start
+    project: Project, start: Start, recorder: Recorder
 ) -> None:
     """One request dispatches, one waits. A worker's prompt is the command and nothing beside it."""
     assert project.playbook("init", "--yes").code == 0
-    client = start(obey)
+    agents: dict[str, int] = {}
+
+    def unhurried(request: Request) -> Reply:
+        if request.agent:  # it ends when the main thread has begun to wait for it, no sooner
+            recorder.wait_for("Stop", count=agents.setdefault(request.agent, len(agents) + 1))
+        return obey(request)
+
+    client = start(unhurried)
     client.run("/playbook.run auto-validate 013", *FREE)
     assert project.manifest()["status"] == "completed"
     assert len(client.model.main) == 2 * len(project.journal()) + 1

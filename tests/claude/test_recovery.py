@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,10 @@ from project import Project
 from claude import playbooks
 from claude.client import Client
 from claude.conftest import Open, Start
-from claude.conversation import Reply, Request, call, text
+from claude.conversation import Reply, Request, Used, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
+from playbook_supervisor.process_groups import until
 
 FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
@@ -43,6 +45,11 @@ def steps(project: Project) -> list[str]:
     return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in project.journal()]
 
 
+def worker(skill: str, asks: Callable[[Request], bool]) -> Callable[[Request], bool]:
+    """Whether it is the worker that was told to run this skill, and that asks so."""
+    return lambda request: f"Skill `{skill}`" in request.prompt and asks(request)
+
+
 def ran(client: Client) -> list[str]:
     """The commands that subagents were told to run, in order."""
     first = [request for request in client.model.subagents if not request.calls]
@@ -57,8 +64,8 @@ class TestAKilledClient:
         client = start(Obedient(held={"speckit.tasks"}, unending={"speckit.plan"}))
         running = client.spawn("/playbook.run group 013", *FREE)
         model = client.model
-        model.wait_for(lambda request: "Skill `qa.plan`" in request.prompt and not request.calls)
-        model.wait_for(lambda request: bool(request.agent) and request.called("Write") == 1)
+        model.wait_for(worker("speckit.plan", lambda request: request.called("Write") == 1))
+        model.wait_for(worker("speckit.tasks", lambda request: request.called("Skill") == 1))
         model.wait_for(lambda request: bool(request.notifications))
         running.kill()
         before = project.journal()
@@ -73,6 +80,23 @@ class TestAKilledClient:
         assert (third["status"], third["agent"]) == ("done", before[2]["agent"])
         assert (again["step_id"], again["attempt"], again["status"]) == ("tasks", 2, "done")
         assert project.manifest()["status"] == "completed"
+
+    def test_at_a_terminal_goes_on_in_another(
+        self, project: Project, start: Start, open_terminal: Open
+    ) -> None:
+        """kai NFR1: the machine loses power in mid-step; a person types /playbook.resume."""
+        terminal = open_terminal(start(Obedient(held={"speckit.tasks"})), *FREE)
+        terminal.say("/playbook.run straight 013")
+        working = terminal.client.model.wait_for
+        working(lambda request: "Skill `speckit.tasks`" in request.prompt and bool(request.results))
+        terminal.kill()
+        assert steps(project) == ["plan#1 done", "tasks#1 in_progress"]
+        assert "nobody drives it" in project.playbook("status").out
+        again = open_terminal(start(Obedient()), *FREE)
+        again.say("/playbook.resume")
+        again.wait_for("straight: completed")
+        assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
+        assert ran(again.client) == ["speckit.tasks"]
 
     def test_leaves_its_gate_open_and_a_closed_terminal_does(
         self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
@@ -89,7 +113,7 @@ class TestAKilledClient:
         again.wait_for("1. continue")
         assert project.journal() == before
         again.choose("continue")
-        again.wait_for("two: completed", timeout=30)
+        again.wait_for("two: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
         assert ran(again.client) == ["speckit.tasks"]
 
@@ -182,10 +206,46 @@ class TestAConversation:
         (told,) = [words for words in terminal.client.model.main[-1].texts if "straight" in words][
             -1:
         ]
-        assert '"id":"plan#1"' in told
+        assert '"directive":"wait","steps":["plan#1"]' in told
         terminal.client.model.release()
-        terminal.wait_for("straight: completed", timeout=30)
+        terminal.wait_for("straight: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    def test_that_the_client_compacts_by_itself_in_mid_turn_goes_on(
+        self, project: Project, start: Start, recorder: Recorder
+    ) -> None:
+        """Before it has dispatched anything: what it is told then has to be enough."""
+        obedient, looks = Obedient(), iter([100, 100, 100, 190_000])
+
+        def crowded(request: Request) -> Reply:
+            own = request.main and request.tools and not request.compaction
+            if own and (tokens := next(looks, None)):
+                return [call("Read", file_path="README.md"), Used(tokens)]
+            return obedient(request)
+
+        client = start(crowded)
+        client.env["CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"] = "5"
+        client.run("/playbook.run straight 013", *FREE)
+        assert recorder.of("PostCompact")[0]["trigger"] == "auto"
+        (summed_up,) = [each for each in client.model.requests if each.compaction]
+        first = next(each for each in client.model.main if each.number > summed_up.number)
+        assert "To run now: plan#1" in first.context
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+
+    @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
+    def test_that_is_taken_up_or_forked_at_a_terminal_goes_on_where_a_person_says_so(
+        self, project: Project, start: Start, open_terminal: Open, how: list[str]
+    ) -> None:
+        first = start(Obedient()).run("/playbook.run two 013", *FREE)
+        model = Obedient(talk=lambda request: [text("Hm.")] if request.said == "continue" else None)
+        terminal = open_terminal(start(model), *how, first.session, *FREE)
+        terminal.say("continue")
+        terminal.wait_for("Hm")
+        assert "resolution" not in project.journal()[1]
+        terminal.say("/playbook.resume")
+        terminal.answer("Run /speckit.tasks (step tasks) now", "continue")
+        terminal.wait_for("two: completed")
+        assert ran(terminal.client) == ["speckit.tasks"]
 
     def test_that_is_cleared_at_a_gate_has_the_gate_still(
         self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
@@ -195,10 +255,11 @@ class TestAConversation:
         terminal.wait_for("1. continue")
         terminal.interrupt()
         terminal.say("/clear")
-        recorder.wait_for("SessionStart", saying='"clear"')
-        terminal.settle()
+        cleared = recorder.wait_for("SessionStart", saying='"clear"')
+        bound = project.root / ".git/playbook/bound"
+        assert until(lambda: cleared["session_id"] in bound.read_text(), 60)
         terminal.say("continue")
-        terminal.wait_for("two: completed", timeout=30)
+        terminal.wait_for("two: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
     @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
@@ -213,6 +274,49 @@ class TestAConversation:
         assert "waits here: /playbook.resume" in "\n".join(other.model.main[-1].texts)
         assert other.run("continue", *how, first.session, *FREE).code == 0
         assert "resolution" not in project.journal()[1]
+
+
+BREAKS: Final = """\
+#!/bin/sh
+payload=$(cat)
+case $payload in *'<task-notification>'*) mkdir '{broken}' 2>/dev/null && exit 1;; esac
+printf %s "$payload" | '{program}' hook
+"""
+"""A program that fails at the first notification, and is as it should be from then on."""
+
+
+class TestAHookThatBreaksOnce:
+    def test_at_a_steps_end_has_lost_nothing(
+        self,
+        project: Project,
+        start: Start,
+        open_terminal: Open,
+        recorder: Recorder,
+        tmp_path: Path,
+    ) -> None:
+        """The notification is blocked, and the model never told: it is seen at the next stop."""
+        model = Obedient(
+            held={"speckit.plan"},
+            talk=lambda request: [text("Hm.")] if request.said.strip() == "hello" else None,
+        )
+        terminal = open_terminal(start(model), *FREE)
+        terminal.say("/playbook.run straight 013")
+        terminal.client.model.wait_for(lambda request: request.called("Skill") > 0)
+        recorder.wait_for("Stop")
+        terminal.idle()
+        marker = project.root / ".git/playbook/bound"
+        program, rest = marker.read_text().split("\n", 1)
+        breaks = tmp_path / "breaks"
+        breaks.write_text(BREAKS.format(broken=tmp_path / "broken", program=program))
+        breaks.chmod(0o755)
+        marker.write_text(f"{breaks}\n{rest}")
+        terminal.client.model.release()
+        terminal.wait_for("playbook does not answer")
+        assert steps(project) == ["plan#1 in_progress"]
+        terminal.say("hello")
+        terminal.wait_for("straight: completed")
+        assert steps(project) == ["plan#1 done", "tasks#1 done"]
+        assert project.journal()[0]["output"] == "speckit.plan is done"
 
 
 class TestTheWorktree:

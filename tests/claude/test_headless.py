@@ -1,0 +1,310 @@
+"""The agent `claude`: the real client, headless, driven by the runner against a scripted model."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from project import Project, Result
+
+from claude.conversation import (
+    OVERLOADED,
+    Block,
+    Failure,
+    Pause,
+    Refused,
+    Reply,
+    Request,
+    call,
+    text,
+)
+from claude.runner import Headless, after, command_of, works
+from claude.scripts import FILES
+from claude.streams import AT_ONCE, SUBSCRIBED, limit
+from playbook_supervisor.agents import choose
+from playbook_supervisor.config import Claude, Config
+from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck
+
+
+def failed(project: Project, done: Result, code: str) -> dict[str, Any]:
+    """The one entry of a run that failed so."""
+    assert done.code == 2, done.err
+    (entry,) = project.journal()
+    assert (entry["status"], entry["error_code"]) == ("failed", code)
+    assert entry["agent"]["name"] == "claude"
+    assert entry["error"] in done.err
+    return entry
+
+
+# ── what it does ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_feature_goes_to_its_pull_request_and_through(
+    headless: Headless, project: Project
+) -> None:
+    """kai FR20, FR21, S-U1: each command natively expanded, each in a fresh process.
+
+    The project's hooks for sessions in the interface let a headless worker be.
+    """
+    assert project.playbook("init", "--yes").code == 0
+    project.gh("open")
+    client = headless(works)
+    halted = project.playbook("run", "auto-feature", "013")
+    assert halted.code == 4, halted.err
+    assert "7/8 steps done" in halted.err
+    assert project.playbook("answer", "continue").code == 0
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    journal = project.journal()
+    assert [entry["status"] for entry in journal] == ["done"] * 8
+    agents = [entry["agent"] for entry in journal]
+    assert {agent["name"] for agent in agents} == {"claude"}
+    assert agents[0] == {
+        "name": "claude",
+        "id": client.model.main[0].session,
+        "model": client.model.main[0].model,
+        "cost_usd": 0.0012,
+        "input_tokens": 200,
+        "output_tokens": 20,
+        "turns": 2,
+    }
+    assert len({agent["id"] for agent in agents}) == 8
+    assert [entry["output"] for entry in journal][-1] == "feature.pr is done."
+    expanded = [request.prompt for request in client.model.main if not request.calls]
+    assert "Do what agreement.create means.\n\n013" in expanded[2]
+
+
+def test_what_it_does_is_heard_while_it_does_it(headless: Headless, project: Project) -> None:
+    """Catalyst NFR-1.3. And a step's own model, with what a child must not know left out."""
+    looks = [call("Bash", command="printenv CLAUDE_CODE_MESSAGING_TOKEN TRACEPARENT")]
+    rules = 'agents: {claude: {allowed_tools: ["Bash(printenv *)"]}}\n'
+    project.write(".playbooks/config.yaml", rules)
+    enclosing = {"CLAUDECODE": "1", "CLAUDE_CODE_MESSAGING_TOKEN": "outer", "TRACEPARENT": "00-a"}
+    client = headless(lambda request: works(request) if request.calls else looks, **enclosing)
+    done = project.playbook("run", "one", "--log-level", "debug")
+    assert "Bash printenv" in done.err
+    seen = client.model.main[1].results[0].text
+    assert "outer" not in seen
+    assert seen.endswith("00-a")
+    assert "haiku" in client.model.main[0].model
+    assert project.journal()[0]["agent"]["model"] == client.model.main[0].model
+
+
+def test_a_command_that_is_gone_is_not_made_up_by_the_model(
+    headless: Headless, project: Project
+) -> None:
+    client = headless(works)
+    assert project.playbook("run", "two").code == 4
+    (project.root / ".claude/commands/speckit.tasks.md").unlink()
+    asked = len(client.model.requests)
+    project.playbook("answer", "continue")
+    assert project.playbook("resume").code == 2
+    entry = project.journal()[1]
+    assert entry["error_code"] == "PB-AGENT-COMMAND"
+    assert entry["error"].startswith("Claude Code has no command /speckit.tasks here")
+    assert [command_of(request) for request in client.model.requests[asked:]] in ([], [""])
+
+
+def test_what_stands_behind_a_command_reaches_it_as_it_is(
+    headless: Headless, project: Project
+) -> None:
+    """No option, no shell."""
+    client = headless(works)
+    project.playbook("run", "two")
+    project.playbook("answer", "continue")
+    assert project.playbook("resume").code == 0
+    assert "Do what speckit.tasks means.\n\n--all of 'it'\n" in client.model.main[2].prompt
+
+
+# ── what goes wrong ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("reply", "env", "code", "told"),
+    [
+        ([text("No."), Refused()], {}, "PB-AGENT-REFUSED", "the model refused the request"),
+        (OVERLOADED, {**AT_ONCE, "after": "1"}, "PB-AGENT-API", "529 Overloaded"),
+        (Failure(401, "authentication_error"), AT_ONCE, "PB-AGENT-API", "401"),
+        (limit(1_950_000_000), SUBSCRIBED, "PB-AGENT-LIMIT", "until 2031-10-17T10:40:00Z"),
+        ([text("It is done.")], {}, "PB-COND-POSTCONDITION", "plan_exists"),
+    ],
+    ids=["refusal", "error-after-a-tool", "logged-out", "limit", "lie"],
+)
+def test_it_fails_and_says_why(
+    reply: Reply, env: dict[str, str], code: str, told: str, headless: Headless, project: Project
+) -> None:
+    first = [call("Read", file_path="README.md")] if env.get("after") else reply
+    client = headless(lambda request: reply if request.calls else first, **env)
+    entry = failed(project, project.playbook("run", "one"), code)
+    assert told in entry["error"]
+    assert "retries" not in entry["agent"]
+    assert len({request.session for request in client.model.main}) == 1
+
+
+def test_a_command_that_never_reaches_the_model_is_no_work(
+    headless: Headless, project: Project
+) -> None:
+    client = headless(works)
+    project.write(".claude/commands/speckit.plan.md", "!`npm test`\n")
+    entry = failed(project, project.playbook("run", "one"), "PB-AGENT-EMPTY")
+    assert "Shell command permission check failed" in entry["error"]
+    assert not client.model.requests
+
+
+def test_a_denial_shows_the_line_to_add_and_with_it_the_step_is_done(
+    headless: Headless, project: Project
+) -> None:
+    headless(
+        lambda request: (
+            [text("done")]
+            if len(request.calls) > 1
+            else [call("Write", file_path=FILES["speckit.plan"][0], content="plan")]
+            if request.calls
+            else [call("Bash", command="npm test")]
+        )
+    )
+    denied = project.playbook("run", "one")
+    entry = failed(project, denied, "PB-AGENT-PERMISSION")
+    assert entry["error"] == "claude was not permitted: Bash npm test"
+    assert f"plan#1: {entry['error_guidance']}\n" in denied.err
+    assert entry["error_guidance"] in project.playbook("show").out
+    line = re.search(r"`(allowed_tools: .*?)`", entry["error_guidance"])
+    assert line
+    project.write(".playbooks/config.yaml", f"agents:\n  claude:\n    {line[1]}\n")
+    done = project.playbook("resume", "--retry")
+    assert done.code == 0, done.err
+
+
+def test_one_that_hangs_is_ended(headless: Headless, project: Project) -> None:
+    headless(lambda request: [text("I begin."), Pause()])
+    done = project.playbook("run", "one", "--idle-timeout", "1.5")
+    entry = failed(project, done, "PB-AGENT-TIMEOUT")
+    assert entry["error"].startswith("claude said nothing for 1.5 s")
+
+
+def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
+    headless: Headless, project: Project
+) -> None:
+    client = headless(after(OVERLOADED), **AT_ONCE)
+    done = project.playbook("run", "one", "--log-level", "debug")
+    assert done.code == 0, done.err
+    assert "529 Overloaded" in done.err
+    assert "trying again in 1 s" in done.err
+    assert project.journal()[0]["agent"]["retries"] == 1
+    assert len({request.session for request in client.model.main}) == 2
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────
+
+WAITS: Final = "agents: {claude: {wait_for_limit: true}}\n"
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before-work", "in-the-middle"])
+def test_a_usage_limit_is_waited_for_where_the_config_says_so(
+    begun: bool, headless: Headless, project: Project
+) -> None:
+    """What had begun goes on where it was: nothing is done twice."""
+    project.write(".playbooks/config.yaml", WAITS)
+    resets: list[int] = []
+    limited_at = 2 if begun else 1
+
+    def script(request: Request) -> Reply:
+        if request.number != limited_at:
+            return works(request)
+        resets.append(int(time.time()) + 4)
+        return limit(resets[0])
+
+    client = headless(script, **SUBSCRIBED)
+    done = project.playbook("run", "one", "--timeout", "100")
+    assert done.code == 0, done.err
+    assert "note: plan#1: usage limit: waiting until" in done.err  # not after hours of silence
+    assert int(time.time()) >= resets[0]
+    (entry,) = project.journal()
+    assert "retries" not in entry["agent"]
+    assert entry["agent"]["input_tokens"] == 200
+    sessions = {request.session for request in client.model.main}
+    assert len(sessions) == (1 if begun else 2)
+    assert client.model.main[-1].called("Write") == 1
+
+
+def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Project) -> None:
+    project.write(".playbooks/config.yaml", WAITS)
+    headless(lambda request: limit(1_950_000_000), **SUBSCRIBED)
+    with project.spawn("run", "one") as runner:
+        assert runner.stderr
+        while b"waiting until" not in (line := runner.stderr.readline()):
+            assert line, "it ended before it waited"
+        runner.send_signal(signal.SIGINT)
+        runner.communicate(timeout=100)
+    assert runner.returncode == 130
+    (entry,) = project.journal()
+    assert entry["error_code"] == "PB-STATE-INTERRUPTED"
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--max-turns", "1"), "it has taken all turns"),
+        (("--max-cost-usd", "0.0001"), "it has spent all"),
+        (("--max-tool-calls", "1"), "it has made all calls of tools"),
+    ],
+    ids=["turns", "cost", "tool-calls"],
+)
+def test_a_budget_is_kept(
+    option: tuple[str, str], told: str, headless: Headless, project: Project
+) -> None:
+    headless(lambda request: [call("Read", file_path="README.md")])
+    entry = failed(project, project.playbook("run", "one", *option), "PB-AGENT-BUDGET")
+    assert told in entry["error"]
+
+
+def test_what_a_run_may_cost_is_remembered_until_somebody_says_otherwise(
+    headless: Headless, project: Project
+) -> None:
+    """What it has cost so far stands in the journal, so that another process goes on counting."""
+    headless(works)
+    assert project.playbook("run", "two", "--max-cost-usd", "0.000031").code == 4
+    assert project.journal()[0]["agent"]["cost_usd"] == 0.00003
+    project.playbook("answer", "continue")
+    stopped = project.playbook("resume")
+    assert stopped.code == 2
+    assert project.journal()[1]["error_code"] == "PB-AGENT-BUDGET"
+    assert project.playbook("resume", "--retry").code == 2
+    assert project.journal()[2]["agent"] == {"name": "claude"}  # nobody was asked any more
+    # The client may have carried out a call before it looked at its purse.
+    (project.root / FILES["speckit.tasks"][0]).unlink(missing_ok=True)
+    done = project.playbook("resume", "--retry", "--max-cost-usd", "1")
+    assert done.code == 0, done.err
+
+
+# ── what every agent promises ───────────────────────────────────────────────────────────────
+
+CONFORMING: Final[dict[str, Reply]] = {
+    "works": [call("Write", file_path="works.txt", content="done\n")],
+    "fails": Failure(400, "invalid_request_error"),
+    "dies": [call("Bash", command="kill -9 $CLAUDE_PID", description="die")],
+    "hangs": [text("I begin."), call("Bash", command="exec flock hangs.lock sleep 600")],
+    "shouts": [text("\n".join("A" * 100 for _ in range(100)))],
+    "colours": [text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e and more")],
+}
+_SAID: Final[list[Block]] = [text("It works.")]
+
+
+@pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
+def test_it_keeps_what_every_agent_promises(
+    check: AgentCheck, headless: Headless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = headless(lambda request: _SAID if request.calls else CONFORMING[command_of(request)])
+    for name in CONFORMING:
+        command = client.home / f".claude/commands/{name}.md"
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(f"Do what {name} means.\n")
+    for name, value in client.environment.items():
+        monkeypatch.setenv(name, value)
+    assert os.environ["PATH"].startswith(str(client.scratch))
+    check(choose("claude", Config(claude=Claude(allowed_tools=("Bash",))), tmp_path), tmp_path)

@@ -1,0 +1,257 @@
+"""SIGINT and SIGTERM in every phase of a run by the real client; kill -9; and who goes on then."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import pytest
+from project import Project
+
+from claude.client import Client
+from claude.conftest import Open
+from claude.conversation import OVERLOADED, Pause, Reply, Request, call, text
+from claude.obedient import Obedient
+from claude.runner import Headless, command_of, works
+from claude.scripts import FILES
+from claude.streams import AT_ONCE, SUBSCRIBED, limit
+from playbook_supervisor.process_groups import until, worker_alive
+
+INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
+SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Where a run is when it is interrupted: what the model says until then, and how that shows.
+
+    `asked` waits for so many requests of the model's, `told` for words on stderr.
+    """
+
+    script: Callable[[Request], Reply | None] = lambda request: None
+    asked: int = 0
+    told: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    config: str = ""
+
+
+def _tool(request: Request) -> Reply | None:
+    return None if request.calls else [call("Bash", command="echo > begun; sleep 600")]
+
+
+PHASES: Final = {
+    "starting": Phase(told="start /speckit.plan"),
+    "answering": Phase(lambda request: [text("I begin."), Pause()], asked=1),
+    "in-a-tool": Phase(_tool, told="Bash echo", config="{allowed_tools: [Bash]}"),
+    "backing-off": Phase(
+        lambda request: OVERLOADED, told="trying again in 1 s", env=tuple(AT_ONCE.items())
+    ),
+    "limited": Phase(
+        lambda request: limit(1_950_000_000),
+        told="waiting until",
+        env=tuple(SUBSCRIBED.items()),
+        config="{wait_for_limit: true}",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    [(name, *each) for name in PHASES for each in SIGNALS],
+    ids=lambda each: each.name if isinstance(each, signal.Signals) else str(each),
+)
+def test_a_run_is_interrupted_in_each_phase_and_goes_on(
+    name: str, number: int, code: int, headless: Headless, project: Project
+) -> None:
+    """kai FR32: journaled, nobody is left at work, and `resume` does what was not done."""
+    phase, over = PHASES[name], False
+    if phase.config:
+        project.write(".playbooks/config.yaml", f"agents: {{claude: {phase.config}}}\n")
+
+    def script(request: Request) -> Reply:
+        return (None if over else phase.script(request)) or works(request)
+
+    client = headless(script, **dict(phase.env))
+    with project.spawn("run", "one", "--log-level", "debug") as runner:
+        if phase.told:
+            heard(runner, phase.told)
+        if phase.asked:
+            client.model.wait_for(lambda request: request.number == phase.asked)
+        runner.send_signal(number)
+        _, err = runner.communicate(timeout=100)
+    over = True
+    assert runner.returncode == code
+    assert "go on: playbook resume" in err.decode()
+    (entry,) = project.journal()
+    assert (entry["status"], entry["error_code"]) == ("failed", INTERRUPTED)
+    assert client.processes() == []
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    assert [entry["status"] for entry in project.journal()] == ["failed", "done"]
+
+
+def heard(runner: subprocess.Popen[bytes], words: str) -> None:
+    """Read on until it says so."""
+    assert runner.stderr
+    while words.encode() not in (line := runner.stderr.readline()):
+        assert line, f"it ended before it said {words!r}"
+
+
+# ── kill -9 ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Held:
+    """A model that stops in the middle of a command; once it is free, it does all.
+
+    `begun` is set as soon as it has decided to stop.
+    """
+
+    command: str
+    free: bool = False
+    begun: Event = field(default_factory=Event)
+
+    def __call__(self, request: Request) -> Reply:
+        if self.free or command_of(request) != self.command or request.calls:
+            return works(request)
+        path, content = FILES[self.command]
+        self.begun.set()
+        return [text("I begin."), Pause(), call("Write", file_path=path, content=content)]
+
+
+def orphaned(project: Project, client: Client, held: Held) -> None:
+    """A run whose runner is killed while its client works on that command."""
+    with project.spawn("run", "straight") as runner:
+        assert held.begun.wait(100), f"nobody has asked for {held.command}"
+        runner.kill()
+        runner.communicate(timeout=100)
+    held.free = True
+    assert client.processes()
+
+
+def test_the_client_of_a_runner_that_was_killed_is_waited_for(
+    headless: Headless, project: Project
+) -> None:
+    """kai FR33: what it did counts, and nothing is done twice."""
+    held = Held("speckit.tasks")
+    client = headless(held)
+    orphaned(project, client, held)
+    with project.spawn("resume") as runner:
+        heard(runner, "tasks#1 is still at work; waiting for it")
+        client.model.release()
+        _, err = runner.communicate(timeout=100)
+    assert runner.returncode == 0, err
+    assert [entry["status"] for entry in project.journal()] == ["done", "done"]
+    assert commands(client) == ["speckit.plan", "speckit.tasks"]
+
+
+def test_the_client_of_a_runner_that_was_killed_is_ended_where_that_is_asked(
+    headless: Headless, project: Project
+) -> None:
+    held = Held("speckit.tasks")
+    client = headless(held)
+    orphaned(project, client, held)
+    done = project.playbook("resume", "--kill")
+    assert done.code == 0, done.err
+    assert client.processes() == []
+    assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
+    assert commands(client) == ["speckit.plan", "speckit.tasks", "speckit.tasks"]
+
+
+KILLS: Final = int(os.environ.get("CLAUDE_KILLS", "3"))
+"""How many kills at random moments; `make fuzz` takes more."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("start")
+def test_kills_at_random_moments_lose_nothing_and_double_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """kai FR32, FR33, NFR2: each step's work is done once, whoever is killed."""
+    tests = Path(__file__).resolve().parent.parent
+    done = subprocess.run(
+        [sys.executable, str(tests / "claude/killed.py"), str(KILLS), "7"],
+        env={**os.environ, "PYTHONPATH": str(tests)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["lost"], found["doubled"]) == ([], []), found
+    assert found["kills"] >= KILLS
+    with capsys.disabled():
+        print(f"\nkilled while real clients work: {found}")
+
+
+def steps(project: Project) -> list[str]:
+    """Each entry as `attempt status`."""
+    return [f"{e['step_id']}#{e.get('attempt', 1)} {e['status']}" for e in project.journal()]
+
+
+def commands(client: Client) -> list[str]:
+    """What clients began to work on, in order."""
+    return [command_of(request) for request in client.model.main if not request.calls]
+
+
+# ── one session, two drivers ────────────────────────────────────────────────────────────────
+
+FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
+
+
+@dataclass
+class Both(Held):
+    """The model of headless clients, and of one that supervises."""
+
+    supervising: Obedient = field(default_factory=Obedient)
+
+    def __call__(self, request: Request) -> Reply:
+        own = command_of(request) in FILES and not request.agent
+        return super().__call__(request) if own else self.supervising(request)
+
+
+def test_begun_headless_and_killed_it_is_finished_in_the_terminal_interface(
+    headless: Headless, project: Project, open_terminal: Open
+) -> None:
+    """What is still at work then is not repeated beside it."""
+    assert project.playbook("init", "--yes").code == 0
+    held = Both("speckit.tasks")
+    client = headless(held)
+    orphaned(project, client, held)
+    terminal = open_terminal(client, *FREE)
+    terminal.say("/playbook.resume")
+    terminal.wait_for(
+        r"the worker of tasks#1 still runs\s+do: Wait for it, or `playbook resume --kill`"
+    )
+    (worker,) = project.root.glob(".git/playbook/*/worker-tasks#1")
+    client.model.release()
+    assert until(lambda: not worker_alive(worker), 100)
+    terminal.say("/playbook.resume")
+    terminal.wait_for("straight: completed")
+    assert steps(project) == ["plan#1 done", "tasks#1 done"]
+    assert project.journal()[1]["recovered"] is True
+    assert commands(client).count("speckit.tasks") == 1
+    assert client.model.subagents == []
+
+
+def test_begun_in_the_client_and_killed_it_is_finished_headless(
+    headless: Headless, project: Project
+) -> None:
+    assert project.playbook("init", "--yes").code == 0
+    both = Both("", supervising=Obedient(held={"speckit.tasks"}))
+    client = headless(both)
+    running = client.spawn("/playbook.run straight", *FREE)
+    client.model.wait_for(lambda request: "Skill `speckit.tasks`" in request.prompt)
+    running.kill()
+    done = project.playbook("resume", "--agent", "claude")
+    assert done.code == 0, done.err
+    assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
+    assert project.journal()[2]["agent"]["name"] == "claude"

@@ -1,0 +1,55 @@
+"""Where a policy names people, somebody else's answer passes no gate in the real client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from claude import playbooks
+from claude.conftest import Open, Start
+from claude.obedient import Obedient
+from claude.recorder import Recorder
+from claude.test_terminal_runs import FREE
+
+PLAN = r"Run /speckit\.plan \(step plan\) now"
+REFUSED = r"continue\s[^❯]*may not answer for `plan`[^❯]*\[PB-POLICY-ANSWER\]"
+
+
+@pytest.fixture
+def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
+    """Its release team answers before `straight` begins, and nobody of it is here."""
+    root = playbooks.furnished(pristine, tmp_path)
+    made = Project(root=root, home=home)
+    made.write(
+        ".playbooks/policies/release.yaml",
+        "match: {playbook: straight, step: plan}\n"
+        "autonomy: gate_always\n"
+        "answered_by: ['*@release.example.org']\n",
+    )
+    return made
+
+
+def test_an_answer_of_somebody_else_is_refused_and_the_same_word_of_theirs_counts(
+    project: Project, start: Start, open_terminal: Open, recorder: Recorder
+) -> None:
+    """By the dialog's key and by typing: the person reads why, and the gate stays open."""
+    terminal = open_terminal(start(Obedient()), *FREE)
+    terminal.say("/playbook.run straight 013")
+    terminal.wait_for(PLAN)
+    terminal.choose("continue")
+    recorder.wait_for("Stop", count=1)
+    terminal.wait_for(f"→ {REFUSED}")
+    terminal.say("continue")
+    recorder.wait_for("Stop", count=2)
+    terminal.wait_for(f"❯ {REFUSED}")
+    (gate,) = project.journal()[-1]["gates"]
+    assert "resolution" not in gate
+    assert project.manifest()["gate"]["id"] == gate["id"] == "plan#1?1"
+    project.git("config", "user.email", "rita@release.example.org")
+    terminal.say("continue")
+    terminal.wait_for(r"Agent\(plan#1\)")
+    (gate,) = project.journal()[0]["gates"]
+    assert gate["resolution"] == "continue"
+    assert gate["by"].endswith("<rita@release.example.org>")
