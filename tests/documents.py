@@ -48,8 +48,9 @@ _VARIABLE: Final = (
 
 AGENT: Final = """\
 #!{python}
-# Stands in for a coding agent: it does what the script of the embedded agent says.
-import os, sys
+# Stands in for Claude Code, or for any coding agent that is given a prompt on stdin: it does what
+# the script of the embedded agent says.
+import json, os, sys
 from pathlib import Path
 from playbook_supervisor.agents import Call, carry_out
 from playbook_supervisor.agents.script import create
@@ -58,10 +59,32 @@ from playbook_supervisor.config import Config
 told = {{key: os.environ["PLAYBOOK_" + key.upper()] for key in
         ("session", "directive", "step", "command", "args", "feature")}}
 attempt = int(told["directive"].partition("#")[2])
-call = Call(**told, attempt=attempt, prompt=sys.stdin.read(), cwd=Path.cwd())
-outcome = carry_out(create("{script}", Config(), Path.cwd()), call, lambda line: print(line))
-if outcome.error:
-    sys.exit(outcome.error.message)
+streams = "--output-format=stream-json" in sys.argv
+prompt = sys.argv[-1] if streams else sys.stdin.read()
+call = Call(**told, attempt=attempt, prompt=prompt, cwd=Path.cwd())
+
+def tell(line, **event):
+    print(json.dumps(event) if streams else line)
+
+def say(line):
+    content = [{{"type": "text", "text": line}}]
+    message = {{"id": line, "model": "claude-opus-5-5", "content": content}}
+    tell(line, type="assistant", message=message)
+
+commands = [told["command"].removeprefix("/")]
+if streams:
+    tell("", type="system", subtype="init", session_id="3f2c", slash_commands=commands)
+outcome = carry_out(create("{script}", Config(), Path.cwd()), call, say)
+error = outcome.error.message if outcome.error else ""
+if streams:
+    used = {{"inputTokens": 21000, "outputTokens": 1800}}
+    tell(
+        "", type="result", subtype="error_during_execution" if error else "success",
+        is_error=bool(error), num_turns=4, result=error or outcome.output,
+        total_cost_usd=0.12, modelUsage={{"claude-opus-5-5": used}},
+    )
+if error:
+    sys.exit(error)
 """
 
 CONFIG: Final = "agent: headless\nagents:\n  headless:\n    exec: [claude, -p]\n"

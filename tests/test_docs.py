@@ -28,6 +28,12 @@ WRITTEN = [
         REPOSITORY / "docs" / f"{name}.md"
         for name in ("README", "concepts", "conditions", "errors", "format", "gates")
     ),
+    REPOSITORY / "templates" / "playbook-authoring.md",
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("pre-commit", "updating")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "sessions-in-git")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("agents", "config", "pictures", "policies")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "metrics", "watching")),
+    REPOSITORY / "docs/worktrees.md",
 ]
 """Carried out from top to bottom."""
 LINKED = sorted({*WRITTEN, REPOSITORY / "CHANGELOG.md", *(REPOSITORY / "docs").rglob("*.md")})

@@ -11,9 +11,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from held import Held
 from project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
@@ -37,7 +37,7 @@ def playbook(project: Project, *steps: str, name: str = "own") -> str:
     return name
 
 
-def wait_until(happened: Callable[[], object], seconds: float = 30.0) -> None:
+def wait_until(happened: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -61,6 +61,12 @@ def open_entry(project: Project, step: str) -> bool:
         entry["step_id"] == step and entry["status"] == "in_progress" and "launched_at" in entry
         for entry in project.journal()
     )
+
+
+def at_work(project: Project, step: str) -> bool:
+    """Whether the first attempt has a worker that has been started, and is on record."""
+    files = project.root.glob(f".git/playbook/*/worker-{step}#1")
+    return any(file.stat().st_size for file in files)
 
 
 STEPS = (
@@ -189,22 +195,21 @@ def test_an_artifact_that_the_lost_attempt_did_not_touch_is_no_evidence(project:
     assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
 
 
-def test_an_orphaned_worker_is_waited_for(project: Project, tmp_path: Path) -> None:
+def test_an_orphaned_worker_is_waited_for(project: Project) -> None:
     """The runner is gone, its worker is not: it is seen, waited for and judged by its evidence."""
-    plan = project.root / f"specs/{FEATURE}/plan.md"
-    worker = tmp_path / "worker.sh"
-    worker.write_text(f"#!/bin/sh\nsleep 2\necho plan > {plan}\n")
-    worker.chmod(0o755)
+    held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
     name = playbook(project, STEPS[0])
-    runner = project.spawn("run", name, "013", "--agent", f"exec:{worker}")
-    wait_until(lambda: open_entry(project, "plan"))
-    time.sleep(0.5)  # the worker has been started
+    runner = project.spawn("run", name, "013", "--agent", held.agent)
+    wait_until(lambda: at_work(project, "plan"))
     os.kill(runner.pid, signal.SIGKILL)
     runner.communicate()
 
-    resumed = project.playbook("resume")
-    assert "still at work" in resumed.err
-    assert resumed.code == 0
+    with project.spawn("resume") as resumed:
+        assert resumed.stderr is not None
+        assert b"still at work" in resumed.stderr.readline()
+        held.let_go()
+        resumed.communicate(timeout=120)
+    assert resumed.returncode == 0
     (entry,) = project.journal()
     assert entry["recovered"] is True
 
@@ -423,7 +428,7 @@ def test_abort_from_another_terminal_stops_what_runs(project: Project) -> None:
     )
     wait_until(lambda: open_entry(project, "plan"))
     assert project.playbook("abort").code == 0
-    runner.communicate(timeout=20)
+    runner.communicate(timeout=120)
     assert runner.returncode == 2
     (entry,) = project.journal()
     assert (entry["status"], entry["resolution"]) == ("failed", "abort")
@@ -431,16 +436,21 @@ def test_abort_from_another_terminal_stops_what_runs(project: Project) -> None:
 
 
 def test_pause_lets_what_runs_return_and_launches_nothing_more(project: Project) -> None:
+    held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
     name = playbook(project, *STEPS[:2])
-    agent = project.script(WORK.replace("plan: {", "plan: {seconds: 1.5, "))
-    runner = project.spawn("run", name, "013", "--agent", agent)
-    wait_until(lambda: open_entry(project, "plan"))
-    assert project.playbook("pause").code == 0
-    runner.communicate(timeout=20)
-    assert runner.returncode == 0
+    with project.spawn("run", name, "013", "--agent", held.agent) as runner:
+        assert runner.stderr is not None
+        wait_until(lambda: open_entry(project, "plan"))
+        with project.spawn("pause") as pause:
+            while b"pausing: plan#1 may return" not in runner.stderr.readline():
+                assert runner.poll() is None
+            held.let_go()
+            pause.communicate(timeout=120)
+        runner.communicate(timeout=120)
+    assert (pause.returncode, runner.returncode) == (0, 0)
     assert [entry["step_id"] for entry in project.journal()] == ["plan"]
     assert project.manifest()["status"] == "in_progress"
-    assert project.playbook("resume").code == 0
+    assert project.playbook("resume", "--agent", project.script(WORK)).code == 0
     assert summary(project.journal()) == [("plan", "done", "auto"), ("tasks", "done", "auto")]
 
 
@@ -454,7 +464,8 @@ def test_a_second_driver_is_refused_and_told_who_drives(project: Project) -> Non
     assert str(runner.pid) in second.err
     third = project.playbook("run", name, "013", "--agent", agent)
     assert third.code == 3
-    kill(runner)
+    assert project.playbook("abort").code == 0
+    assert runner.communicate(timeout=120)
 
 
 def test_an_interrupted_run_says_so_and_resume_goes_on(project: Project) -> None:
@@ -466,7 +477,7 @@ def test_an_interrupted_run_says_so_and_resume_goes_on(project: Project) -> None
         runner = project.spawn(*command, "--agent", project.script("steps: {plan: {hang: true}}"))
         wait_until(lambda: open_entry(project, "plan"))
         os.kill(runner.pid, number)
-        runner.communicate(timeout=20)
+        runner.communicate(timeout=120)
         assert runner.returncode == code
         entries = project.journal()
         assert len(entries) == count + 1

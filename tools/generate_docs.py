@@ -18,6 +18,7 @@ from typing import Final
 from tables import table
 from tables_of_errors import codes, warnings
 from tables_of_keys import keys
+from tables_of_rules import rules
 from tables_of_words import (
     choices,
     condition_table,
@@ -30,8 +31,9 @@ from tables_of_words import (
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 DOCUMENTS: Final = (
     REPOSITORY / "README.md",
-    *(REPOSITORY / "docs" / f"{name}.md" for name in ("concepts", "conditions", "errors")),
-    *(REPOSITORY / "docs" / f"{name}.md" for name in ("format", "gates")),
+    REPOSITORY / "templates" / "playbook-authoring.md",
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "concepts", "conditions", "errors")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("format", "gates", "config", "policies")),
 )
 _PART: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -76,6 +78,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "triggers": trigger_table,
     "choices": choices,
     "resolutions": resolutions,
+    "audit-rules": rules,
     "codes": codes,
     "commands": commands,
     "warnings": warnings,
@@ -89,6 +92,9 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "config-keys": keys("config"),
     "claude-keys": keys("config", "properties", "agents", "properties", "claude"),
     "artifacts-keys": keys("config", "properties", "artifacts"),
+    "bounds-keys": keys("config", "definitions", "bounds"),
+    "policy-keys": keys("policy", "definitions", "rule"),
+    "match-keys": keys("policy", "definitions", "match"),
 }
 
 

@@ -18,7 +18,21 @@ from typing import Any, Final
 from playbook_supervisor.schema import schema_text
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
-SHAPES: Final = ("directive", "outcome", "run", "status", "show", "list", "check", "probe", "error")
+SHAPES: Final = (
+    "directive",
+    "outcome",
+    "run",
+    "plan",
+    "status",
+    "show",
+    "list",
+    "check",
+    "probe",
+    "audit",
+    "metrics",
+    "update",
+    "error",
+)
 WIDTH: Final = 92
 
 Schema = Mapping[str, Any]
@@ -34,22 +48,23 @@ repository and in any worktree. What `--help` prints stands here word for word.
 | --- | --- |
 | 0 | completed, paused, or done as asked |
 | 1 | invalid input: arguments, a playbook, usage |
-| 2 | the session failed or was aborted; `probe`: a condition does not hold |
+| 2 | the session failed or was aborted, or no agent is there; `probe`: a condition does not hold |
 | 3 | the state forbids it: corrupt, changed, locked, not a repository |
 | 4 | `run` and `resume`: a gate waits for a human |
-| 130, 143 | interrupted by Ctrl-C, or by SIGTERM |
+| 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a terminal that was closed |
 | 70 | a bug of ours; the file that is named can be pasted into a report |
 
 A log (where stderr is no terminal) has a line for each thing that happens; a gate that waits is
 the one that says `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected.
 `$PLAYBOOK_SESSION` names the session where no argument does.
 
-**Completion.** For bash, zsh or fish, put one of these into your shell's start-up file:
+**Completion.** Put the line of your shell into its start-up file; then Tab completes commands,
+flags, playbooks, sessions and steps:
 
 ```sh
-eval "$(_PLAYBOOK_COMPLETE=bash_source playbook)"
-eval "$(_PLAYBOOK_COMPLETE=zsh_source playbook)"
-_PLAYBOOK_COMPLETE=fish_source playbook | source
+eval "$(playbook completion bash)"   # ~/.bashrc
+eval "$(playbook completion zsh)"    # ~/.zshrc, behind its `compinit`
+playbook completion fish | source    # ~/.config/fish/config.fish
 ```
 
 """

@@ -21,6 +21,7 @@ FAMILIES: Final[Mapping[str, tuple[str, type[PlaybookError]]]] = {
     "STATE": ("The state of a session", errors.StateError),
     "COND": ("Conditions", errors.ConditionError),
     "AGENT": ("Agents", errors.AgentError),
+    "POLICY": ("What the project insists on", errors.PolicyError),
     "IO": ("Files and programs", errors.StorageError),
     "GIT": ("Git", errors.GitError),
     "BUG": ("A fault of this program", PlaybookError),

@@ -77,6 +77,10 @@ BESIDE_SCHEMA: Final[Mapping[tuple[str, str], str]] = {
     ("journal", "error_code"): "Its code, as in [errors.md](errors.md).",
     ("journal", "error_guidance"): "How to mend it.",
     ("journal", "error_cause"): "What lay beneath, such as an agent's last lines.",
+    (
+        "journal",
+        "error_lasts",
+    ): "The same attempt would fail again: `retry_once` does not repeat it.",
     ("journal", "gates"): "The gates of this attempt, in order.",
     ("journal", "reason"): "Why it opened.",
     ("journal", "opened_at"): "When it opened.",

@@ -34,7 +34,7 @@ EXPLAINED: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
     },
     ErrorPolicy: {
         "stop": "the session ends as failed; `playbook resume --retry` takes it up again",
-        "retry_once": "the step runs once more; if it fails again, as `stop`",
+        "retry_once": "the step runs once more where that can help; if it fails again, as `stop`",
         "gate": "you are asked",
     },
     Trigger: {
