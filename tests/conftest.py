@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import guard
+import leftovers
 import pytest
 from hypothesis import HealthCheck, settings
 from project import Project
+
+import playbook_supervisor
+from playbook_supervisor.api import maintenance
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -31,6 +38,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TESTS_REAL_HOME", os.environ.get("HOME", ""))
+    config.stash[RUN] = leftovers.mark()
     scratch = Path(tempfile.mkdtemp(prefix="playbook-tests-")).resolve()
     config.add_cleanup(lambda: shutil.rmtree(scratch, ignore_errors=True))
     environment = guard.clean_environment(scratch)
@@ -38,18 +46,61 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(environment)
     os.umask(0o022)
     time.tzset()
+    # A suite that runs in the background of a script inherits a Ctrl-C that nobody hears, and so
+    # would every process of its tests.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     places = [Path(tempfile.gettempdir())]
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
     config.stash[GUARD] = guard.install(REPOSITORY, *places)
 
 
+def pytest_collection_finish() -> None:
+    """All of ours is loaded before the first test.
+
+    Hypothesis takes constants out of the modules that are there: else what it tries would hang on
+    which tests have run before.
+    """
+    for module in pkgutil.walk_packages(playbook_supervisor.__path__, "playbook_supervisor."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are processors: half of the time a test waits for what it started."""
+    del config
+    return (os.cpu_count() or 1) + 1
+
+
 GUARD = pytest.StashKey[guard.Guard]()
+RUN = pytest.StashKey[str]()
+LEFT = pytest.StashKey[list[leftovers.Left]]()
+TORN = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """No process of a test lives longer than the run, nor spoils what coverage puts together."""
+    done = yield
+    if run := session.config.stash[RUN]:
+        session.config.stash[LEFT] = leftovers.find(run)
+        measuring = getattr(session.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+        if measuring is not None:
+            data = Path(measuring.cov.get_option("run:data_file"))
+            session.config.stash[TORN] = leftovers.discard_torn(data.absolute())
+    return done
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many scenarios ran in the real client, and plainly which were left out, and why."""
     reporter = terminalreporter
+    if left := reporter.config.stash.get(LEFT, []):
+        reporter.section("left behind")
+        for each in left:
+            reporter.write_line(str(each), yellow=True)
+    if torn := reporter.config.stash.get(TORN, 0):
+        reporter.write_line(f"coverage files of killed processes left out: {torn}")
     held, left_out, failed, broken = (_in_the_client(reporter, kind) for kind in OUTCOMES)
     ran = len(held) + len(failed) + len(broken)
     if not ran and not left_out:
@@ -86,6 +137,18 @@ def home(
 
 
 @pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this test starts begins without coverage.
+
+    For processes that are killed, whose lines would be counted by luck, and for those that run
+    nothing of ours: coverage takes several times as long to begin as Python does.
+    """
+    for name in os.environ:
+        if name.startswith("COVERAGE_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
 def isolation(request: pytest.FixtureRequest) -> guard.Guard:
     """The guard itself, for the tests that prove it."""
     return request.config.stash[GUARD]
@@ -101,3 +164,21 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
     """A git repository with spec-kit style commands, a specified feature and the playbooks."""
     return Project.copied(pristine, tmp_path / "project", home=home)
+
+
+@pytest.fixture(scope="session")
+def pristine_installation(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with what `init` writes, on main, where a second feature is specified; made once."""
+    folder = tmp_path_factory.mktemp("installed")
+    project = Project.copied(pristine, folder / "project", home=folder)
+    project.git("switch", "-q", "main")
+    maintenance.install(maintenance.plan(cwd=project.root))
+    project.write("specs/014-new-thing/spec.md", "# A new thing\n")
+    project.commit("Install, and specify a new thing")
+    return project.root
+
+
+@pytest.fixture
+def installed(pristine_installation: Path, tmp_path: Path, home: Path) -> Project:
+    """A project on main in which everything is installed and committed; 014 is specified there."""
+    return Project.copied(pristine_installation, tmp_path / "project", home=home)

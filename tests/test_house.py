@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from playbook_supervisor.errors import CODES
 
@@ -166,23 +165,9 @@ class TestErrorCodes:
 
     @pytest.mark.parametrize(("code", "cure"), CODES.items())
     def test_a_code_has_a_known_family_and_a_cure_of_one_line(self, code: str, cure: str) -> None:
-        assert re.match(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|IO|GIT|BUG)(?:-[A-Z]+)*\Z", code)
+        assert re.match(r"PB-(?:CHECK|ARG|STATE|COND|AGENT|POLICY|IO|GIT|BUG)(?:-[A-Z]+)*\Z", code)
         assert cure.endswith(".")
         assert "\n" not in cure
-
-
-def test_pre_commit_finds_our_hook_well_formed_and_for_playbooks_only() -> None:
-    manifest = REPOSITORY / ".pre-commit-hooks.yaml"
-    done = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "validate-manifest", manifest],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    (hook,) = yaml.safe_load(manifest.read_text())
-    assert re.search(hook["files"], ".playbooks/playbooks/auto-feature.yaml")
-    assert not re.search(hook["files"], ".playbooks/sessions/20260219-a7k/playbook.yaml")
-    assert not re.search(hook["files"], ".playbooks/config.yaml")
 
 
 @pytest.mark.parametrize(
@@ -205,3 +190,15 @@ def test_the_fast_way_loads_nothing_heavy(module: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not HEAVY & set(done.stdout.split())
+
+
+def test_long_walks_are_where_make_looks_for_them() -> None:
+    """Elsewhere nobody would run them: `make test` leaves them out of what it measures."""
+    marked = {
+        path.relative_to(REPOSITORY).parent
+        for path in REPOSITORY.glob("tests/**/test_*.py")
+        if re.search(r"mark\.unmeasured", path.read_text("utf-8"))
+    }
+    assert marked == {Path("tests/kernel")}
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    assert "-m unmeasured tests/kernel tests/claude\n" in makefile

@@ -22,7 +22,7 @@ INGREDIENTS = (
     "playbook_supervisor",
     "templates",
 )
-IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache")
 
 
 def finished(*argv: str | Path, **more: object) -> str:
