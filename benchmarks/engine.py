@@ -1,14 +1,15 @@
-"""The engine alone, in a process of its own: `python engine.py run|write|check NUMBER FOLDER`.
+"""The engine alone, in a process of its own: `python engine.py WHAT NUMBER FOLDER`.
 
 Prints one line of JSON. `run`: a session of so many no-op steps, driven by the headless runner
 with the embedded agent. `write`: one report, and what it writes, at so many journal entries.
-`check`: so many playbooks of 20 steps.
+`check`: so many playbooks of 20 steps. `commit`: a session's commit, and git's own, so many times.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,9 +17,10 @@ from statistics import median
 
 import sample
 
-from playbook_supervisor import schema
+from playbook_supervisor import schema, store
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import Script
+from playbook_supervisor.commits import SessionInGit
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.people import Silence
 from playbook_supervisor.files import write_atomically
@@ -42,17 +44,21 @@ class Stopwatch(Silence):
 
 
 def run(steps: int, folder: Path) -> dict[str, float]:
-    """Milliseconds for each step, of the first and of the last hundred, and memory in MiB."""
+    """Milliseconds for each step, of the first and of the last hundred, and memory in MiB.
+
+    From launch to launch: what the end costs, `commit` says.
+    """
     supervisor = sample.session(sample.repository(folder), steps)
     watch = Stopwatch()
     runner = Runner(supervisor, ScriptAgent(Script()), watch)
-    began, worked = time.perf_counter(), time.process_time()
+    worked = time.process_time()
     ending = runner.drive(supervisor.begin)
-    took, worked = time.perf_counter() - began, time.process_time() - worked
+    worked = time.process_time() - worked
     assert ending.why == "completed"
+    took = watch.launched[-1] - watch.launched[0]
     first, last = watch.launched[:100], watch.launched[-100:]
     return {
-        "each": took / steps * 1000,
+        "each": took / (steps - 1) * 1000,
         "processor": worked / steps * 1000,
         "first": (first[-1] - first[0]) / (len(first) - 1) * 1000,
         "last": (last[-1] - last[0]) / (len(last) - 1) * 1000,
@@ -85,6 +91,30 @@ def check(playbooks: int, folder: Path) -> dict[str, float]:
     return {"each": (time.perf_counter() - began) / playbooks * 1000}
 
 
+def commit(times: int, folder: Path) -> dict[str, float]:
+    """Median milliseconds of the commit of a session, and of `git commit` of the same by hand."""
+    supervisor = sample.session(sample.repository(folder), 20)
+    supervisor.begin()
+    by_hand = ["git", "commit", "--quiet", "--message=x", "--only", "--", ".playbooks/sessions"]
+    for command in (["git", "add", "."], ["git", "commit", "--quiet", "--message=Begin"]):
+        subprocess.run(command, cwd=folder, check=True)
+    journal = store.SESSIONS, supervisor.id, "journal.yaml"
+    ours, theirs = [], []
+    for number in range(times):
+        folder.joinpath(*journal).write_text(f"# {number}\n")
+        began = time.perf_counter()
+        made = SessionInGit(supervisor.store.checkout, supervisor.id, patience=60.0).commit(
+            "Record", "it", "sample"
+        )
+        ours.append(time.perf_counter() - began)
+        assert made is not None
+        folder.joinpath(*journal).write_text(f"# {number} by hand\n")
+        began = time.perf_counter()
+        subprocess.run(by_hand, cwd=folder, check=True)
+        theirs.append(time.perf_counter() - began)
+    return {"ours": median(ours) * 1000, "by hand": median(theirs) * 1000}
+
+
 def _replaced(folder: Path) -> float:
     """Median milliseconds in which this disk replaces one small file durably, to compare with."""
     times = []
@@ -97,5 +127,5 @@ def _replaced(folder: Path) -> float:
 
 if __name__ == "__main__":
     what, number, where = sys.argv[1:]
-    measure = {"run": run, "write": write, "check": check}[what]
+    measure = {"run": run, "write": write, "check": check, "commit": commit}[what]
     print(json.dumps(measure(int(number), Path(where))))

@@ -1,4 +1,4 @@
-"""What hooks and templates cost: `python benchmarks/hooks.py`, after `make test` has installed all.
+"""What hooks and templates cost: `python benchmarks/hooks.py`.
 
 A hook is measured as the client calls it, a shell with the installed line, in turn with
 `python -c pass`, as processor time. Tokens are words times 1.3, which is near enough for prose.
@@ -12,9 +12,10 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import sample
 
@@ -41,29 +42,64 @@ CALLS: Mapping[str, dict[str, object]] = {
         "tool_name": "Write",
         "tool_input": {"file_path": "x", "content": "y"},
     },
+    "a round of calls is counted": {"hook_event_name": "PostToolBatch", "tool_calls": []},
     "the model would stop": {"hook_event_name": "Stop"},
     "a subagent stops": {"hook_event_name": "SubagentStop", "agent_id": "a1"},
+    "a prompt is typed": {"hook_event_name": "UserPromptSubmit", "prompt": "How far is it?"},
+    "a step is handed out": {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Agent",
+        "tool_use_id": "t1",
+        "tool_input": {"prompt": "s3#1", "description": "s3#1"},
+    },
 }
+LAUNCHER = """\
+#!{python}
+import sys
+from playbook_supervisor.__main__ import program
+if __name__ == '__main__':
+    sys.argv[0] = sys.argv[0].removesuffix('.exe')
+    sys.exit(program())
+"""
+"""As pip writes it; the one that stands in this environment may be an older one."""
+
+
+class Figures(NamedTuple):
+    """A hook's processor time: milliseconds, and multiples of `python -c pass`, as the bar is."""
+
+    what: str
+    ms: float
+    ratio: float
+    bar: float
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="playbook-bench-") as folder:
-        root = sample.repository(Path(folder) / "project")
-        _say("no session is bound", "PreToolUse", CALLS["a worker writes a file"], root, 0.25)
-        supervisor = sample.part_of_the_way(root, 3, 10)
-        bound = Binding(supervisor.id, "c1", os.getpid())
-        for what, payload in CALLS.items():
-            binding.bind(checkout.find(root), supervisor.private, bound)
-            bar = 2.0 if payload.get("agent_id") and "tool_name" in payload else None
-            _say(what, str(payload["hook_event_name"]), payload, root, bar)
+        for found in measured(Path(folder)):
+            print(f"{found.what}: {found.ratio:.2f} × (bar: {found.bar:.2f} ×), {found.ms:.1f} ms")
     for file in sorted(TEMPLATES.glob("*.md")):
         print(f"{file.stem}: {round(len(file.read_text('utf-8').split()) * 1.3)} tokens")
 
 
-def _say(
-    what: str, event: str, payload: Mapping[str, object], root: Path, bar: float | None
-) -> None:
-    line = str(settings.HOOKS[event][1]["command"])
+def measured(folder: Path) -> Iterator[Figures]:
+    """Of a project without a session, then of one that a conversation drives."""
+    root, launcher = sample.repository(folder / "project"), folder / "playbook"
+    launcher.write_text(LAUNCHER.format(python=sys.executable))
+    launcher.chmod(0o755)
+    yield _figures("no session is bound", CALLS["a worker writes a file"], root, 0.25)
+    supervisor = sample.part_of_the_way(root, 3, 10)
+    bound = Binding(supervisor.id, "c1", os.getpid())
+    here = checkout.find(root)
+    for what, payload in CALLS.items():
+        binding.bind(here, supervisor.private, bound)
+        marker = here.git_dir / settings.MARKER
+        _, *others = marker.read_text().splitlines(keepends=True)
+        marker.write_text("".join([f"{launcher}\n", *others]))
+        yield _figures(what, payload, root, 2.0)
+
+
+def _figures(what: str, payload: Mapping[str, object], root: Path, bar: float) -> Figures:
+    line = str(settings.HOOKS[str(payload["hook_event_name"])][1]["command"])
     given = json.dumps({"session_id": "c1", "cwd": str(root), **payload}).encode()
     around = {**ENVIRONMENT, "CLAUDE_PID": str(os.getpid()), "CLAUDE_PROJECT_DIR": str(root)}
     hook, nothing = [], []
@@ -71,9 +107,7 @@ def _say(
     for _ in range(ROUNDS):
         nothing.append(_processor(PASS, b"", ENVIRONMENT))
         hook.append(_processor(["sh", "-c", line], given, around))
-    ratio = median(hook) / median(nothing)
-    wanted = f" (bar: {bar:.2f} ×)" if bar else ""
-    print(f"{what}: {ratio:.2f} ×{wanted}, {median(hook):.1f} ms", flush=True)
+    return Figures(what, median(hook), median(hook) / median(nothing), bar)
 
 
 def _processor(argv: list[str] | tuple[str, ...], given: bytes, env: Mapping[str, str]) -> float:
