@@ -30,7 +30,6 @@ from playbook_supervisor.installation import (
     emit_installation,
     fingerprint,
     read_installation,
-    refuse_downgrade,
 )
 from playbook_supervisor.places import Action, obstacle, standing
 from playbook_supervisor.records import Record
@@ -76,16 +75,14 @@ def plan(
     into cannot be read.
     """
     here = checkout.find(root)
-    places.refuse_no_folder(here.root)
-    shipped, past = shipment.files(here.root), read_installation(here.root)
-    refuse_downgrade(past)
+    past, shipped = places.past(here.root), shipment.files(here.root)
     without = past.no_hooks if no_hooks is None else no_hooks
     actions = [_action(here.root, path, shipped[path], past) for path in shipped]
-    for path, merge in (merges or {}).items():
-        left = Action(path, "keep", "left alone (--no-hooks)")
-        actions.append(left if without else places.merging(here.root, path, merge))
+    actions += places.sharing(here.root, merges or {}, no_hooks=without)
     actions.append(places.indexing(here.root, actions))
-    actions.append(_record(here.root, actions, shipped, past, without))
+    coming = {action.path for action in actions if action.verb == "write"} & shipped.keys()
+    changed = bool(coming) or _present(here.root, shipped, past, without) != past
+    actions.append(places.recording(here.root, changed=changed))
     return Plan(here.root, tuple(actions), _next_command(here), merges or {}, without)
 
 
@@ -102,23 +99,6 @@ def _action(root: Path, path: str, content: bytes, past: Installation) -> Action
     if there == past.files.get(path):
         return Action(path, "keep", "as an earlier version wrote it; see `playbook update`")
     return Action(path, "keep", "yours, kept")
-
-
-def _record(
-    root: Path,
-    actions: list[Action],
-    shipped: Mapping[str, bytes],
-    past: Installation,
-    no_hooks: bool,
-) -> Action:
-    if hindrance := obstacle(root, FILE):
-        return Action(FILE, "conflict", hindrance)
-    if not (root / FILE).exists():
-        return Action(FILE, "write", "new")
-    coming = {action.path for action in actions if action.verb == "write"}
-    if coming & shipped.keys() or _present(root, shipped, past, no_hooks) != past:
-        return Action(FILE, "write", "brought up to date")
-    return Action(FILE, "keep", "up to date")
 
 
 def _present(

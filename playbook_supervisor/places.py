@@ -7,7 +7,7 @@ are handed to whoever knows how to merge into them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from playbook_supervisor import library
@@ -20,7 +20,13 @@ from playbook_supervisor.files import (
     sweep,
     write_atomically,
 )
-from playbook_supervisor.installation import as_fingerprint
+from playbook_supervisor.installation import (
+    FILE,
+    Installation,
+    as_fingerprint,
+    read_installation,
+    refuse_downgrade,
+)
 from playbook_supervisor.records import Record
 from playbook_supervisor.strict_yaml import MAX_BYTES
 
@@ -44,8 +50,12 @@ class Action(Record):
 # ── looking ─────────────────────────────────────────────────────────────────────────────────
 
 
-def refuse_no_folder(root: Path) -> None:
-    """StorageError where something else stands in the place of our own folder."""
+def past(root: Path) -> Installation:
+    """What was installed there, an empty one where nothing was; refuses where nothing may be.
+
+    StorageError where something else stands in the place of our own folder; StateError
+    PB-STATE-NEWER where a later version was at work; CheckError where install.yaml cannot be read.
+    """
     if os.path.lexists(root / library.TOP) and not (root / library.TOP).is_dir():
         raise StorageError(
             "PB-IO-WRITE",
@@ -53,6 +63,9 @@ def refuse_no_folder(root: Path) -> None:
             where=str(root),
             guidance=f"Move {library.TOP} away, then repeat.",
         )
+    made = read_installation(root)
+    refuse_downgrade(made)
+    return made
 
 
 def obstacle(root: Path, path: str) -> str:
@@ -90,6 +103,24 @@ def merging(root: Path, path: str, merge: Merge) -> Action:
     if not (root / path).exists():
         return Action(path, "write", "new")
     return Action(path, "merge", "ours comes in, whatever stands there stays")
+
+
+def sharing(root: Path, merges: Mapping[str, Merge], *, no_hooks: bool) -> list[Action]:
+    """What happens to all files that others keep, too: nothing with `no_hooks`."""
+    if no_hooks:
+        return [Action(path, "keep", "left alone (--no-hooks)") for path in merges]
+    return [merging(root, path, merge) for path, merge in merges.items()]
+
+
+def recording(root: Path, *, changed: bool) -> Action:
+    """What happens to install.yaml, which is to say something else if `changed`."""
+    if hindrance := obstacle(root, FILE):
+        return Action(FILE, "conflict", hindrance)
+    if not (root / FILE).exists():
+        return Action(FILE, "write", "new")
+    if changed:
+        return Action(FILE, "write", "brought up to date")
+    return Action(FILE, "keep", "up to date")
 
 
 def indexing(root: Path, actions: Iterable[Action]) -> Action:

@@ -13,14 +13,7 @@ from pathlib import Path
 from playbook_supervisor import __version__, checkout, library, places, shipment
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.files import remove, sweep
-from playbook_supervisor.installation import (
-    FILE,
-    Installation,
-    emit_installation,
-    fingerprint,
-    read_installation,
-    refuse_downgrade,
-)
+from playbook_supervisor.installation import FILE, Installation, emit_installation, fingerprint
 from playbook_supervisor.places import Action, obstacle, standing
 from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import Record
@@ -79,9 +72,7 @@ def plan(
     version was at work; StorageError and CheckError as for an installation.
     """
     here = checkout.find(root).root
-    places.refuse_no_folder(here)
-    past = read_installation(here)
-    refuse_downgrade(past)
+    past = places.past(here)
     known = _Known(here, past)
     if not past.version and not known.anything():
         raise StateError(
@@ -89,15 +80,14 @@ def plan(
         )
     steps = [*known.shipped(), *known.retired()]
     without = past.no_hooks if no_hooks is None else no_hooks
-    for path, merge in (merges or {}).items():
-        left = Action(path, "keep", "left alone (--no-hooks)")
-        steps.append(Step(left if without else places.merging(here, path, merge)))
+    steps += map(Step, places.sharing(here, merges or {}, no_hooks=without))
     files = {step.action.path: step.recorded for step in steps if step.recorded}
     record = Installation(__version__, files, without)
     if (past.files, past.no_hooks) == (files, without) and past.version:
         record = past
     steps.append(Step(places.indexing(here, [step.action for step in steps])))
-    steps.append(_recording(here, record, changed=record != past))
+    recording = places.recording(here, changed=record != past)
+    steps.append(Step(recording, emit_installation(record)))
     return Update(here, tuple(steps), merges or {}, record)
 
 
@@ -198,15 +188,6 @@ class _Known:
 
 
 _COMPARE: Final = "the new version beside yours; compare: diff"
-
-
-def _recording(root: Path, record: Installation, *, changed: bool) -> Step:
-    if hindrance := obstacle(root, FILE):
-        return Step(Action(FILE, "conflict", hindrance))
-    if not changed:
-        return Step(Action(FILE, "keep", "up to date"))
-    why = "brought up to date" if (root / FILE).exists() else "new"
-    return Step(Action(FILE, "write", why), emit_installation(record))
 
 
 # ── applying ────────────────────────────────────────────────────────────────────────────────
