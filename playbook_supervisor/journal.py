@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.emitter import pair
-from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.records import Record, replace
@@ -271,14 +271,9 @@ def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
 
 
 def _load(data: bytes, source: str) -> Document:
-    from playbook_supervisor.strict_yaml import load
+    from playbook_supervisor.strict_yaml import load_of_session
 
-    try:
-        return load(data, source, limit=MAX_BYTES)
-    except CheckError as error:
-        raise StateError(
-            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
-        ) from error
+    return load_of_session(data, source, limit=MAX_BYTES)
 
 
 def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:

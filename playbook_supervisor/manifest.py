@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from playbook_supervisor.emitter import Block, pair
-from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.records import Record
 from playbook_supervisor.schema_numbers import NEWEST, current
@@ -104,14 +104,9 @@ def read_manifest(data: bytes, source: str) -> Manifest:
 
     Raises StateError `PB-STATE-CORRUPT` with `source:line:col`, `PB-STATE-NEWER` likewise.
     """
-    from playbook_supervisor.strict_yaml import load
+    from playbook_supervisor.strict_yaml import load_of_session
 
-    try:
-        document = load(data, source)
-    except CheckError as error:
-        raise StateError(
-            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
-        ) from error
+    document = load_of_session(data, source)
     try:
         if not isinstance(document.data, dict):
             raise UnfitError("session_id", "is missing")  # noqa: TRY301 - one way to say it

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from playbook_supervisor.emitter import pair
-from playbook_supervisor.errors import CheckError, PolicyError, StateError
+from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.fields import Fields, UnfitError
 from playbook_supervisor.model import Playbook, Step
 from playbook_supervisor.records import Record, replace
@@ -186,14 +186,9 @@ def policy_from_json(shape: Mapping[str, object]) -> Policy:
 
 def read_policy(data: bytes, source: str) -> Policy:
     """The policy.yaml of a session. StateError PB-STATE-CORRUPT or -NEWER with its place."""
-    from playbook_supervisor.strict_yaml import load
+    from playbook_supervisor.strict_yaml import load_of_session
 
-    try:
-        document = load(data, source)
-    except CheckError as error:
-        raise StateError(
-            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
-        ) from error
+    document = load_of_session(data, source)
     try:
         shape = document.data if isinstance(document.data, dict) else {}
         number = Fields(shape).integer("schema", least=1)

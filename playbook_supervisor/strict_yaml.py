@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 
 from playbook_supervisor.document import MAX_DEPTH, Builder, Data, Document, Path, Plain, refuse
+from playbook_supervisor.errors import CheckError, StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load", "load_of_session"]
 
 MAX_BYTES: Final = 1024 * 1024
 # What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
@@ -40,6 +41,19 @@ def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
 
         return read_json(text, source, limit // _BYTES_PER_VALUE)
     return _read_yaml(text, source, limit // _BYTES_PER_VALUE)
+
+
+def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
+    """The same of a file that a session keeps: what `load` refuses is StateError PB-STATE-CORRUPT.
+
+    A playbook that does not parse is its author's to mend; these are ours, and `repair` mends them.
+    """
+    try:
+        return load(data, source, limit=limit)
+    except CheckError as error:
+        raise StateError(
+            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
+        ) from error
 
 
 def _decode(data: bytes, source: str, limit: int) -> str:
