@@ -6,7 +6,7 @@ that every command takes again, and neither half of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -25,12 +25,19 @@ from playbook_supervisor.files import (
 )
 from playbook_supervisor.journal import EMPTY, HEADER, emit_entry, entry_mapping, parse_journal
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.manifest import Waiting, read_manifest
+from playbook_supervisor.manifest import Manifest, Waiting, read_manifest
+from playbook_supervisor.model import Playbook
 from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.runtime import NAME, Runtime
 from playbook_supervisor.schema import read_playbook
 from playbook_supervisor.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Read = TypeVar("Read")
 
 
 class Difference(Record):
@@ -50,7 +57,12 @@ def differences(store: Store, session_id: str) -> tuple[Difference, ...]:
     kept = _Kept.of(store, session_id)
     if kept is None:
         return ()
-    return (*_in_journal(kept), *_in_manifest(kept), *_in_playbook(kept), *_in_policy(kept))
+    return (
+        *_in_file(kept, "journal.yaml", _read_journal, _in_journal),
+        *_in_file(kept, "session.yaml", read_manifest, _in_manifest),
+        *_in_file(kept, "playbook.yaml", read_playbook, _in_playbook),
+        *_in_policy(kept),
+    )
 
 
 def take(store: Store, session_id: str) -> None:
@@ -166,8 +178,13 @@ def _found_entries(kept: _Kept) -> tuple[Entry, ...]:
 # ── what differs ────────────────────────────────────────────────────────────────────────────
 
 
-def _in_journal(kept: _Kept) -> Iterator[Difference]:
-    name = "journal.yaml"
+def _in_file(
+    kept: _Kept,
+    name: str,
+    read: Callable[[bytes, str], Read],
+    compare: Callable[[_Kept, Read], Iterator[Difference]],
+) -> Iterator[Difference]:
+    """What differs in one file: nothing in bytes that we wrote, all of one that is not readable."""
     data = _content(kept.place.folder / name)
     if kept.runtime.ours(name, digest(data)):
         return
@@ -175,16 +192,26 @@ def _in_journal(kept: _Kept) -> Iterator[Difference]:
         yield Difference(name, "it is missing")
         return
     try:
-        found = parse_journal(data, name).entries
-    except StateError as error:
+        found = read(data, name)
+    except PlaybookError as error:
         yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
         return
+    yield from compare(kept, found)
+
+
+def _read_journal(data: bytes, name: str) -> tuple[tuple[Entry, ...], str]:
+    """Its entries, and what is wrong with a duration that it states."""
+    found = parse_journal(data, name).entries
+    return found, integrity.lying_duration(data, found, name)
+
+
+def _in_journal(kept: _Kept, read: tuple[tuple[Entry, ...], str]) -> Iterator[Difference]:
+    name, (found, lie) = "journal.yaml", read
     known = _written_entries(kept, found)
     if known is None:
         yield Difference(name, "entries of settled steps were changed, and the copy is older")
     else:
         yield from _between(known, found)
-    lie = integrity.lying_duration(data, found, name)
     if lie:
         yield Difference(name, lie)
 
@@ -205,64 +232,35 @@ def _between(known: tuple[Entry, ...], found: tuple[Entry, ...]) -> Iterator[Dif
             yield Difference("journal.yaml", f"the entry {theirs.id} was not written", added)
 
 
-def _in_manifest(kept: _Kept) -> Iterator[Difference]:
+def _in_manifest(kept: _Kept, found: Manifest) -> Iterator[Difference]:
     """What the journal says of the session is repeated there and comes back by itself."""
-    name = "session.yaml"
-    data = _content(kept.place.folder / name)
-    if kept.runtime.ours(name, digest(data)):
-        return
-    if not data:
-        yield Difference(name, "it is missing")
-        return
-    try:
-        found = read_manifest(data, name)
-    except StateError as error:
-        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
-        return
     known = kept.runtime.manifest
     theirs = {key: _plain(getattr(found, key)) for key in known}
     changes = tuple(_changes({key: _plain(value) for key, value in known.items()}, theirs))
     if changes:
-        yield Difference(name, "it was changed", changes)
+        yield Difference("session.yaml", "it was changed", changes)
 
 
-def _in_playbook(kept: _Kept) -> Iterator[Difference]:
+def _in_playbook(kept: _Kept, found: Playbook) -> Iterator[Difference]:
     name = "playbook.yaml"
-    data = _content(kept.place.folder / name)
-    if kept.runtime.ours(name, digest(data)) or data == kept.copies[name]:
-        return
-    if not data:
-        yield Difference(name, "it is missing")
-        return
-    try:
-        found = wire.playbook_to_json(read_playbook(data, name))
-    except PlaybookError as error:
-        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
-        return
     known = wire.playbook_to_json(read_playbook(kept.copies[name], name))
-    changes = tuple(_changes(known, found))
+    changes = tuple(_changes(known, wire.playbook_to_json(found)))
     if changes:
         yield Difference(name, "the pinned playbook was changed", changes)
 
 
 def _in_policy(kept: _Kept) -> Iterator[Difference]:
     name = policy.FILE
-    data = _content(kept.place.folder / name)
-    if kept.runtime.ours(name, digest(data)) or data == kept.copies.get(name, b""):
-        return
-    if not data:
-        yield Difference(name, "it is missing")
-        return
-    if name not in kept.copies:
+    if name in kept.copies:
+        yield from _in_file(kept, name, policy.read_policy, _in_demands)
+    elif _content(kept.place.folder / name):
         yield Difference(name, "it was not there when the session began")
-        return
-    try:
-        found = _demands(policy.read_policy(data, name))
-    except StateError as error:
-        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
-        return
+
+
+def _in_demands(kept: _Kept, found: policy.Policy) -> Iterator[Difference]:
+    name = policy.FILE
     known = _demands(policy.read_policy(kept.copies[name], name))
-    changes = tuple(_changes(known, found))
+    changes = tuple(_changes(known, _demands(found)))
     if changes:
         yield Difference(name, "the policies that hold were changed", changes)
 
