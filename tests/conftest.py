@@ -16,6 +16,7 @@ from typing import Any
 import guard
 import leftovers
 import pytest
+import second_try
 from hypothesis import HealthCheck, settings
 from project import Project
 
@@ -34,6 +35,11 @@ settings.register_profile(
     "fuzz", parent=settings.get_profile("suite"), derandomize=False, max_examples=20_000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    del parser
+    pluginmanager.register(second_try)
 
 
 def pytest_configure(config: pytest.Config) -> None:
