@@ -13,12 +13,15 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
 from project import Project
+from screen import Screen
 
 _PATIENCE: Final = 120.0
+_FRAME_ENDS: Final = "\x1b[?2026l"
 _SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
@@ -43,7 +46,7 @@ class Terminal:
         )
         os.close(theirs)
         self.raw = ""
-        self._read_to = 0
+        self._read_to = self._drawn_to = 0
 
     def __enter__(self) -> Terminal:
         return self
@@ -72,6 +75,23 @@ class Terminal:
             assert self._more(), f"it ended without {text!r}:\n{self.shown}"
         self._read_to = self.shown.index(text, self._read_to) + len(text)
         return self.shown
+
+    def draw_on(self, screen: Screen, holds: Callable[[list[str]], bool]) -> None:
+        """Show there what is drawn, picture by picture, until one has been that holds."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            while (stop := self.raw.find(_FRAME_ENDS, self._drawn_to)) < 0:
+                assert self._more(), f"it ended before that was drawn:\n{self.shown}"
+            screen.feed(self.raw[self._drawn_to : (stop := stop + len(_FRAME_ENDS))])
+            self._drawn_to = stop
+            if holds(screen.text):
+                return
+            assert time.monotonic() < end, f"that is not drawn: {screen.text}"
+
+    def draw_rest(self, screen: Screen) -> None:
+        """Show there what was written after that picture."""
+        screen.feed(self.raw[self._drawn_to :])
+        self._drawn_to = len(self.raw)
 
     def type(self, text: str) -> None:
         """Type this, as a person does."""
