@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from installing import NOON, doing, killed, said, state
 from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 
@@ -20,8 +18,6 @@ from playbook_supervisor.files import digest, remove
 from playbook_supervisor.installation import FILE, read_installation
 from playbook_supervisor.installer import Plan
 from playbook_supervisor.schema import read_playbook, schema_text
-
-NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
 MADE = [".playbooks/_index.yaml", ".playbooks/install.yaml"]
 SHIPPED = [
@@ -42,6 +38,12 @@ SHIPPED = [
 FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
 
+INSTALLS = f"""\
+from playbook_supervisor import installer
+
+installer.apply(installer.plan(pathlib.Path.cwd()), {NOON})
+"""
+
 
 @pytest.fixture
 def fresh(project: Project) -> Project:
@@ -55,25 +57,6 @@ def init(project: Project, now_ms: int = NOON) -> Plan:
     plan = installer.plan(project.root)
     installer.apply(plan, now_ms)
     return plan
-
-
-def action(plan: Plan, path: str) -> tuple[str, str]:
-    (found,) = [each for each in plan.actions if each.path == path]
-    return found.verb, found.why
-
-
-def state(project: Project) -> dict[str, tuple[int, int, str]]:
-    """Every file outside git's own folder: inode, time and content."""
-    found = {}
-    for folder, folders, files in os.walk(project.root):
-        if ".git" in folders:
-            folders.remove(".git")
-        for name in files:
-            path = Path(folder) / name
-            at = path.lstat()
-            content = digest(path.read_bytes()) if path.is_file() else "no file"
-            found[str(path.relative_to(project.root))] = (at.st_ino, at.st_mtime_ns, content)
-    return found
 
 
 def written(project: Project) -> list[str]:
@@ -194,7 +177,7 @@ class TestASecondInstallation:
         gone = ".playbooks/playbooks/auto-speckit.yaml"
         (fresh.root / gone).unlink()
         plan = init(fresh)
-        verb, why = action(plan, gone)
+        verb, why = said(plan, gone)
         assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
         assert plan.paths("write") == (".playbooks/_index.yaml",)
         assert gone not in written(fresh)
@@ -216,7 +199,7 @@ class TestASecondInstallation:
         record = read_installation(fresh.root)
         fresh.write(path, fresh.read(path) + "# ours\n")
         plan = init(fresh)
-        assert action(plan, path) == ("keep", "yours, kept")
+        assert said(plan, path) == ("keep", "yours, kept")
         assert fresh.read(path).endswith("# ours\n")
         assert read_installation(fresh.root) == record
 
@@ -229,7 +212,7 @@ class TestASecondInstallation:
         record = fresh.read(".playbooks/install.yaml").replace(now, digest(old.encode()))
         fresh.write(".playbooks/install.yaml", record)
         plan = init(fresh)
-        assert action(plan, path) == (
+        assert said(plan, path) == (
             "keep",
             "as an earlier version wrote it; see `playbook update`",
         )
@@ -241,7 +224,7 @@ class TestASecondInstallation:
         mine = fresh.read(".playbooks/playbooks/auto-validate.yaml")
         fresh.write(".playbooks/playbooks/mine.yaml", mine.replace("auto-validate", "mine"))
         plan = init(fresh)
-        assert action(plan, ".playbooks/_index.yaml") == ("write", "generated again")
+        assert said(plan, ".playbooks/_index.yaml") == ("write", "generated again")
         assert "mine" in fresh.read(".playbooks/_index.yaml")
         assert init(fresh).paths("write") == ()
 
@@ -251,7 +234,7 @@ class TestWhatIsThereAlready:
         path = ".playbooks/playbooks/auto-feature.yaml"
         fresh.write(path, "name: theirs\n")
         plan = init(fresh)
-        assert action(plan, path) == ("keep", "yours, kept")
+        assert said(plan, path) == ("keep", "yours, kept")
         assert fresh.read(path) == "name: theirs\n"
         assert path not in read_installation(fresh.root).files
         assert written(fresh) == FILES
@@ -267,7 +250,7 @@ class TestWhatIsThereAlready:
         path = ".playbooks/playbooks/auto-feature.yaml"
         before = state(project)[path]
         plan = init(project)
-        assert action(plan, path) == ("keep", "as it is shipped")
+        assert said(plan, path) == ("keep", "as it is shipped")
         assert state(project)[path] == before
         assert path in read_installation(project.root).files
 
@@ -324,7 +307,7 @@ class TestARefusal:
     def test_where_a_folder_has_a_files_name(self, fresh: Project, folder: str) -> None:
         (fresh.root / folder).mkdir(parents=True)
         plan = installer.plan(fresh.root)
-        assert action(plan, folder) == ("conflict", "what stands there is no file")
+        assert said(plan, folder) == ("conflict", "what stands there is no file")
         with pytest.raises(StorageError) as caught:
             installer.apply(plan, NOON)
         assert caught.value.message == (f"{folder} cannot be written: what stands there is no file")
@@ -385,16 +368,16 @@ class TestAFileThatOthersKeepToo:
         return plan
 
     def test_is_made_where_it_is_missing(self, fresh: Project) -> None:
-        assert action(self.init(fresh), "shared/file") == ("write", "new")
+        assert said(self.init(fresh), "shared/file") == ("write", "new")
         assert fresh.read("shared/file") == "ours\n"
 
     def test_is_merged_into_once(self, fresh: Project) -> None:
         fresh.write("shared/file", "theirs\n").chmod(0o640)
-        assert action(self.init(fresh), "shared/file")[0] == "merge"
+        assert said(self.init(fresh), "shared/file")[0] == "merge"
         assert fresh.read("shared/file") == "theirs\nours\n"
         assert (fresh.root / "shared/file").stat().st_mode & 0o777 == 0o640
         before = state(fresh)
-        assert action(self.init(fresh), "shared/file") == ("keep", "up to date")
+        assert said(self.init(fresh), "shared/file") == ("keep", "up to date")
         assert state(fresh) == before
 
     def test_is_no_file_of_ours(self, fresh: Project) -> None:
@@ -438,7 +421,7 @@ class TestAFileThatOthersKeepToo:
 
     def test_is_left_alone_if_so_said_and_that_is_remembered(self, fresh: Project) -> None:
         plan = self.init(fresh, no_hooks=True)
-        assert action(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
+        assert said(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
         assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
         assert self.init(fresh).paths("write") == ()
         assert not (fresh.root / "shared/file").exists()
@@ -448,15 +431,13 @@ class TestAFileThatOthersKeepToo:
 
 
 class TestAnInterruption:
-    def test_a_killed_installation_is_simply_repeated(self, fresh: Project, tmp_path: Path) -> None:
+    def test_a_killed_installation_is_simply_repeated(self, fresh: Project) -> None:
         """SIGKILL at every fsync there is, each followed by a second run."""
         init(fresh)
         whole = {path: fresh.read(path) for path in FILES}
         undo(fresh)
-        runner = tmp_path / "runner.py"
-        runner.write_text(RUNNER)
         survived = 0
-        while killed(runner, fresh.root, at=survived + 1):
+        while killed(INSTALLS, fresh.root, at=survived + 1):
             survived += 1
             there = [path for path in FILES if (fresh.root / path).exists()]
             assert {path: fresh.read(path) for path in there} == {
@@ -479,41 +460,11 @@ class TestAnInterruption:
         init(fresh)
         assert written(fresh) == FILES
 
-    def test_several_at_once_are_as_good_as_one(self, fresh: Project, tmp_path: Path) -> None:
-        runner = tmp_path / "runner.py"
-        runner.write_text(RUNNER)
-        several = [
-            subprocess.Popen([sys.executable, runner, "0"], cwd=fresh.root) for _ in range(4)
-        ]
+    def test_several_at_once_are_as_good_as_one(self, fresh: Project) -> None:
+        several = [subprocess.Popen(doing(INSTALLS), cwd=fresh.root) for _ in range(4)]
         assert [each.wait() for each in several] == [0] * 4
         assert written(fresh) == FILES
         assert init(fresh).paths("write") == ()
-
-
-RUNNER = f"""\
-import os, pathlib, signal, sys
-from playbook_supervisor import installer
-
-left = int(sys.argv[1])
-fsync = os.fsync
-
-def dying(descriptor):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(descriptor)
-
-os.fsync = dying
-installer.apply(installer.plan(pathlib.Path.cwd()), {NOON})
-"""
-
-
-def killed(runner: Path, cwd: Path, *, at: int) -> bool:
-    """Whether that fsync was reached, and was the end."""
-    done = subprocess.run([sys.executable, runner, str(at)], cwd=cwd, check=False)
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode != 0
 
 
 class TestTheNextCommand:

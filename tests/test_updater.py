@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
+from installing import NOON, doing, killed, said, state
 from project import Project
 from pytest_mock import MockerFixture
 
@@ -25,7 +24,6 @@ from playbook_supervisor.installation import FILE, fingerprint, read_installatio
 from playbook_supervisor.updater import Update
 
 REPOSITORY = Path(__file__).parent.parent
-NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
 FEATURE = ".playbooks/playbooks/auto-feature.yaml"
 VALIDATE = ".playbooks/playbooks/auto-validate.yaml"
@@ -75,21 +73,8 @@ def update(project: Project) -> Update:
     return planned
 
 
-def said(planned: Update, path: str) -> tuple[str, str]:
-    (found,) = [each for each in planned.actions if each.path == path]
-    return found.verb, found.why
-
-
 def today(path: str) -> str:
     return shipment.at_every_place()[path].decode()
-
-
-def state(project: Project) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(path.relative_to(project.root)): (path.stat().st_mtime_ns, path.read_bytes())
-        for path in project.root.rglob("*")
-        if path.is_file() and ".git" not in path.relative_to(project.root).parts
-    }
 
 
 def changed(project: Project) -> set[str]:
@@ -630,14 +615,12 @@ class TestAnInterruption:
         """SIGKILL at fsyncs from the first to the last, each followed by a second run."""
         installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
         installed.commit("Edit")
-        version, runner = tmp_path / "version-2", tmp_path / "runner.py"
-        make_version(version, 2)
-        runner.write_text(RUNNER)
-        assert not killed(runner, installed.root, version, at=0)
+        updates = updating_to(tmp_path / "version-2")
+        assert not killed(updates, installed.root, at=0)
         whole = contents(installed)
         at = 1
-        while reset(installed) and killed(runner, installed.root, version, at=at):
-            assert not killed(runner, installed.root, version, at=0)
+        while reset(installed) and killed(updates, installed.root, at=at):
+            assert not killed(updates, installed.root, at=0)
             assert contents(installed) == whole
             at += 5
         assert at > 20
@@ -656,51 +639,28 @@ class TestAnInterruption:
         assert updater.plan(installed.root).changes == ()
 
     def test_several_at_once_are_as_good_as_one(self, installed: Project, tmp_path: Path) -> None:
-        version, runner = tmp_path / "version-2", tmp_path / "runner.py"
-        make_version(version, 2)
-        runner.write_text(RUNNER)
-        several = [
-            subprocess.Popen([sys.executable, runner, "0", version], cwd=installed.root)
-            for _ in range(3)
-        ]
+        updates = updating_to(tmp_path / "version-2")
+        several = [subprocess.Popen(doing(updates), cwd=installed.root) for _ in range(3)]
         assert [each.wait() for each in several] == [0] * 3
         assert installed.read(RUN).endswith("<!-- 2 -->\n")
-        assert not killed(runner, installed.root, version, at=0)
+        assert not killed(updates, installed.root, at=0)
 
 
-def contents(project: Project) -> dict[str, bytes]:
-    return {path: content for path, (_, content) in state(project).items()}
+def updating_to(version: Path) -> str:
+    """The deed of bringing a project to version 2, which is made in that folder."""
+    make_version(version, 2)
+    return (
+        "from playbook_supervisor import templates, updater\n"
+        f"templates.folder = lambda: pathlib.Path({str(version)!r})\n"
+        f"updater.apply(updater.plan(pathlib.Path.cwd()), {NOON})\n"
+    )
+
+
+def contents(project: Project) -> dict[str, str]:
+    return {path: content for path, (_, _, content) in state(project).items()}
 
 
 def reset(project: Project) -> bool:
     project.git("reset", "-q", "--hard")
     project.git("clean", "-qfd")
     return True
-
-
-RUNNER = f"""\
-import os, pathlib, signal, sys
-from playbook_supervisor import templates, updater
-
-left = int(sys.argv[1])
-fsync = os.fsync
-
-def dying(descriptor):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(descriptor)
-
-os.fsync = dying
-templates.folder = lambda: pathlib.Path(sys.argv[2])
-updater.apply(updater.plan(pathlib.Path.cwd()), {NOON})
-"""
-
-
-def killed(runner: Path, cwd: Path, version: Path, *, at: int) -> bool:
-    """Whether that fsync was reached, and was the end."""
-    argv = [sys.executable, str(runner), str(at), str(version)]
-    done = subprocess.run(argv, cwd=cwd, check=False)
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode != 0
