@@ -13,6 +13,7 @@ from playbook_supervisor.model import Playbook
 from playbook_supervisor.plain_text import first_line, suggestion
 from playbook_supervisor.policy import Policy, emit_policy, tightened
 from playbook_supervisor.records import Record
+from playbook_supervisor.runtime import Runtime
 from playbook_supervisor.selection import open_here
 from playbook_supervisor.slash_commands import Shelf
 from playbook_supervisor.store import Store
@@ -93,16 +94,28 @@ def in_force(root: Path, playbook: Playbook) -> Policy | None:
     return policies.merged(rules, playbook) if rules else None
 
 
-def begin(store: Store, wanted: Intention, *, reserved: str = "") -> str:
+def begin(
+    store: Store,
+    wanted: Intention,
+    *,
+    start: str = "",
+    exports: bool = True,
+    reserved: str = "",
+    runtime: Runtime | None = None,
+) -> str:
     """The id of the session that carries it out: a new one, or the pending one of the same kind.
 
-    `reserved` is the id that a new one is to have; then it is none but a new one. StateError
-    `PB-STATE-OPEN` if this checkout has another open session.
+    `start` is the step that it is to begin at, if not the first; `exports`: the driver gives its
+    workers variables. `reserved` is the id that a new one is to have; then it is none but a new
+    one; `runtime` knows with what that is going to be driven. StateError `PB-STATE-OPEN` if this
+    checkout has another open session, `PB-STATE-SPECKIT` if what would run first could not be
+    launched: then nothing is created.
     """
     ensure_folder(store.checkout.runtime)
     with locked(store.checkout.runtime / "begin.lock"):
         if pending := standing(store, wanted, reserved=reserved):
             return pending
+        _require_speckit(store.checkout.root, wanted, start, exports=exports)
         return store.create(
             playbook=wanted.playbook.name,
             text=wanted.text,
@@ -110,6 +123,7 @@ def begin(store: Store, wanted: Intention, *, reserved: str = "") -> str:
             args=wanted.args,
             policy=b"" if wanted.policy is None else emit_policy(wanted.policy),
             session_id=reserved,
+            runtime=runtime,
         )
 
 
@@ -123,6 +137,22 @@ def standing(store: Store, wanted: Intention, *, reserved: str = "") -> str:
             return session_id
         raise occupied(store, session_id)
     return ""
+
+
+def _require_speckit(root: Path, wanted: Intention, start: str, *, exports: bool) -> None:
+    """StateError PB-STATE-SPECKIT where what runs first would be made for another feature."""
+    playbook = wanted.runs
+    ids = [step.id for step in playbook.steps]
+    running = [
+        step
+        for step in playbook.steps[ids.index(start) if start else 0 :]
+        if step.autonomy is not Autonomy.SKIP
+    ]
+    first = [
+        step for step in running if playbook.phase_of[step.id] == playbook.phase_of[running[0].id]
+    ]
+    if any(step.command.startswith(features.SPECKIT) for step in first):
+        features.require_speckit(root, wanted.feature, config.load(root), exported=exports)
 
 
 def _as_yaml(text: bytes) -> bytes:

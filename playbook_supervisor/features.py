@@ -185,10 +185,10 @@ def point_speckit(
     return {"SPECIFY_FEATURE": feature, "SPECIFY_FEATURE_DIRECTORY": folder}
 
 
-def require_speckit(root: Path, feature: str, config: Config) -> None:
-    """Nothing is done; raises what `point_speckit` would, with variables exported."""
+def require_speckit(root: Path, feature: str, config: Config, *, exported: bool = True) -> None:
+    """Nothing is done; raises what `point_speckit` would."""
     if (root / ".specify").is_dir():
-        _pointer_to(root, feature, f"{config.specs}/{feature}", exported=True)
+        _pointer_to(root, feature, f"{config.specs}/{feature}", exported=exported)
 
 
 def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> bytes | None:

@@ -199,9 +199,11 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
     return opened
 
 
-def adopt(folder: Path, private: Path, place: Alternating) -> OpenSession:
-    """The session as its files say, where this worktree knows nothing of it."""
-    runtime = Runtime()
+def adopt(
+    folder: Path, private: Path, place: Alternating, runtime: Runtime | None = None
+) -> OpenSession:
+    """The session as its files say, where this worktree knows no more of it than `runtime`."""
+    runtime = runtime or Runtime()
     playbook, policy = pinned.begun_with(folder, private, runtime)
     data = integrity.read_file(folder, "journal.yaml")
     parsed = parse_journal(data, integrity.shown(folder, "journal.yaml"))

@@ -167,17 +167,18 @@ class Store:
         args: Mapping[str, str],
         policy: bytes = b"",
         session_id: str = "",
+        runtime: Runtime | None = None,
     ) -> str:
         """A new, pending session with what it is pinned to (kai FR11, FR12); returns its id.
 
         `policy` is the text of its policy.yaml; it has none where that is empty. `session_id` is
-        an id that was reserved before.
+        an id that was reserved before. `runtime` knows with what it is going to be driven.
         """
         now = self.clock()
         session_id = session_id or self.reserve(now)
-        folder, runtime = self.folder(session_id), self.runtime(session_id)
+        folder, private = self.folder(session_id), self.runtime(session_id)
         ensure_folder(folder)
-        ensure_folder(runtime)
+        ensure_folder(private)
         made = Manifest(
             session_id=session_id,
             playbook=playbook,
@@ -188,11 +189,11 @@ class Store:
             worktree=self._worktree(),
             branch=self.checkout.branch,
         )
-        with locked(runtime / "lock"):
+        with locked(private / "lock"):
             self._pin(folder, text, policy)
             write_atomically(folder / "journal.yaml", EMPTY)
             write_atomically(folder / "session.yaml", emit_manifest(made))
-            self._adopt(session_id)
+            self._adopt(session_id, runtime)
         return session_id
 
     def require_room(self) -> None:
@@ -283,10 +284,11 @@ class Store:
                 "and staged there, and the session; `git worktree prune` gives it up.",
             )
 
-    def _adopt(self, session_id: str) -> OpenSession:
+    def _adopt(self, session_id: str, runtime: Runtime | None = None) -> OpenSession:
         """Take the session's files as they are: a new one, or one that another machine began."""
         place = self._place(session_id)
-        opened = session.adopt(self.folder(session_id), self.runtime(session_id), place)
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        opened = session.adopt(folder, private, place, runtime)
         opened.copy()
         return opened
 

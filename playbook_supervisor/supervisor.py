@@ -32,14 +32,13 @@ from playbook_supervisor.outlook import outlook as outlook_of
 from playbook_supervisor.process_groups import kill_worker
 from playbook_supervisor.records import replace
 from playbook_supervisor.references import interpolate
-from playbook_supervisor.runtime import Launch
+from playbook_supervisor.runtime import Launch, Runtime
 from playbook_supervisor.session import OpenSession
 from playbook_supervisor.store import Store
-from playbook_supervisor.vocabulary import Mode, Resolution
+from playbook_supervisor.vocabulary import Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Final
 
     from playbook_supervisor.conditions import World
@@ -76,11 +75,11 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             return outlook_of(opened, ())
 
-    def remember(self, agent: str, mode: Mode, limits: Mapping[str, float]) -> None:
+    def remember(self, known: Runtime) -> None:
         """With what the session is driven, so that `resume` needs no arguments."""
         with self.store.open(self.id) as opened:
-            opened.runtime.agent, opened.runtime.mode = agent, mode.value
-            opened.runtime.limits = dict(limits)
+            opened.runtime.agent, opened.runtime.mode = known.agent, known.mode
+            opened.runtime.limits = dict(known.limits)
             opened.save()
 
     def end_workers(self) -> None:

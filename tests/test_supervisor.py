@@ -21,9 +21,10 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.outlook import running
 from playbook_supervisor.processes import Worker
 from playbook_supervisor.render import text
+from playbook_supervisor.runtime import Runtime
 from playbook_supervisor.store import Store
 from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.vocabulary import Resolution, SessionStatus
 
 OK = Outcome(output="all green")
 
@@ -328,7 +329,7 @@ def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> No
 
 def test_what_drives_a_session_is_remembered(scene: Scene) -> None:
     supervisor = scene.create("a")
-    supervisor.remember("script:x.yaml", Mode.AUTONOMOUS, {"max_turns": 3})
+    supervisor.remember(Runtime(agent="script:x.yaml", mode="autonomous", limits={"max_turns": 3}))
     with scene.fresh().open(supervisor.id) as opened:
         assert (opened.runtime.agent, opened.runtime.mode) == ("script:x.yaml", "autonomous")
         assert opened.runtime.limits == {"max_turns": 3}

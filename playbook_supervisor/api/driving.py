@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.people import Person, Watcher
     from playbook_supervisor.drivers.presence import Request
     from playbook_supervisor.outlook import Outlook
+    from playbook_supervisor.runtime import Runtime
     from playbook_supervisor.store import Store
     from playbook_supervisor.supervisor import Supervisor
 
@@ -67,7 +68,8 @@ def run(
     spending.require_keeping(agent, drive.limits or spending.NO_LIMITS)
     if agent.name == "claude":  # it alone finds its commands where we look for them
         wanted = beginning.intend(store, reference, args, start=start)
-    session_id = beginning.begin(store, wanted)
+    known = _remembered(drive, store.checkout.root)
+    session_id = beginning.begin(store, wanted, start=start, runtime=known)
     watching = watcher or _silence()
     for warning in wanted.warnings:
         watching.notice(warning)
@@ -211,7 +213,6 @@ def _drive(
     start: str = "",
     retry: bool = False,
 ) -> Ending:
-    from playbook_supervisor.agents import from_anywhere
     from playbook_supervisor.drivers import spending
     from playbook_supervisor.drivers.claude_code import humans
     from playbook_supervisor.drivers.headless import Runner
@@ -234,8 +235,7 @@ def _drive(
 
     humans.vacate(store.checkout, supervisor.private, os.environ)
     with driving(supervisor.private, drive.agent or agent.name):
-        spec = from_anywhere(drive.agent, store.checkout.root)
-        supervisor.remember(spec, mode, spending.to_remember(limits))
+        supervisor.remember(_remembered(drive, supervisor.root))
         runner = Runner(
             supervisor,
             agent,
@@ -249,6 +249,19 @@ def _drive(
             by=_by(store) if person else "",
         )
         return runner.drive(first)
+
+
+def _remembered(drive: Drive, root: Path) -> Runtime:
+    """What a `resume` without arguments goes by: there from the session's first moment on."""
+    from playbook_supervisor.agents import from_anywhere
+    from playbook_supervisor.drivers import spending
+    from playbook_supervisor.runtime import Runtime
+
+    return Runtime(
+        agent=from_anywhere(drive.agent, root),
+        mode=(drive.mode or Mode.MANUAL).value,
+        limits=spending.to_remember(drive.limits or spending.NO_LIMITS),
+    )
 
 
 def _with_those_elsewhere(watcher: Watcher, supervisor: Supervisor) -> Watcher:

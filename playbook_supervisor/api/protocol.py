@@ -38,7 +38,7 @@ def begin(
 
         humans.admit_beginning(store.checkout, start, os.environ)
     wanted = beginning.intend(store, reference, args, start=start)
-    supervisor = place.admitted(store, beginning.begin(store, wanted))
+    supervisor = place.admitted(store, beginning.begin(store, wanted, start=start, exports=False))
     outlook = replace(supervisor.begin(start), notices=wanted.warnings)
     return _handed_out(store, supervisor, outlook)
 

@@ -103,7 +103,7 @@ def _run(typed: Typed) -> Reply:
             guidance="Type /playbook.run PLAYBOOK [ARG…], as in /playbook.run auto-feature 013.",
         )
     wanted = beginning.intend(typed.store, words[0], words[1:], start=start)
-    session_id = beginning.begin(typed.store, wanted)
+    session_id = beginning.begin(typed.store, wanted, start=start, exports=False)
     outlook = typed.supervisor(session_id).begin(start)
     typed.bind(session_id)
     return _begun(outlook, wanted.warnings)
