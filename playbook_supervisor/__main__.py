@@ -87,7 +87,7 @@ def _parsed(argv: Sequence[str]) -> int:
 
 def _plain(argv: Sequence[str]) -> Callable[[], int] | None:
     """The call that a plainly written command means; None where click is to look at it."""
-    if not argv or argv[0] not in _PLAIN or "_PLAYBOOK_COMPLETE" in os.environ:
+    if "" in argv or not argv or argv[0] not in _PLAIN or "_PLAYBOOK_COMPLETE" in os.environ:
         return None
     known, least, most = _PLAIN[argv[0]]
     options: dict[str, str | bool] = {}

@@ -7,7 +7,7 @@ import click
 from playbook_supervisor.cli import options
 
 
-@click.command()
+@options.command()
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option(
     "--no-hooks/--hooks",
@@ -35,7 +35,7 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
     return init(yes=yes, no_hooks=no_hooks, dry_run=dry_run)
 
 
-@click.command()
+@options.command()
 @click.option("--check", is_flag=True, help="Write nothing; 1 if something is out of date.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing.")
 @options.json
@@ -57,7 +57,7 @@ def update(*, check: bool, dry_run: bool, json: bool) -> int:
     return update(check=check, dry_run=dry_run, json=json)
 
 
-@click.command()
+@options.command()
 @options.playbook
 @options.driving
 @options.start
@@ -96,7 +96,7 @@ def run(
     )
 
 
-@click.command()
+@options.command()
 @options.playbook
 @options.branching
 @click.option("--exec", "exec_", is_flag=True, help="Open Claude Code there at once.")
@@ -121,7 +121,7 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     return start(playbook, args, base=base, branch=branch, exec=exec_)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("--force", is_flag=True, help="Throw away what is in the way; asks first.")
 @options.everywhere
@@ -143,7 +143,7 @@ def finish(named: str, *, session: str, force: bool) -> int:
     return finish(options.meant(named, session), force=force)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("--retry", is_flag=True, help="Take up a failed session: its failed steps run again.")
 @click.option("--kill", is_flag=True, help="End workers that were left behind; else wait for them.")
@@ -170,7 +170,7 @@ def resume(named: str, *, session: str, retry: bool, json: bool, **how: object) 
     return resume(meant, retry=retry, drive=options.drive(how), json=json, level=level)
 
 
-@click.command()
+@options.command()
 @click.argument("words", metavar="[SESSION] TEXT...", nargs=-1, required=True)
 @click.option("--gate", metavar="ID", default="", help="Only this gate: 3 if another is open now.")
 @options.session
@@ -193,7 +193,7 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
     return answer(words, session=session, gate=gate)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("--all", is_flag=True, help="Ended sessions, too.")
 @click.option("--watch", is_flag=True, help="Go on showing them; one that is named, to its end.")
@@ -224,14 +224,13 @@ def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> i
     return status(meant, all=all, json=json)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option(
     "--html",
     metavar="FILE",
     default="",
     type=click.Path(dir_okay=False),
-    callback=options.filled,
     help="Write it as one page that needs nothing else; - is stdout.",
 )
 @options.json
@@ -252,7 +251,7 @@ def show(named: str, *, session: str, html: str, json: bool) -> int:
     return show(options.meant(named, session), json=json, html=html)
 
 
-@click.command("list")
+@options.command("list")
 @options.json
 @options.everywhere
 def list_(*, json: bool) -> int:
@@ -268,7 +267,7 @@ def list_(*, json: bool) -> int:
     return show_playbooks(json=json)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @options.everywhere
 def pause(named: str, *, session: str) -> int:
@@ -286,7 +285,7 @@ def pause(named: str, *, session: str) -> int:
     return pause(options.meant(named, session))
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("-m", "--message", metavar="TEXT", default="", help="Why, for the journal.")
 @options.everywhere
@@ -305,7 +304,7 @@ def abort(named: str, *, session: str, message: str) -> int:
     return abort(options.meant(named, session), message)
 
 
-@click.command()
+@options.command()
 @options.everywhere
 def demo() -> int:
     """Watch the main job in a scratch repository, with an agent that follows a script.

@@ -7,7 +7,7 @@ import click
 from playbook_supervisor.cli import completion, options, shells
 
 
-@click.command()
+@options.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--format",
@@ -34,7 +34,7 @@ def check(files: tuple[str, ...], *, format: str, json: bool, strict: bool) -> i
     return check(files, format="json" if json else format, strict=strict)
 
 
-@click.command()
+@options.command()
 @click.argument(
     "names", metavar="CONDITION...", nargs=-1, required=True, shell_complete=completion.conditions
 )
@@ -62,7 +62,7 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
     return probe(names, feature=feature, session=session, json=json)
 
 
-@click.command()
+@options.command()
 @click.option("--check", is_flag=True, help="Write nothing; 1 if it is out of date.")
 @options.everywhere
 def index(*, check: bool) -> int:
@@ -80,7 +80,7 @@ def index(*, check: bool) -> int:
     return index(check=check)
 
 
-@click.command()
+@options.command()
 @click.argument("name", metavar="[NAME]", default="playbook", shell_complete=completion.schemas)
 @options.everywhere
 def schema(name: str) -> int:
@@ -96,7 +96,7 @@ def schema(name: str) -> int:
     return schema(name)
 
 
-@click.command()
+@options.command()
 @click.argument(
     "playbook",
     metavar="[PLAYBOOK]",
@@ -128,7 +128,7 @@ def graph(playbook: str, *, session: str) -> int:
     return graph(playbook, session=session)
 
 
-@click.command("completion")
+@options.command("completion")
 @click.argument(
     "shell", metavar="[bash|zsh|fish]", required=False, type=click.Choice(shells.SHELLS)
 )
@@ -148,7 +148,7 @@ def completion_(shell: str | None) -> int:
     return shells.completion(shell)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("--take", is_flag=True, help="The files as they are count from now on.")
 @click.option("--restore", is_flag=True, help="Put back what was written, the worktree too.")
@@ -172,7 +172,7 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     return repair(options.meant(named, session), take=take, restore=restore)
 
 
-@click.command()
+@options.command()
 @options.everywhere
 def doctor() -> int:
     """Try whether everything here does what it is for, and say how to mend it.
@@ -188,7 +188,7 @@ def doctor() -> int:
     return doctor()
 
 
-@click.command()
+@options.command()
 @click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=completion.sessions)
 @click.option("--all", is_flag=True, help="Every session of every worktree.")
 @click.option(
@@ -219,14 +219,13 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
     return audit(names, every=all, format="json" if json else format)
 
 
-@click.command()
+@options.command()
 @options.one_session
 @click.option("--all", is_flag=True, help="Every session of every worktree, together.")
 @click.option(
     "--playbook",
     metavar="NAME",
     default="",
-    callback=options.filled,
     shell_complete=completion.playbooks,
     help="Every session of this playbook.",
 )

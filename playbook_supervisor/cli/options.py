@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.api.driving import Drive
 
 Command = Callable[..., Any]
+_ARGS: Final = "args"  # of a playbook, which says itself what it needs
 _LEVELS: Final = [level.name.lower() for level in Level]
 
 
@@ -35,16 +37,26 @@ def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | No
     return read
 
 
+class _Command(click.Command):
+    """Refuses what is given and empty: it is a script's variable that nobody has set."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        surplus = super().parse_args(ctx, args)
+        for parameter in () if ctx.resilient_parsing else self.params:
+            name = parameter.name or ""
+            value = ctx.params.get(name)
+            given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+            empty = value == "" or (isinstance(value, tuple) and "" in value)
+            if given and empty and name != _ARGS:
+                raise click.BadParameter("it is empty; is a variable not set?", ctx, parameter)
+        return surplus
+
+
+command: Final = partial(click.command, cls=_Command)
+"""What every command of ours is declared with."""
+
 _seconds: Final = _above_zero("number of seconds")
 _dollars: Final = _above_zero("sum")
-
-
-def filled(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    """A value that says something: an empty one is a script's variable that nobody has set."""
-    source = ctx.get_parameter_source(parameter.name or "")
-    if not value and source is click.core.ParameterSource.COMMANDLINE:
-        raise click.BadParameter("it is empty", ctx, parameter)
-    return value
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -116,7 +128,7 @@ def meant(named: str, session: str) -> str:
 def playbook(command: Command) -> Command:
     """`PLAYBOOK [ARG]…`."""
     name = click.argument("playbook", metavar="PLAYBOOK", shell_complete=completion.playbooks)
-    args = click.argument("args", metavar="[ARG]...", nargs=-1)
+    args = click.argument(_ARGS, metavar="[ARG]...", nargs=-1)
     return name(args(command))
 
 
@@ -139,14 +151,12 @@ def branching(command: Command) -> Command:
         "--base",
         metavar="REF",
         default="",
-        callback=filled,
         help="What a new branch grows from, else HEAD.",
     )
     branch = click.option(
         "--branch",
         metavar="NAME",
         default="",
-        callback=filled,
         help="The branch, else the feature's own.",
     )
     return base(branch(command))

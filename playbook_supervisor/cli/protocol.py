@@ -7,7 +7,7 @@ import click
 from playbook_supervisor.cli import options
 
 
-@click.command()
+@options.command()
 @options.playbook
 @options.start
 @options.json
@@ -28,7 +28,7 @@ def begin(playbook: str, args: tuple[str, ...], *, start: str, json: bool) -> in
     return begin(playbook, args, start=start, json=json)
 
 
-@click.command()
+@options.command()
 @options.session
 @click.option("--wait", is_flag=True, help="Wait until it is something other than work under way.")
 @options.json
@@ -49,7 +49,7 @@ def next(*, session: str, wait: bool, json: bool) -> int:
     return ask(session=session, wait=wait, json=json)
 
 
-@click.command()
+@options.command()
 @click.argument("attempt", metavar="ID")
 @click.option("--error", metavar="TEXT", default="", help="It failed, and this is why.")
 @click.option("--output", metavar="FILE", default="", help="JSON: what it brought (docs/json.md).")
@@ -73,7 +73,7 @@ def report(attempt: str, *, error: str, output: str, session: str, json: bool) -
     return report(attempt, error=error, output=output, session=session, json=json)
 
 
-@click.command()
+@options.command()
 @options.everywhere
 def hook() -> int:
     """Answer a hook of Claude Code: JSON on stdin, JSON or nothing on stdout.

@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from project import Project, Result
 
-from cli.scripts import conforms
+from cli.scripts import GATED, WORKS, conforms
+from playbook_supervisor.cli.app import invoke, program
+from playbook_supervisor.errors import ArgumentError
 
 BUG = """
 import sys
@@ -66,6 +69,65 @@ def test_usage_errors_say_which_help_to_read(project: Project) -> None:
     assert "See `playbook run --help`." in project.playbook("run").err
     assert "no such option" in project.playbook("list", "--al").err
     assert project.playbook("next", "--wat").code == 1
+
+
+TAKE_TEXT = [
+    (name, parameter)
+    for name, command in sorted(program.commands.items())
+    for parameter in command.params
+    if not getattr(parameter, "is_flag", False) and parameter.name != "args"
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "parameter"), TAKE_TEXT, ids=lambda each: getattr(each, "human_readable_name", each)
+)
+def test_what_is_given_and_empty_is_refused(
+    command: str, parameter: click.Parameter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--session "$ID"`, say, of a variable that nobody has set: never is another one meant."""
+    others = [
+        "plan#1"
+        for each in program.commands[command].params
+        if each is not parameter and isinstance(each, click.Argument) and each.required
+    ]
+    name = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+    monkeypatch.chdir(tmp_path)  # where nothing could be meant
+    with pytest.raises(ArgumentError) as caught:
+        invoke([command, *others, *name, ""])
+    said = [*name, parameter.human_readable_name][0]
+    assert caught.value.message.startswith(f"invalid value for '{said}'")
+    assert caught.value.guidance == f"See `playbook {command} --help`."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["next", "--session", ""],
+        ["report", "plan#1", "--error", ""],
+        ["report", ""],
+        ["check", ""],
+        ["answer", "", "continue"],
+        ["resume", "--session="],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_word_is_never_left_out(project: Project, words: list[str]) -> None:
+    done = project.playbook(*words)
+    what, cure = done.err.splitlines()
+    assert (done.code, done.out) == (1, "")
+    assert what.endswith("': it is empty; is a variable not set? [PB-ARG-USAGE]")
+    assert cure == f"  do: See `playbook {words[0]} --help`."
+
+
+def test_an_arg_of_a_playbook_may_be_empty(project: Project) -> None:
+    """What it is for, the playbook says: one that is required is missing then."""
+    done = project.playbook("run", "auto-validate", "", "--dry-run")
+    assert "auto-validate: feature is missing [PB-ARG-INVALID]" in done.err
+    optional = GATED.replace("args: []", "args: [{name: note, description: n, required: false}]")
+    project.write(".playbooks/playbooks/gated.yaml", optional)
+    agent = project.script(WORKS)
+    assert project.playbook("run", "gated", "", "--agent", agent, "--dry-run").code == 0
 
 
 def test_commands_with_json_print_their_errors_as_one_object(project: Project) -> None:
