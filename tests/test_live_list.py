@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pytest
+from held import Held
 from project import Project
 from rich.console import Console
 from rich.text import Text
@@ -20,16 +22,28 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.outlook import Outlook
 from playbook_supervisor.render import text
 from playbook_supervisor.render.log import Level
+from playbook_supervisor.render.steps import spinner
 from playbook_supervisor.render.terminal import Region, Terminal
 from playbook_supervisor.vocabulary import Decision, EntryStatus
 
 HEAD: Final = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
 STEP: Final = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
+SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+SPINNER: Final = tuple(map(spinner, range(0, 10_000, 50)))
 
 
 class Tty(io.StringIO):
+    """What is drawn on it is looked at, picture by picture, by whoever wants to."""
+
+    look: Callable[[str], None] | None = None
+
     def isatty(self) -> bool:
         return True
+
+    def write(self, text: str) -> int:
+        if self.look is not None:
+            self.look(text)
+        return super().write(text)
 
 
 class Sitting:
@@ -109,7 +123,29 @@ def test_whatever_the_size_the_step_that_is_due_is_in_view(sitting: Sitting) -> 
     assert any("?  in-the" in line for line in [*scrolled, *tiny.text])
 
 
-def test_a_group_works_side_by_side(sitting: Sitting) -> None:
+def test_a_group_works_side_by_side_and_each_step_says_what_it_does(sitting: Sitting) -> None:
+    """Nothing ends before both have been seen at work in one picture."""
+    sitting.playbook(
+        ("one", "auto", "stop", ", parallel_group: both"),
+        ("two", "auto", "stop", ", parallel_group: both"),
+    )
+    held = Held.put(sitting.project, say="looking around")
+    seen: list[str] = []
+
+    def look(picture: str) -> None:
+        lines = SEQUENCE.sub("", picture).splitlines()
+        seen[:] = [line for line in lines if line[:1] in SPINNER and "  looking around" in line]
+        if len(seen) == 2:
+            sitting.stderr.look = None
+            held.let_go()
+
+    sitting.stderr.look = look
+    _, ending = sitting.runs(held.agent)
+    assert ending.why == "completed"
+    assert [line.split()[1] for line in seen] == ["one", "two"]
+
+
+def test_a_group_leaves_a_line_for_each_of_its_steps(sitting: Sitting) -> None:
     sitting.playbook(
         ("one", "auto", "stop", ", parallel_group: both"),
         ("two", "auto", "retry_once", ", parallel_group: both"),
@@ -117,12 +153,9 @@ def test_a_group_works_side_by_side(sitting: Sitting) -> None:
         ("four", "auto", "stop", ""),
     )
     screen, ending = sitting.runs(
-        "steps:\n  two: [{fail: red}, {say: green}]\n  four: {fail: it is broken}\n"
-        "default: {say: [looking around, done], seconds: 0.7}\n"
+        "steps:\n  two: [{fail: red}, {say: green}]\n  four: {fail: it is broken}\ndefault: {}\n"
     )
     assert ending.why == "failed"
-    drawn = sitting.stderr.getvalue()
-    assert "done" in drawn  # beside a step at work
     marks = [line[:8].rstrip() for line in screen.text[1:]]
     assert marks == ["✓  one", "✓  two#2", "–  three", "✗  four"]
     assert screen.text[3].endswith("skipped by the playbook")

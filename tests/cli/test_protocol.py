@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from project import Project, Result
 
 from cli.scripts import GATED, WORKS, conforms
+from playbook_supervisor.process_groups import until
 
 FEATURE = "013-playbook-create"
 
@@ -96,27 +99,56 @@ def test_a_report_of_what_is_not_outstanding_is_3_and_says_what_is(project: Proj
         assert "outstanding is" in refused.err
 
 
+WAITING: Final = """\
+import pathlib, sys, time
+from playbook_supervisor.__main__ import program
+
+sleep = time.sleep
+
+def told(seconds):
+    pathlib.Path(sys.argv[0]).touch()
+    sleep(seconds)
+
+time.sleep = told
+sys.argv[0] = sys.argv.pop(1)
+program()
+"""
+"""The program, which leaves a file as soon as it has looked and waits."""
+
+
+@contextmanager
+def waiting(project: Project, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`next --wait`, which has looked at the session by now and waits for it to change."""
+    mark = project.root.with_name("waits")
+    mark.unlink(missing_ok=True)
+    argv = [sys.executable, "-c", WAITING, str(mark), "next", "--wait", *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        argv, cwd=project.root, env=project.environment, stdout=pipe, stderr=pipe
+    ) as process:
+        try:
+            assert until(lambda: mark.exists() or process.poll() is not None, 120)
+            yield process
+        finally:
+            process.kill()
+
+
 def test_next_waits_until_there_is_something_else_to_do(project: Project) -> None:
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
-    began = time.monotonic()
-    project.playbook("next")
-    looking = 3 * (time.monotonic() - began)  # by then it has looked, however busy the machine is
-    with project.spawn("next", "--wait", "--json") as waiting:
-        try:
-            time.sleep(max(looking, 0.5))
-            assert waiting.poll() is None
-            project.playbook("report", "qa-plan#1")
-            out, _ = waiting.communicate(timeout=120)
-        finally:
-            waiting.kill()
+    with waiting(project, "--json") as process:
+        assert process.poll() is None
+        project.playbook("report", "qa-plan#1")
+        out, _ = process.communicate(timeout=120)
     assert json.loads(out)["steps"][0]["id"] == "qa-run#1"
 
-    with project.spawn("next", "--wait") as waiting:
-        time.sleep(max(2 * looking, 1.0))
-        waiting.send_signal(signal.SIGINT)
-        out, err = waiting.communicate(timeout=120)
-    assert (waiting.returncode, out, err) == (130, b"", b"")
+
+def test_next_that_is_interrupted_while_it_waits_says_nothing(project: Project) -> None:
+    project.playbook("begin", "auto-validate", "013")
+    with waiting(project) as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (130, b"", b"")
 
 
 def test_a_runner_is_not_driven_from_a_second_side(project: Project) -> None:
