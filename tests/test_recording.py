@@ -43,7 +43,9 @@ def test_the_recording_shows_every_step_of_the_demonstration(recording: ET.Eleme
     assert "pr#1 waits for you" in told
     assert "completed, 8/8 steps" in told
     shown = "\n".join(recording.itertext())
-    for said in SAYS.findall((REPOSITORY / "templates/demo/script.yaml").read_text("utf-8")):
+    says = SAYS.findall((REPOSITORY / "templates/demo/script.yaml").read_text("utf-8"))
+    assert says
+    for said in says:
         assert said in shown
 
 

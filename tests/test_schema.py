@@ -552,11 +552,15 @@ def test_a_schema_is_draft_7_and_keeps_to_its_keywords(name: str) -> None:
 
 
 def test_no_pattern_of_a_schema_lets_a_trailing_line_end_pass() -> None:
-    for path in SCHEMAS.glob("*.json"):
-        for node in definitions(json.loads(path.read_text("utf-8"))):
-            pattern = node.get("pattern")
-            if isinstance(pattern, str):
-                assert pattern.endswith("$(?!\\n)"), f"{path.name}: {pattern}"
+    patterns = [
+        (path.name, node["pattern"])
+        for path in SCHEMAS.glob("*.json")
+        for node in definitions(json.loads(path.read_text("utf-8")))
+        if isinstance(node.get("pattern"), str)
+    ]
+    assert patterns
+    for name, pattern in patterns:
+        assert pattern.endswith("$(?!\\n)"), f"{name}: {pattern}"
 
 
 def generator() -> ModuleType:

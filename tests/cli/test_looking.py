@@ -54,7 +54,9 @@ class TestCheck:
         project.write(name, BROKEN)
         done = project.playbook("check", name, "--format", "github")
         assert done.code == 1
-        for line in done.out.splitlines():
+        lines = done.out.splitlines()
+        assert lines
+        for line in lines:
             assert line.startswith("::error file=a%2Cb%3Ac%25.yaml,line=")
             assert ",col=" in line
             assert ",title=PB-CHECK-" in line
