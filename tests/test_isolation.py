@@ -30,7 +30,7 @@ def real_home(isolation: Guard) -> Path:
 
 def take_along(folder: Path) -> None:
     """What a suite of its own there needs of ours."""
-    for name in ("conftest.py", "guard.py", "leftovers.py", "project.py"):
+    for name in ("conftest.py", "guard.py", "leftovers.py", "project.py", "second_try.py"):
         shutil.copy(Path(__file__).with_name(name), folder)
 
 
@@ -150,7 +150,7 @@ class TestTheNetwork:
             assert Path("here").is_socket()
 
     def test_processes_are_given_a_proxy_that_leads_nowhere(self) -> None:
-        code = "import urllib.request as u; u.urlopen('http://forge.example/', timeout=5)"
+        code = "import urllib.request as u; u.urlopen('http://forge.example/', timeout=60)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "refused" in done.stderr
 
