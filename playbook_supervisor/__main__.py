@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from playbook_supervisor.cli import streams
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NoReturn
@@ -48,8 +50,7 @@ def main() -> int:
     gc.set_threshold(_SELDOM)
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    streams.show_all()
     argv = sys.argv[1:]
     try:
         return _hook() if argv == ["hook"] else _guarded(_plain(argv), argv)

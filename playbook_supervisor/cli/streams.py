@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.plain_text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_STAND_INS: Final = {
+    "✓": "+",  # one column, like what stands in the lines above and below it
+    "✗": "x",
+    "–": "-",
+    "·": "|",
+    "◆": "*",
+    "…": "...",
+    "→": "->",
+    "↔": "<->",
+    "≥": ">=",
+    **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
+}
+"""Each sign of ours, and how a stream shows it that has ASCII alone."""
+
+
+def show_all() -> None:
+    """Whatever is written is shown, as well as the streams can: they raise no UnicodeError."""
+    codecs.register_error("playbook", _instead)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="playbook")  # type: ignore[union-attr]
+
+
+def _instead(error: UnicodeError) -> tuple[str, int]:
+    """Stand-ins of our signs; any other character escaped as JSON does, which stays JSON so."""
+    import json  # most streams show all
+
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - nothing is read from these streams
+    missing = error.object[error.start : error.end]
+    return "".join(_STAND_INS.get(sign) or json.dumps(sign)[1:-1] for sign in missing), error.end
 
 
 def put(text: str) -> None:
@@ -18,7 +53,8 @@ def put_json(shape: Mapping[str, object]) -> None:
     """The one object that a command with `--json` prints."""
     import json  # most calls print none
 
-    put(json.dumps(shape, ensure_ascii=False, indent=2))
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    put(json.dumps(shape, ensure_ascii=not unicode, indent=2))  # data are never stood in for
 
 
 def tell(text: str) -> None:
