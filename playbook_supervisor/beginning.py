@@ -179,8 +179,8 @@ def occupied(store: Store, session_id: str) -> StateError:
     return StateError(
         "PB-STATE-OPEN",
         f"session {session_id} ({known.playbook} {known.feature}) is open here{at}",
-        guidance="Go on with `playbook resume`, end it with `playbook abort`, "
-        "or begin in a second worktree with `playbook start`.",
+        guidance=f"Go on with `playbook resume {session_id}`, end it with `playbook abort "
+        f"{session_id}`, or begin in a second worktree with `playbook start`.",
     )
 
 

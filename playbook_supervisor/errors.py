@@ -97,6 +97,17 @@ class ConditionError(PlaybookError):
     exit_code = 2
 
 
+def naming(said: str, session: str) -> str:
+    """The same, with that id behind each command that may mean another session without one."""
+    if not session:
+        return said
+    import re
+
+    return re.sub(_MEANS_ONE, rf"\g<0> {session}", said)
+
+
+_MEANS_ONE: Final = r"\bplaybook (?:abort|answer|pause|repair|resume)\b(?! [0-9]{8}-)"
+
 CODES: Final[dict[str, str]] = {
     # what a person wrote
     "PB-CHECK-YAML": "Mend the YAML at the place named; one document, no tags, anchors or tabs.",

@@ -163,7 +163,8 @@ def _written_journal(kept: _Kept) -> bytes:
             "PB-STATE-CORRUPT",
             "the copy of the journal is older than what was written last",
             where=str(kept.place.private / "journal.yaml"),
-            guidance="Take the journal from git, then `playbook repair --take`.",
+            guidance="Take the journal from git, then "
+            f"`playbook repair {kept.place.folder.name} --take`.",
         )
     return HEADER + b"".join(map(emit_entry, entries)) if entries else EMPTY
 

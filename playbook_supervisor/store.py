@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor import integrity, session
 from playbook_supervisor.alternating import Alternating
 from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError, naming
 from playbook_supervisor.files import (
     contained,
     ensure_folder,
@@ -133,7 +133,7 @@ class Store:
         """
         path = self.folder(session_id) / "session.yaml"
         try:
-            with self._told_from_there():
+            with self._told_of(session_id):
                 found = read_manifest(read_bytes(path), integrity.shown(path.parent, path.name))
         except FileNotFoundError as error:
             if self.drives(session_id):
@@ -147,14 +147,14 @@ class Store:
     def journal(self, session_id: str) -> Parsed:
         """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
         path = self.folder(session_id) / "journal.yaml"
-        try:
-            with self._told_from_there():
+        with self._told_of(session_id):
+            try:
                 return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
-        except FileNotFoundError as error:
-            if not self._has(session_id):
-                raise _no_session(session_id) from error
-            said = f"session {session_id} has no journal.yaml"
-            raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
+            except FileNotFoundError as error:
+                if not self._has(session_id):
+                    raise _no_session(session_id) from error
+                said = f"session {session_id} has no journal.yaml"
+                raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +235,7 @@ class Store:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
             if known is None or not known.current:
-                with self._told_from_there():
+                with self._told_of(session_id):
                     known = self._known[session_id] = self._load(session_id, known)
             try:
                 yield known
@@ -309,13 +309,14 @@ class Store:
         return os.path.relpath(path, self.seen_from)
 
     @contextmanager
-    def _told_from_there(self) -> Iterator[None]:
-        """What readers name from the repository's top is named as a person can open it."""
+    def _told_of(self, session_id: str) -> Iterator[None]:
+        """A place is named as a person can open it, and each command with the session it is for."""
         try:
             yield
         except PlaybookError as error:
             if error.where.startswith(f"{SESSIONS}/"):
                 error.where = self._shown(self.checkout.root / error.where)
+            error.guidance = naming(error.guidance, session_id)
             raise
 
 

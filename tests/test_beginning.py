@@ -10,7 +10,7 @@ from cli.scripts import GATED, WORKS
 from hooked import Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.api import driving, protocol
+from playbook_supervisor.api import driving, place, protocol
 from playbook_supervisor.drivers import presence
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.vocabulary import Mode
@@ -82,6 +82,37 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         assert project.manifest()["status"] == "in_progress"
         project.git("switch", "-q", FEATURE)
         assert driving.resume(cwd=project.root).why == "completed"
+
+
+class TestARefusalNamesTheSessionInEachCommandThatItAdvises:
+    """Without an id they mean what $PLAYBOOK_SESSION says, or what was active last."""
+
+    def test_where_another_one_is_open(self, project: Project) -> None:
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        run(project, "gated")
+        with pytest.raises(StateError) as caught:
+            run(project, "auto-validate", "013")
+        name = project.session.name
+        ways = f"`playbook resume {name}`, end it with `playbook abort {name}`"
+        assert ways in caught.value.guidance
+
+    def test_where_it_has_ended(self, project: Project) -> None:
+        agent = project.script("default: {fail: it is broken}\n")
+        drive = driving.Drive(agent=agent)
+        assert driving.run("auto-validate", ["013"], drive=drive, cwd=project.root).why == "failed"
+        with pytest.raises(StateError) as caught:
+            driving.abort(cwd=project.root)
+        assert caught.value.guidance == (
+            f"`playbook resume {project.session.name} --retry` takes it up."
+        )
+
+    def test_where_its_journal_is_gone(self, project: Project) -> None:
+        project.write(".playbooks/playbooks/gated.yaml", GATED)
+        run(project, "gated")
+        (project.session / "journal.yaml").unlink()
+        with pytest.raises(StateError) as caught:
+            place.store(project.root).journal(project.session.name)
+        assert f"`playbook repair {project.session.name}` shows" in caught.value.guidance
 
 
 class TestARunThatIsCutOffBeforeItIsDriven:

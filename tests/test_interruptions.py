@@ -433,5 +433,6 @@ def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
         Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), Silence()).drive(
             supervisor.begin
         )
-    assert caught.value.guidance.startswith("Make room, then `playbook resume`: a#1 had come back")
+    goes_on = f"Make room, then `playbook resume {supervisor.id}`: a#1 had come back"
+    assert caught.value.guidance.startswith(goes_on)
     assert fate in caught.value.guidance

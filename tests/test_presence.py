@@ -30,8 +30,10 @@ def test_a_driver_is_known_while_it_lives_and_no_longer(tmp_path: Path) -> None:
     assert presence.living(tmp_path) is None
     with presence.driving(tmp_path, "exec:mine"):
         assert presence.living(tmp_path) == Driver(os.getpid(), "exec:mine")
-        with pytest.raises(StateError, match=str(os.getpid())), presence.driving(tmp_path, "two"):
+        refused = pytest.raises(StateError, match=str(os.getpid()))
+        with refused as caught, presence.driving(tmp_path, "two"):
             pass
+        assert f"`playbook pause {tmp_path.name}`" in caught.value.guidance
     assert presence.living(tmp_path) is None
 
 

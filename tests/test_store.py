@@ -500,6 +500,7 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
         with pytest.raises(StateError) as refused, again.open(session_id):
             pass
         assert refused.value.code == "PB-STATE-NO-WORKTREE"
+        assert refused.value.guidance.startswith(f"`playbook repair {session_id} --restore`")
     assert not worktree.exists()
 
 

@@ -302,8 +302,14 @@ def _require_room(store: Store, session_id: str) -> None:
 def _require_open(supervisor: Supervisor) -> None:
     status = supervisor.look().manifest.status
     if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
-        verb = "has" if status is SessionStatus.FAILED else "is"
-        raise StateError("PB-STATE-ENDED", f"session {supervisor.id} {verb} {status} already")
+        failed = status is SessionStatus.FAILED
+        raise StateError(
+            "PB-STATE-ENDED",
+            f"session {supervisor.id} {'has' if failed else 'is'} {status} already",
+            guidance=f"`playbook resume {supervisor.id} --retry` takes it up."
+            if failed
+            else "Begin a new session.",
+        )
 
 
 def _release(supervisor: Supervisor) -> None:

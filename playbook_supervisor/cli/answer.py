@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from playbook_supervisor.api import driving, place, protocol, reading
 from playbook_supervisor.cli import streams
+from playbook_supervisor.errors import naming
 from playbook_supervisor.plain_text import printable
 from playbook_supervisor.render import log, text
 
@@ -21,7 +22,7 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     else:
         driven = reading.driven(outlook)
         name = place.name_from_here(outlook)
-        streams.put(text.naming(text.what_next(outlook, driven=driven), name))
+        streams.put(naming(text.what_next(outlook, driven=driven), name))
         if not driven and (where := place.away(outlook)):
             streams.tell(printable(where))
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from playbook_supervisor.api import driving, place, protocol
 from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.watching import draws, watching
+from playbook_supervisor.errors import naming
 from playbook_supervisor.render import shapes, text
 from playbook_supervisor.render.log import Level
 from playbook_supervisor.render.prompt import Prompt
@@ -70,13 +71,13 @@ def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, le
     if ending.why == "waiting":
         for line in text.context(context) if person is None else ():  # a person has seen it
             streams.tell(f"  {line}")
-        streams.tell(text.naming(text.how_to_answer(outlook), name))
+        streams.tell(naming(text.how_to_answer(outlook), name))
     elif level >= Level.INFO or ending.why == "failed":
         streams.tell(text.summary(outlook, entries, ending.why))
         for line in () if draws(level) or level < Level.INFO else text.steps(entries):
             streams.tell(line)
         for line in text.cures(entries) if ending.why == "failed" else ():
-            streams.tell(text.naming(line, name))
+            streams.tell(naming(line, name))
         if then := text.afterwards(ending.why):
-            streams.tell(text.naming(then, name))
+            streams.tell(naming(then, name))
     return ending.exit_code

@@ -25,13 +25,15 @@ def journaled(
     attempt: Attempt,
     journal: Callable[[], Outlook],
     *,
+    session: str,
     tell: Callable[[str], None],
     called: Callable[[], bool],
 ) -> Outlook:
     """What `journal` answers, which takes in how the attempt went.
 
     It is tried again while the disk is full, for a minute or until somebody has `called`; `tell`
-    says so to a person. StorageError then says what becomes of the attempt.
+    says so to a person. StorageError then says what becomes of the attempt, and how the session of
+    that id goes on.
     """
     until, told = time.monotonic() + _ROOM, False
     while True:
@@ -42,7 +44,7 @@ def journaled(
             if reason not in _FULL:
                 raise
             if called() or time.monotonic() > until:
-                raise _lost(attempt, error) from error
+                raise _lost(attempt, session, error) from error
             if not told:
                 tell(
                     f"{attempt.id} came back, but {error.message}: make room; "
@@ -52,10 +54,10 @@ def journaled(
             time.sleep(_AGAIN)
 
 
-def _lost(attempt: Attempt, error: StorageError) -> StorageError:
+def _lost(attempt: Attempt, session: str, error: StorageError) -> StorageError:
     """The same error, which also says what becomes of the attempt."""
     fate = "its postconditions say whether it had finished"
     if not attempt.step.postconditions:
         fate = "it has no postconditions that could say so, and runs again"
-    guidance = f"Make room, then `playbook resume`: {attempt.id} had come back; {fate}."
+    guidance = f"Make room, then `playbook resume {session}`: {attempt.id} had come back; {fate}."
     return StorageError(error.code, error.message, where=error.where, guidance=guidance)

@@ -198,7 +198,8 @@ class Runner(Record, frozen=False):
     def _kept(self, attempt: Attempt, journal: Callable[[], Outlook]) -> Outlook:
         """Journal what a worker brought, which is dear: on a full disk there may soon be room."""
         tell, called = self.watcher.notice, self._is_called
-        return full_disk.journaled(attempt, journal, tell=tell, called=called)
+        session = self.supervisor.id
+        return full_disk.journaled(attempt, journal, session=session, tell=tell, called=called)
 
     def _next_news(self) -> News:
         """What happens next; copies are written as soon as it takes a while."""

@@ -76,7 +76,7 @@ def driven(private: Path) -> StateError:
     return StateError(
         "PB-STATE-DRIVEN",
         f"session {private.name} is being driven by process {who.pid} (agent {who.agent})",
-        guidance="Wait for it, or `playbook pause` it from here.",
+        guidance=f"Wait for it, or stop it from here: `playbook pause {private.name}`.",
     )
 
 

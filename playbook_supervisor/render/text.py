@@ -5,7 +5,6 @@ Plain text for logs, pipes and the model; everything that others wrote is made h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.outlook import Outlook
 
 _LINE: Final = 400
-_MEANS_ONE: Final = r"\bplaybook (?:abort|answer|pause|repair|resume)\b"
 _LONGEST: Final = 2_000  # characters that are to be pasted somewhere, and so never cut
 _NOTABLE: Final = 100  # ms
 _CONTEXT: Final = 20  # lines; what is longer is not read at a gate
@@ -176,11 +174,6 @@ def _asked(outlook: Outlook) -> Ask:
 def context(lines: Sequence[str]) -> list[str]:
     """What helps to answer, a bounded number of harmless lines."""
     return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
-
-
-def naming(said: str, session: str) -> str:
-    """The same, with that id behind each command that would mean another session without it."""
-    return re.sub(_MEANS_ONE, rf"\g<0> {session}", said) if session else said
 
 
 def how_to_answer(outlook: Outlook) -> str:

@@ -186,7 +186,7 @@ def driven(bound: Binding) -> StateError:
     return StateError(
         "PB-STATE-DRIVEN",
         f"session {bound.session} is being driven by Claude Code (process {bound.pid})",
-        guidance="Go on there, or `playbook pause` it from a terminal of your own.",
+        guidance=f"Go on there, or `playbook pause {bound.session}` in a terminal of your own.",
     )
 
 

@@ -163,7 +163,7 @@ def _recover(
             raise StateError(
                 "PB-STATE-DRIVEN",
                 f"the worker of {member.id} still runs",
-                guidance="Wait for it, or `playbook resume --kill` in a terminal.",
+                guidance=f"Wait for it, or `playbook resume {supervisor.id} --kill` in a terminal.",
             )
         if former is None or (member.id in handed_out and not waits):
             supervisor.lose(member)
