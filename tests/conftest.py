@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import playbook_supervisor
 from playbook_supervisor.api import maintenance
 
 REPOSITORY = Path(__file__).parent.parent
+CLIENT = Path(__file__).parent / "claude"
 
 settings.register_profile(
     "suite",
@@ -60,6 +62,24 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
     config.stash[GUARD] = guard.install(REPOSITORY, *places)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for a client is spread among what computes, between files: nobody stands idle."""
+    waiting = [item for item in items if item.path.is_relative_to(CLIENT)]
+    others = [item for item in items if not item.path.is_relative_to(CLIENT)]
+    spread: list[pytest.Item] = []
+    given = passed = 0
+    for _, file in groupby(others, key=lambda item: item.path):
+        spread += (tests := list(file))
+        passed += len(tests)
+        due = len(waiting) * passed // len(others)
+        spread += waiting[given:due]
+        given = due
+    items[:] = spread or waiting
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("unmeasured", "hypothesis")):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_collection_finish() -> None:
@@ -140,6 +160,13 @@ def home(
     yield folder
     offences = request.config.stash[GUARD].forgive()
     assert not offences, "; ".join(offences)
+
+
+@pytest.fixture(autouse=True)
+def _measured_or_not(request: pytest.FixtureRequest) -> None:
+    """Processes of a test that is not measured are not either."""
+    if request.node.get_closest_marker("unmeasured"):
+        request.getfixturevalue("unmeasured")
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ WORKFLOW: Final = yaml.safe_load(EXAMPLE.read_text("utf-8"))
 (JOB,) = WORKFLOW["jobs"].values()
 INPUTS: Final = WORKFLOW[True]["workflow_dispatch"]["inputs"]  # `on` is true to a YAML 1.1 reader
 
+pytestmark = pytest.mark.unmeasured
+
 PUBLISHES: Final = """\
 #!/bin/sh
 # Does what the script says; a step that publishes pushes the branch, as /feature.pr does.

@@ -190,15 +190,3 @@ def test_the_fast_way_loads_nothing_heavy(module: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not HEAVY & set(done.stdout.split())
-
-
-def test_long_walks_are_where_make_looks_for_them() -> None:
-    """Elsewhere nobody would run them: `make test` leaves them out of what it measures."""
-    marked = {
-        path.relative_to(REPOSITORY).parent
-        for path in REPOSITORY.glob("tests/**/test_*.py")
-        if re.search(r"mark\.unmeasured", path.read_text("utf-8"))
-    }
-    assert marked == {Path("tests/kernel")}
-    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
-    assert "-m unmeasured tests/kernel tests/claude\n" in makefile

@@ -13,10 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from held import Held
 from project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
+
+pytestmark = pytest.mark.unmeasured
+
 BREAKING = "---\nverdict: FAIL\nbreaking_changes: 2\n---\n"
 
 ARGS = "args:\n  - {name: feature, description: the feature, required: true}\n"

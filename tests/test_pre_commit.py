@@ -29,6 +29,8 @@ BUILT_FROM = (
 VALIDATE = ".playbooks/playbooks/auto-validate.yaml"
 GUIDE = REPOSITORY / "docs/pre-commit.md"
 
+pytestmark = pytest.mark.unmeasured
+
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> Project:
