@@ -84,6 +84,7 @@ class Told(Record):
     resolution: Resolution | None = None
     error: str = ""
     error_code: str = ""
+    failing: tuple[str, ...] = ()
     waived: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     gates: tuple[ToldGate, ...] = ()
@@ -139,13 +140,17 @@ class Account(Record, slots=False):
 
 
 class Standing(Record):
-    """A session.yaml. Times in ms since the epoch; `gate` is the id of the gate that waits."""
+    """A session.yaml. Times in ms since the epoch; `gate` is the id of the gate that waits.
+
+    `asked_for` is the feature as the arguments name it, empty where they name none.
+    """
 
     document: Document
     ours: bool
     session_id: str = ""
     playbook: str = ""
     feature: str = ""
+    asked_for: str = ""
     branch: str = ""
     status: SessionStatus | None = None
     started_at: int | None = None
@@ -195,12 +200,14 @@ def session(data: bytes, source: str) -> Standing:
     ear = _Ear(document.data, ())
     fields = ear.fields
     gate = ear.hear(fields.mapping, "gate") or {}
+    asked_for = (ear.hear(fields.mapping, "args") or {}).get("feature")
     return Standing(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
         session_id=ear.hear(fields.required, "session_id") or "",
         playbook=ear.hear(fields.required, "playbook") or "",
         feature=ear.hear(fields.text, "feature") or "",
+        asked_for=str(asked_for) if isinstance(asked_for, str) else "",
         branch=ear.hear(fields.text, "branch") or "",
         status=ear.hear(fields.word, "status", SessionStatus),
         started_at=ear.hear(fields.time, "started_at"),
@@ -241,6 +248,7 @@ def _entry(
         resolution=ear.hear(fields.maybe_word, "resolution", Resolution),
         error=ear.hear(fields.text, "error") or "",
         error_code=error_code,
+        failing=ear.hear(fields.texts, "failing") or (),
         waived=ear.hear(fields.texts, "waived") or (),
         evidence=ear.hear(fields.texts, "evidence") or (),
         gates=gates,

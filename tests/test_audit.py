@@ -1,57 +1,47 @@
 """What cannot be true of a session, rule by rule, and that nothing else is found.
 
-`journals/` holds whole sessions that are in order, `journals/broken/` what makes one of them break
-exactly one rule: RULE.yaml, or RULE.what.yaml.
+`journals/` holds whole sessions, `journals/broken/` what makes one that is in order break exactly
+one rule: RULE.yaml, or RULE.what.yaml. tools/collected_journals.py reads them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from collected_journals import (
+    JOURNALS,
+    NOW,
+    WHOLE,
+    Broken,
+    broken,
+    files,
+    problems,
+    session,
+    whole,
+)
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
 from playbook_supervisor import wire
 from playbook_supervisor.audit import MOST, Audited, Exhibit, Session, examine
 from playbook_supervisor.audit.rules import OURS, RULES
+from playbook_supervisor.conditions import LARGEST, World, artifacts, probe, record
+from playbook_supervisor.config import Config
 from playbook_supervisor.journal import EMPTY, HEADER, emit_entry
+from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.manifest import Manifest, emit_manifest
 from playbook_supervisor.model import Playbook
 from playbook_supervisor.records import replace
-from playbook_supervisor.schema import Problem
 from playbook_supervisor.session import project
-from playbook_supervisor.times import from_time
-from playbook_supervisor.vocabulary import SessionStatus
+from playbook_supervisor.vocabulary import Condition, SessionStatus
 
-JOURNALS = Path(__file__).parent / "journals"
-BROKEN = sorted((JOURNALS / "broken").glob("*.yaml"))
-TWINS = ("ours", "ours-open", "kai", "kai-open")
-NOW = from_time("2026-03-01T00:00:00Z") or 0
-FILES = ("journal.yaml", "session.yaml", "playbook.yaml")
-
-
-def files(twin: str) -> dict[str, str]:
-    return {file.name: file.read_text("utf-8") for file in (JOURNALS / twin).iterdir()}
-
-
-def session(contents: dict[str, str], **more: Any) -> Session:
-    """A session of these files; what kai's tools wrote keeps no playbook, it is the project's."""
-    told = yaml.safe_load(contents["session.yaml"].partition("\n---")[0])
-    more.setdefault("pinned", "schema" in told)
-    journal, standing, playbook = (Exhibit(name, contents[name].encode()) for name in FILES)
-    name = "20260219-a7k" if told["session_id"] == "20260219-zzz" else told["session_id"]
-    if "policy.yaml" in contents:
-        more["policy"] = Exhibit("policy.yaml", contents["policy.yaml"].encode())
-    return Session(name, journal, standing, playbook, **more)
-
-
-def problems(audited: Audited) -> list[tuple[str, Problem]]:
-    return [(file.file, problem) for file in audited.files for problem in file.problems]
+BROKEN = tuple(broken())
+IN_ORDER = ("ours", "ours-open", "kai", "kai-open")
 
 
 def codes(audited: Audited) -> set[str]:
@@ -67,49 +57,187 @@ def of_journal(text: str | bytes) -> Audited:
 # ── every rule ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_in_a_session_that_is_in_order_nothing_is_found(twin: str) -> None:
-    audited = examine(session(files(twin)), NOW)
+@pytest.mark.parametrize("name", [*IN_ORDER, "kai-resumed"])
+def test_in_a_session_that_is_in_order_nothing_is_found(name: str) -> None:
+    """Also if others began it without a word on decisions, and we went on with it."""
+    audited = whole(name)
     assert not problems(audited)
     assert audited.ok
     assert not audited.notes
 
 
-def test_in_a_session_that_others_began_and_we_went_on_with_nothing_is_found() -> None:
-    """It was broken off without a decision, its playbook was kept from then on, and it ended."""
-    contents = files("kai-resumed")
-    later = from_time("2027-01-01T00:00:00Z") or 0
-    assert not problems(examine(session(contents, pinned=True), later))
-
-
-@pytest.mark.parametrize("file", BROKEN, ids=lambda file: file.stem)
-def test_what_breaks_one_rule_is_found_by_that_rule_at_its_place(file: Path) -> None:
-    case = yaml.safe_load(file.read_text("utf-8"))
-    contents = files(case["twin"])
-    for edit in case.get("edits", ()):
-        name, old = edit["file"], edit["old"]
-        assert old == "*" or old in contents[name], f"{old!r} is not in {name}"
-        old = contents[name] if old == "*" else old
-        contents[name] = contents[name].replace(old, edit["new"], 1)
-    more: dict[str, Any] = {"merged": case.get("merged", "")}
-    if "committed" in case:
-        lines = contents["journal.yaml"].count("\n")
-        more["committed"] = [from_time(case["committed"])] * lines
-    audited = examine(session(contents, **more), NOW)
-    assert codes(audited) == {file.stem.partition(".")[0]}
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_what_breaks_one_rule_is_found_by_that_rule_at_its_place(case: Broken) -> None:
+    audited = examine(case.session, NOW)
+    assert codes(audited) == {case.rule}
     assert not audited.ok
     for name, problem in problems(audited):
-        line = contents[name].splitlines()[problem.line - 1]
-        if case["at"] in line:
+        line = case.contents[name].splitlines()[problem.line - 1]
+        if case.at in line:
             break
     else:
         pytest.fail(f"{problems(audited)} are elsewhere")
     assert problem.guidance == RULES[problem.code].guidance
 
 
+def test_every_session_of_the_collection_is_told_of() -> None:
+    standing = {folder.parent for folder in JOURNALS.rglob("session.yaml")}
+    assert {JOURNALS / name for name in WHOLE} == standing
+
+
 def test_every_rule_has_a_session_that_breaks_it() -> None:
-    assert {file.stem.partition(".")[0] for file in BROKEN} == set(RULES)
+    assert {case.rule for case in BROKEN} == set(RULES)
     assert set(RULES) >= OURS
+
+
+# ── evidence in the words of the conditions ─────────────────────────────────────────────────
+
+
+FEATURE, KAIS_FEATURE = "013-playbook-create", "012-playbook-supervisor"
+REPORT = f".agreements/{FEATURE}/check-report.md"
+
+
+def with_evidence(probed: Probed) -> Audited:
+    """Ours, where the first step rests on this beside its plan."""
+    contents = files("ours")
+    plan = '["plan_exists: specs'
+    assert plan in contents["journal.yaml"]
+    line = json.dumps(f"{probed.name}: {probed.evidence}")
+    journal = contents["journal.yaml"].replace(plan, f'[{line}, "plan_exists: specs', 1)
+    return examine(session(contents | {"journal.yaml": journal}), NOW)
+
+
+@pytest.mark.parametrize("name", [name for name in Condition if name is not Condition.PR_CREATED])
+@pytest.mark.parametrize(
+    ("content", "launched", "held"),
+    [
+        ("Verdict: PASS\n", False, True),
+        ("Verdict: PASS\n", True, None),  # whether an old file will do is the condition's business
+        ("Verdict: FAIL\n", False, None),
+        ("to be written\n", False, None),
+        ("---\nverdict: perhaps\n---\n", False, None),
+        ("---\nverdict: [\n---\n", False, None),
+        ("", False, False),
+        (None, False, False),
+    ],
+    ids=["pass", "stale", "fail", "no verdict", "unknown", "broken", "empty", "missing"],
+)
+def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
+    name: Condition, content: str | None, launched: bool, held: bool | None, tmp_path: Path
+) -> None:
+    """In the very words in which the program tells what it has looked at."""
+    world = World(tmp_path, FEATURE, FEATURE, Config())
+    (path, *_) = artifacts(name, world)
+    if content is not None:
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(content)
+    since = record([name], world) if launched else None
+    probed = probe(name, world, since=since)
+    assert held in (None, probed.held)
+    assert codes(with_evidence(probed)) == (set() if probed.held else {"AUD-REFUTED"})
+
+
+@pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
+def test_evidence_of_what_is_no_artifact_is_not_believed(flaw: str, tmp_path: Path) -> None:
+    world = World(tmp_path, FEATURE, FEATURE, Config())
+    report, template = tmp_path / REPORT, tmp_path / ".specify/templates/check-report-template.md"
+    for file in (report, template):
+        file.parent.mkdir(parents=True)
+    name = Condition.AGREEMENT_PASS
+    match flaw:
+        case "folder":
+            report.mkdir()
+        case "pipe":
+            os.mkfifo(report)
+        case "none":
+            world = replace(world, feature="")
+        case "template":
+            report.write_text("Verdict: PASS\n")
+            template.write_text("Verdict: PASS\n")
+        case "link":
+            report.symlink_to(tmp_path.parent)
+        case "huge":
+            report.write_bytes(b"x" * (LARGEST + 1))
+        case _:
+            name = Condition.QA_VERDICT_PASS
+            folder = tmp_path / ".qa" / FEATURE
+            folder.mkdir(parents=True)
+            (folder / "verdict.md").write_text("Verdict: PASS\n")
+            (folder / "verdict.yaml").write_text("verdict: FAIL\n")
+    probed = probe(name, world)
+    assert not probed.held
+    assert codes(with_evidence(probed)) == {"AUD-REFUTED"}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("pull request #7 is merged: https://forge.example/pull/7", set()),
+        ("pull request #7 is closed: https://forge.example/pull/7", {"AUD-REFUTED"}),
+        ("no pull request of branch 013-playbook-create", {"AUD-REFUTED"}),
+        ("cannot ask for pull requests: no branch is checked out; switch", {"AUD-REFUTED"}),
+        ("FAILED: 3 checks", {"AUD-REFUTED"}),
+        ("no", {"AUD-REFUTED"}),
+        ("nothing failed, 0 failed", set()),
+    ],
+)
+def test_evidence_of_a_pull_request_and_in_free_words(said: str, expected: set[str]) -> None:
+    probed = Probed(Condition.PR_CREATED, Answer.HELD, said)
+    assert codes(with_evidence(probed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("012", set()),
+        ("specs/012-playbook-supervisor/", set()),
+        ("[012]", set()),
+        ("", set()),
+        ("01", {"AUD-FEATURE"}),
+        ("specs/013-playbook-create", {"AUD-FEATURE"}),
+    ],
+)
+def test_other_tools_keep_a_feature_as_it_was_typed(typed: str, expected: set[str]) -> None:
+    contents = files("kai")
+    before = 'args:\n  feature: "012-playbook-supervisor"\n'
+    assert before in contents["session.yaml"]
+    after = f"args:\n  feature: {typed}\n"
+    contents["session.yaml"] = contents["session.yaml"].replace(before, after)
+    assert codes(examine(session(contents), NOW)) == expected
+
+
+def test_an_answer_of_nobody_is_noted_and_no_contradiction() -> None:
+    """Git may know no name; that a policy lets only some answer is another matter."""
+    contents = files("ours")
+    contents["journal.yaml"] = contents["journal.yaml"].replace(
+        " by: Ana, text: retry,", " text: retry,"
+    )
+    audited = examine(session(contents), NOW)
+    assert audited.ok
+    assert audited.notes == ("it does not say who answered implement#1?1",)
+
+
+@pytest.mark.parametrize("key", ["by: Ana", "text: retry"])
+def test_an_answer_that_cannot_be_understood_is_neither_missing_nor_another_one(key: str) -> None:
+    contents = files("ours")
+    name = key.partition(":")[0]
+    assert f"{key}, " in contents["journal.yaml"]
+    contents["journal.yaml"] = contents["journal.yaml"].replace(f"{key}, ", f"{name}: [x], ", 1)
+    audited = examine(session(contents), NOW)
+    assert codes(audited) == {"AUD-FORM"}
+    assert not audited.notes
+
+
+def test_other_tools_need_not_say_who_answered() -> None:
+    contents = files("kai")
+    contents["journal.yaml"] += (
+        '    resolution: continue\n    gates:\n      - {id: "pr#1?1", reason: gate_always, '
+        'place: before, opened_at: "2026-02-19T10:40:00Z", answered_at: "2026-02-19T10:41:00Z", '
+        'text: "create it", resolution: continue}\n'
+    )
+    audited = examine(session(contents), NOW)
+    assert audited.ok
+    assert not audited.notes
 
 
 # ── what the program itself writes ──────────────────────────────────────────────────────────
@@ -156,11 +284,7 @@ def test_in_a_journal_of_our_own_nothing_is_ever_found(
 )
 def test_the_original_wrote_journals_of_these_shapes(name: str, expected: set[str]) -> None:
     """Its clerk was a model: durations guessed, a trigger forgotten, an end that never came."""
-    contents = files(f"original/{name}")
-    merged = "main" if 'status: "in_progress"' in contents["session.yaml"] else ""
-    committed = [from_time("2026-02-20T18:00:00Z") or 0] * 500
-    audited = examine(session(contents, committed=committed, merged=merged), NOW)
-    assert codes(audited) == expected
+    assert codes(whole(f"original/{name}")) == expected
 
 
 def test_what_cannot_be_understood_is_said_and_the_rest_is_judged_all_the_same() -> None:
@@ -340,6 +464,52 @@ def test_a_failure_that_a_person_has_waived_is_exempt() -> None:
     journal = contents["journal.yaml"].replace('status: "done"', 'status: "failed"', 1)
     contents["journal.yaml"] = journal.replace(
         'decision: "auto"', 'decision: "auto"\n    waived: [plan_exists]', 1
+    )
+    assert examine(session(contents), NOW).ok
+
+
+REFUTING = (
+    f'evidence: ["agreement_pass: {REPORT} says FAIL"]',
+    "failing: [agreement_pass]",
+)
+
+
+@pytest.mark.parametrize("said", REFUTING)
+@pytest.mark.parametrize(
+    ("waived", "expected"),
+    [
+        ("waived: [agreement_pass]", set()),
+        ("waived: [plan_exists]", {"AUD-REFUTED"}),
+        ("waived: everything", {"AUD-FORM"}),
+    ],
+)
+def test_what_a_person_has_waived_may_say_that_it_failed(
+    said: str, waived: str, expected: set[str]
+) -> None:
+    contents = files("ours")
+    journal = contents["journal.yaml"].replace(
+        "waived: [agreement_pass]", f"{waived}\n    {said}", 1
+    )
+    found = codes(examine(session(contents | {"journal.yaml": journal}), NOW))
+    assert found - {"AUD-EVIDENCE"} == expected
+
+
+@pytest.mark.parametrize("said", REFUTING)
+def test_a_policy_that_goes_on_does_not_mind_evidence_of_a_failure(said: str) -> None:
+    contents = files("kai")
+    journal = contents["journal.yaml"].replace(
+        'decision: "auto"', f'decision: "auto"\n    {said.replace(FEATURE, KAIS_FEATURE)}', 1
+    )
+    contents["journal.yaml"] = journal
+    assert codes(examine(session(contents), NOW)) == {"AUD-REFUTED"}
+    text = contents["playbook.yaml"].replace("error_policy: stop", "error_policy: continue", 1)
+    assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
+
+
+def test_what_is_no_condition_may_say_what_it_likes() -> None:
+    contents = files("kai")
+    contents["journal.yaml"] = contents["journal.yaml"].replace(
+        'decision: "auto"', 'decision: "auto"\n    evidence: ["the old tests: failed", "false"]', 1
     )
     assert examine(session(contents), NOW).ok
 

@@ -18,7 +18,7 @@ from typing import Final
 from tables import table
 from tables_of_errors import codes, warnings
 from tables_of_keys import keys
-from tables_of_rules import rules
+from tables_of_rules import journals, rules
 from tables_of_words import (
     choices,
     condition_table,
@@ -79,6 +79,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "choices": choices,
     "resolutions": resolutions,
     "audit-rules": rules,
+    "audit-journals": journals,
     "codes": codes,
     "commands": commands,
     "warnings": warnings,

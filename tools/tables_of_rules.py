@@ -1,9 +1,13 @@
-"""The rules of an audit by family, each with its sentence and what to do."""
+"""The rules of an audit by family, and what they find in the collection of journals."""
 
 from __future__ import annotations
 
-from tables import table
+from collections.abc import Iterator
 
+from collected_journals import NOW, WHOLE, broken, problems, whole
+from tables import code, table
+
+from playbook_supervisor.audit import Audited, examine
 from playbook_supervisor.audit.rules import FAMILIES, OURS
 
 
@@ -20,3 +24,20 @@ def rules() -> str:
         )
         parts.append(f"**{title}**\n\n{table(('rule', 'what is found', 'what to do'), rows)}")
     return "\n".join(parts)
+
+
+def journals() -> str:
+    """Every session of the collection, with the rules that it breaks and how many findings."""
+    return table(("session", "what it is", "rules", "findings"), _rows())
+
+
+def _rows() -> Iterator[tuple[str, str, str, str]]:
+    for name, what in WHOLE.items():
+        yield f"`{name}`", what, *_found(whole(name))
+    for each in broken():
+        yield f"`broken/{each.name}`", each.why, *_found(examine(each.session, NOW))
+
+
+def _found(audited: Audited) -> tuple[str, str]:
+    codes = [problem.code for _, problem in problems(audited)]
+    return code(sorted(set(codes))) or "none", str(len(codes))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from playbook_supervisor import outline, testimony
-from playbook_supervisor.audit import decisions, ending, gates, order, times
+from playbook_supervisor.audit import decisions, ending, evidence, gates, order, times
 from playbook_supervisor.audit.case import Case, Finding
 from playbook_supervisor.audit.replaying import Replay, replay
 from playbook_supervisor.audit.rules import RULES
@@ -21,7 +21,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.model import Playbook
 from playbook_supervisor.outline import Outline
 from playbook_supervisor.policy import Policy, read_policy, tightened
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.schema import Problem, read_playbook
 from playbook_supervisor.testimony import Account, Standing
 
@@ -33,15 +33,26 @@ if TYPE_CHECKING:
 
 MOST: Final = 500
 
-_FAMILIES: Final = (times.judge, order.judge, decisions.judge, gates.judge, ending.judge)
+_FAMILIES: Final = (
+    times.judge,
+    order.judge,
+    decisions.judge,
+    evidence.judge,
+    gates.judge,
+    ending.judge,
+)
 
 
 class Exhibit(Record):
-    """One file of a session: how it is called, its bytes, and else why there are none."""
+    """One file of a session: how it is called, its bytes, and else why there are none.
+
+    `guidance` is what to do about that where more is known than the rule says.
+    """
 
     file: str
     data: bytes | None = None
     problem: str = ""
+    guidance: str = ""
 
 
 class Session(Record):
@@ -101,6 +112,7 @@ def examine(session: Session, now: int) -> Audited:
         plan, playbook = _plan(session, journal, policy)
         if plan is None:
             notes.append("its playbook is not known: what its steps ask for is not judged")
+        notes += gates.anonymous(journal)
         replayed = replay(entries, playbook) if entries is not None and playbook else Replay()
         case = Case(
             name=session.name,
@@ -144,7 +156,7 @@ def _heard(
 ) -> tuple[Heard | None, list[Problem]]:
     """What the file tells, and what of it cannot be understood."""
     if exhibit.data is None:
-        return None, [_problem("AUD-READ", exhibit.problem)]
+        return None, [_missing(exhibit)]
     try:
         heard = read(exhibit.data, exhibit.file)
     except CheckError as error:
@@ -168,7 +180,7 @@ def _policy(exhibit: Exhibit | None) -> tuple[Policy, list[Problem]]:
     if exhibit is None:
         return Policy(), []
     if exhibit.data is None:
-        return Policy(), [_problem("AUD-READ", exhibit.problem)]
+        return Policy(), [_missing(exhibit)]
     try:
         return read_policy(exhibit.data, exhibit.file), []
     except StateError as error:
@@ -206,6 +218,11 @@ def _place(error: PlaybookError) -> tuple[int, int]:
 
 def _located(finding: Finding, document: Document) -> Problem:
     return _problem(finding.code, finding.message, *document.place(finding.path))
+
+
+def _missing(exhibit: Exhibit) -> Problem:
+    problem = _problem("AUD-READ", exhibit.problem)
+    return replace(problem, guidance=exhibit.guidance) if exhibit.guidance else problem
 
 
 def _problem(code: str, message: str, line: int = 1, col: int = 1) -> Problem:

@@ -1,11 +1,10 @@
-"""Decisions: who decided, why, and on what evidence."""
+"""Decisions: who decided, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from playbook_supervisor.audit.case import Case, Finding, at, found
-from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.testimony import Told, ToldGate
 from playbook_supervisor.vocabulary import (
     Autonomy,
@@ -28,15 +27,11 @@ _BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
 
 def judge(case: Case) -> Iterator[Finding]:
     """All of them."""
-    accepted = _first_accepted(case)
     for entry in case.journal.entries:
         yield from _escalated(case, entry)
         yield from _decided(case, entry)
         yield from _skipped(case, entry)
         yield from _answered(case, entry)
-        if case.journal.ours:
-            yield from _waived(case, entry, accepted)
-            yield from _rests_on(case, entry)
 
 
 def _escalated(case: Case, entry: Told) -> Iterator[Finding]:
@@ -144,49 +139,13 @@ def _answered(case: Case, entry: Told) -> Iterator[Finding]:
 
 def _as_at_the_gate(entry: Told, gate: ToldGate) -> Iterator[Finding]:
     """The flat keys repeat the last answer; a `retry` may come later, with a resume."""
-    for key, of_entry, of_gate in (
-        ("human_response", entry.human_response, gate.text),
-        ("resolution", entry.resolution, gate.resolution),
+    for key, of_entry, gates_key, of_gate in (
+        ("human_response", entry.human_response, "text", gate.text),
+        ("resolution", entry.resolution, "resolution", gate.resolution),
     ):
         later = key == "resolution" and of_entry is Resolution.RETRY
-        if of_entry != of_gate and not later and key not in entry.unclear | gate.unclear:
+        unclear = key in entry.unclear or gates_key in gate.unclear
+        if of_entry != of_gate and not later and not unclear:
             message = f"{entry.name}: `{key}` is not what its last gate was answered"
             yield found("AUD-RESPONSE", at(entry, key), message)
             return
-
-
-def _first_accepted(case: Case) -> int | None:
-    """When somebody first accepted a failure; it may have been at a neighbour's gate."""
-    times = [
-        gate.answered_at or 0
-        for entry in case.journal.entries
-        for gate in entry.gates
-        if gate.resolution is Resolution.ACCEPT
-    ]
-    return min(times, default=None)
-
-
-def _waived(case: Case, entry: Told, accepted: int | None) -> Iterator[Finding]:
-    end = entry.completed_at
-    in_time = accepted is not None and (end is None or accepted <= end)
-    if entry.waived and not in_time and not case.step(entry).goes_on:
-        names = first_line(", ".join(entry.waived), 100)
-        message = f"{entry.name} waives {names}, and nobody has accepted anything before"
-        yield found("AUD-WAIVED", at(entry, "waived"), message)
-
-
-def _rests_on(case: Case, entry: Told) -> Iterator[Finding]:
-    """A step is done because its conditions held, or somebody accepted that they do not."""
-    if entry.status is EntryStatus.FAILED and not entry.error and "error" not in entry.unclear:
-        yield found("AUD-ERROR", at(entry, "status"), f"{entry.name} failed, and nobody says why")
-    if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
-        return
-    if entry.error and not (entry.waived or entry.gates or "gates" in entry.unclear):
-        message = f"{entry.name} is done with an error, and nobody has looked at it"
-        yield found("AUD-ERROR", at(entry, "error"), message)
-    names = {line.partition(":")[0] for line in entry.evidence} | set(entry.waived)
-    missing = [name for name in case.step(entry).postconditions if name not in names]
-    if missing:
-        what = first_line(", ".join(missing), 100)
-        message = f"{entry.name} is done, and there is no evidence of {what}"
-        yield found("AUD-EVIDENCE", at(entry, "status"), message)

@@ -50,6 +50,16 @@ def _names(case: Case, session: Standing) -> Iterator[Finding]:
         named = first_line(session.playbook, 60)
         message = f"the session names the playbook {named} and keeps {first_line(kept, 60)}"
         yield found_in_session("AUD-PLAYBOOK", "playbook", message)
+    if session.feature and session.asked_for and not _same_feature(session):
+        given = first_line(session.asked_for, 60)
+        message = f"the session is of {first_line(session.feature, 60)}, asked for was {given}"
+        yield found_in_session("AUD-FEATURE", "feature", message)
+
+
+def _same_feature(session: Standing) -> bool:
+    """Other tools keep what was typed: a number, or a path, of the feature that it means."""
+    given = session.asked_for.strip().rstrip("/").rpartition("/")[2]
+    return session.feature in (session.asked_for, given) or session.feature.startswith(f"{given}-")
 
 
 def _completed(case: Case) -> Iterator[Finding]:

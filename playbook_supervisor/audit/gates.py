@@ -10,7 +10,7 @@ from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.state import NEVER_RAN
 from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.testimony import Told, ToldGate
+from playbook_supervisor.testimony import Account, Told, ToldGate
 from playbook_supervisor.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 TYPE_CHECKING = False
@@ -35,6 +35,19 @@ def judge(case: Case) -> Iterator[Finding]:
             yield found("AUD-GATE-MISSING", at(entry, "decision"), message)
 
 
+def anonymous(journal: Account) -> Iterator[str]:
+    """A note on answers of nobody: git may have known no name, or it was taken out since."""
+    gates = [
+        f"{entry.name}?{number}"
+        for entry in journal.entries
+        for number, gate in enumerate(entry.gates, 1)
+        if gate.answered and not gate.by and "by" not in gate.unclear
+    ]
+    if journal.ours and gates:
+        names = first_line(", ".join(gates), 100)
+        yield f"it does not say who answered {names}"
+
+
 def _one(case: Case, entry: Told, gate: ToldGate, number: int) -> Iterator[Finding]:
     if gate.id not in ("", f"{entry.id}?{number}"):
         message = f"gate {number} of {entry.name} has the id of another one"
@@ -48,16 +61,17 @@ def _one(case: Case, entry: Told, gate: ToldGate, number: int) -> Iterator[Findi
     elif gate.resolution is not None and gate.resolution not in offered:
         message = f"{gate.resolution} is no answer to {gate.reason} {gate.place} a step"
         yield found("AUD-CHOICE", (*gate.path, "resolution"), f"{entry.name}: {message}")
-    elif case.journal.ours and (meant := _meant(gate)) not in (None, gate.resolution):
-        message = f"its gate was answered by words for {meant}, taken for {gate.resolution}"
-        yield found("AUD-RESPONSE", (*gate.path, "resolution"), f"{entry.name}: {message}")
+    elif case.journal.ours and _understood_by_words(gate):
+        meant = read_answer(gate.text, offered).resolution
+        if meant is not gate.resolution:
+            what = f"words for {meant}" if meant else "words that are no answer"
+            message = f"its gate was answered by {what}, taken for {gate.resolution}"
+            yield found("AUD-RESPONSE", (*gate.path, "resolution"), f"{entry.name}: {message}")
 
 
-def _meant(gate: ToldGate) -> Resolution | None:
-    """What the words say, where that is clear. An abort may give any reason."""
-    if gate.resolution in (None, Resolution.ABORT):
-        return None
-    return read_answer(gate.text, tuple(Resolution)).resolution
+def _understood_by_words(gate: ToldGate) -> bool:
+    """Whether an answer comes from what was said alone. An abort may give any reason."""
+    return gate.resolution not in (None, Resolution.ABORT) and "text" not in gate.unclear
 
 
 def _admitted(case: Case, entry: Told, gate: ToldGate) -> Iterator[Finding]:

@@ -21,15 +21,18 @@ class Rule(Record):
 
 
 _CLOCK: Final = "Do not rely on its times."
+_FIGURES: Final = "Do not rely on its figures: `playbook metrics` adds them up."
 _HISTORY: Final = "Compare with the history of the repository: what was really done, and when?"
 _ASK: Final = "Ask whoever ran it."
+_PROBE: Final = "`playbook probe` says what they say now."
 _REPAIR: Final = "`playbook repair` shows what was changed since it was written."
 _PROJECTION: Final = "Believe the journal; the next command of the session mends session.yaml."
 
 READING: Final = {
     "AUD-READ": Rule(
         "a file of the session is missing, or is no document that can be read",
-        "Take the file from git, or mend it at the place named.",
+        "`playbook repair SESSION --restore` puts back what was written; else take the file from "
+        "git, or mend it at the place named.",
     ),
     "AUD-FORM": Rule(
         "a key is missing, or its value is none that a journal can have",
@@ -42,6 +45,7 @@ TIMES: Final = {
         "a duration is not the difference of its times (in foreign journals: by over a second)",
         _CLOCK,
     ),
+    "AUD-NEGATIVE": Rule("a duration, a cost or a count is below zero", _FIGURES),
     "AUD-COMPLETION": Rule(
         "something is settled and has no end, or is not settled and has one", _CLOCK
     ),
@@ -82,13 +86,18 @@ DECISIONS: Final = {
     "AUD-SKIP": Rule("a step was skipped, and neither its playbook nor a person said so", _ASK),
     "AUD-RESPONSE": Rule(
         "a person's answer stands where no gate was, is not the one that its gate was given, or "
-        "was taken for another one",
+        "was taken for what its words do not say",
         _ASK,
     ),
     "AUD-WAIVED": Rule("something was waived that nobody accepted", _ASK),
     "AUD-EVIDENCE": Rule(
         "a step is done, and nothing says that its postconditions held",
-        "`playbook probe` says what they say now.",
+        _PROBE,
+    ),
+    "AUD-REFUTED": Rule(
+        "a step is done, and its evidence says that a check failed (unless that was waived, or the "
+        "error policy goes on)",
+        _PROBE,
     ),
     "AUD-ERROR": Rule(
         "an entry failed and does not say why, or is done with an error that nobody looked at",
@@ -113,6 +122,11 @@ ENDING: Final = {
     "AUD-PLAYBOOK": Rule(
         "session.yaml names another playbook than the one that is kept beside it", _REPAIR
     ),
+    "AUD-FEATURE": Rule(
+        "session.yaml names another feature than its arguments, or than the files that its entries "
+        "rest on",
+        _HISTORY,
+    ),
     "AUD-COMPLETED": Rule(
         "the session is completed, and a step failed or is missing (unless that was waived, or "
         "the error policy goes on)",
@@ -130,7 +144,7 @@ ENDING: Final = {
 
 FAMILIES: Final = {
     "Reading": READING,
-    "Times": TIMES,
+    "Times and figures": TIMES,
     "Order": ORDER,
     "Decisions": DECISIONS,
     "Gates": GATES,

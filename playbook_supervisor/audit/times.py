@@ -1,4 +1,4 @@
-"""Times: a clock only goes forward, and nothing is written before it happened."""
+"""Times and figures: a clock only goes forward, and nothing is written before it happened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from playbook_supervisor.testimony import Standing, Told
 from playbook_supervisor.times import to_time
 from playbook_supervisor.vocabulary import EntryStatus, Place
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_COUNTED: Final = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
+
 
 def judge(case: Case) -> Iterator[Finding]:
     """All of them."""
@@ -17,6 +23,7 @@ def judge(case: Case) -> Iterator[Finding]:
         backwards = _backwards(entry)
         if backwards is None:
             yield from _duration(case, entry)
+            yield from _figures(entry)
         else:
             yield backwards
         yield from _too_early(case, entry)
@@ -45,9 +52,21 @@ def _duration(case: Case, entry: Told) -> Iterator[Finding]:
     if start is None or end is None or seconds is None:
         return
     lasted = (end - start) / 1000
-    if abs(lasted - seconds) > case.slack / 1000:
+    if seconds >= 0 and abs(lasted - seconds) > case.slack / 1000:
         message = f"{entry.name} lasted {lasted:g} s by its times, and is said to have {seconds:g}"
         yield found("AUD-DURATION", at(entry, "duration_seconds"), message)
+
+
+def _figures(entry: Told) -> Iterator[Finding]:
+    """Nothing is used up backwards; a duration of reversed times has been named with them."""
+    if (entry.seconds or 0) < 0:
+        message = f"{entry.name} is said to have lasted {entry.seconds:g} s"
+        yield found("AUD-NEGATIVE", at(entry, "duration_seconds"), message)
+    for key in _COUNTED:
+        used = entry.agent.get(key)
+        if isinstance(used, int | float) and used < 0:
+            message = f"{entry.name} has used `{key}: {used:g}`"
+            yield found("AUD-NEGATIVE", (*at(entry, "agent"), key), message)
 
 
 def _backwards(entry: Told) -> Finding | None:

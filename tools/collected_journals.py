@@ -1,0 +1,105 @@
+"""The collection of tests/journals: whole sessions, and what makes one of them break a rule.
+
+The tests of the audit hold the rules to it, and docs/audit.md says what is found in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from playbook_supervisor.audit import Audited, Exhibit, Session, examine
+from playbook_supervisor.records import Record
+from playbook_supervisor.schema import Problem
+from playbook_supervisor.times import from_time
+
+JOURNALS: Final = Path(__file__).resolve().parent.parent / "tests" / "journals"
+FILES: Final = ("journal.yaml", "session.yaml", "playbook.yaml")
+NOW: Final = from_time("2026-03-01T00:00:00Z") or 0
+LATER: Final = from_time("2027-01-01T00:00:00Z") or 0
+COMMITTED: Final = from_time("2026-02-20T18:00:00Z") or 0
+
+WHOLE: Final = {
+    "ours": "Ours, completed: retried, accepted, skipped, with a group and a gate.",
+    "ours-open": "Ours, waiting at a gate.",
+    "kai": "Another tool's, completed.",
+    "kai-open": "Another tool's, broken off.",
+    "kai-resumed": "Another tool's, which we went on with.",
+    "original/in-order": "A model's, in order.",
+    "original/durations": "A model's, with guessed durations.",
+    "original/escalation": "A model's, which forgot a trigger.",
+    "original/never-ended": "A model's, whose end was never written.",
+    "original/invented": "A model's, made up afterwards.",
+}
+"""Each session that stands there as a whole, and whose it is."""
+
+
+class Broken(Record):
+    """A session spoilt on purpose: `rule` is broken, `at` stands in the line where that shows."""
+
+    name: str
+    why: str
+    at: str
+    contents: Mapping[str, str]
+    session: Session
+
+    @property
+    def rule(self) -> str:
+        return self.name.partition(".")[0]
+
+
+def files(name: str) -> dict[str, str]:
+    """The files of a whole session by name."""
+    return {file.name: file.read_text("utf-8") for file in (JOURNALS / name).iterdir()}
+
+
+def session(contents: Mapping[str, str], **more: Any) -> Session:
+    """A session of these files; what kai's tools wrote keeps no playbook, it is the project's."""
+    told = yaml.safe_load(contents["session.yaml"].partition("\n---")[0])
+    more.setdefault("pinned", "schema" in told)
+    journal, standing, playbook = (Exhibit(name, contents[name].encode()) for name in FILES)
+    name = "20260219-a7k" if told["session_id"] == "20260219-zzz" else told["session_id"]
+    if "policy.yaml" in contents:
+        more["policy"] = Exhibit("policy.yaml", contents["policy.yaml"].encode())
+    return Session(name, journal, standing, playbook, **more)
+
+
+def whole(name: str) -> Audited:
+    """What is found in a session that stands there as a whole."""
+    contents = files(name)
+    more: dict[str, Any] = {}
+    if name.startswith("original/"):
+        more["committed"] = [COMMITTED] * contents["journal.yaml"].count("\n")
+        merged = 'status: "in_progress"' in contents["session.yaml"]
+        more["merged"] = "main" if merged else ""
+    resumed = name == "kai-resumed"
+    if resumed:
+        more["pinned"] = True  # it was kept from then on
+    return examine(session(contents, **more), LATER if resumed else NOW)
+
+
+def broken() -> Iterator[Broken]:
+    """Every RULE.yaml and RULE.what.yaml, by name. ValueError where one changes nothing."""
+    for file in sorted((JOURNALS / "broken").glob("*.yaml"), key=lambda file: file.stem):
+        case = yaml.safe_load(file.read_text("utf-8"))
+        contents = files(case["twin"])
+        for edit in case.get("edits", ()):
+            name, old = edit["file"], edit["old"]
+            old = contents[name] if old == "*" else old
+            if old not in contents[name]:
+                raise ValueError(f"{file.name}: {old!r} is not in {name}")
+            contents[name] = contents[name].replace(old, edit["new"], 1)
+        more: dict[str, Any] = {"merged": case.get("merged", "")}
+        if "committed" in case:
+            lines = contents["journal.yaml"].count("\n")
+            more["committed"] = [from_time(case["committed"])] * lines
+        spoilt = session(contents, **more)
+        yield Broken(file.stem, case["why"], case["at"], contents, spoilt)
+
+
+def problems(audited: Audited) -> Sequence[tuple[str, Problem]]:
+    """What is found, each with its file."""
+    return [(file.file, problem) for file in audited.files for problem in file.problems]
