@@ -103,10 +103,15 @@ def _meant(names: Sequence[str], here: Path, *, every: bool) -> Iterator[_Found]
 def _of_store(store: Store, session_id: str, here: Path) -> _Found:
     """A session of a worktree, as it stands between two writes of whoever drives it."""
     shown = os.path.relpath(store.checkout.root / SESSIONS / session_id, here)
+    journal = f"{shown}/{_JOURNAL}"
     try:
+        store.require_worktree(session_id)
         folder = store.folder(session_id)
+    except StateError as error:
+        lost = Exhibit(journal, problem=error.message, guidance=error.guidance)
+        return _Found(session_id, None, lost)
     except StorageError as error:
-        return _Found(session_id, None, Exhibit(f"{shown}/{_JOURNAL}", problem=error.message))
+        return _Found(session_id, None, Exhibit(journal, problem=error.message))
     runtime = store.runtime(session_id)
     with locked(runtime / "lock") if runtime.is_dir() else nullcontext():
         return _of_folder(folder, shown)

@@ -167,6 +167,25 @@ class TestWhich:
         assert "leads outside" in said[KAI]
         assert said[OPEN].endswith("is no regular file")
 
+    def test_of_one_whose_worktree_was_removed_it_is_said_how_it_comes_back(
+        self, project: Project
+    ) -> None:
+        """Git has nothing of it but what was committed; the program has all."""
+        project.git("worktree", "add", "-q", "../second", "-b", "014-new-thing")
+        other = Project(project.root.parent / "second", project.home)
+        assert other.playbook("begin", "auto-validate", "014").code == 0
+        (begun,) = {path.name for path in other.sessions}
+        shutil.rmtree(other.root)
+        for audited in (audit(project, every=True), audit(project, begun)):
+            ((file,),) = [each.files for each in audited]
+            (problem,) = file.problems
+            assert file.file == f"../second/.playbooks/sessions/{begun}/journal.yaml"
+            assert problem.code == "AUD-READ"
+            assert problem.message == f"the worktree of session {begun} is gone"
+            assert f"`playbook repair {begun} --restore`" in problem.guidance
+        assert project.playbook("repair", begun, "--restore").code == 0
+        assert audit(project, begun)[0].ok
+
     def test_a_name_that_is_nothing_is_refused(self, project: Project) -> None:
         with pytest.raises(StateError) as refused:
             audit(project, "specs/none")
