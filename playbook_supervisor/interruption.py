@@ -42,6 +42,38 @@ def unheeded() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Where nobody listens to signals, one that ends this process ends first what it waits for.
+
+    That leads a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and
+    nobody would be left to end it. Then KeyboardInterrupt, or SystemExit with 128 and the signal.
+    """
+    import signal
+    import threading
+
+    heard: list[int] = []
+    deadly = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    if threading.current_thread() is not threading.main_thread():
+        deadly = {}
+    former = {number: how for number, how in deadly.items() if signal.getsignal(number) is how}
+    outer = _HEEDED.get(threading.get_ident(), _never)
+    for number in former:
+        signal.signal(number, lambda each, _: heard.append(each))
+    try:
+        with heeding(lambda: bool(heard) or outer()):
+            yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        if heard:  # whatever else there would be to say
+            raise KeyboardInterrupt if heard[0] == signal.SIGINT else SystemExit(128 + heard[0])
+
+
 def called() -> bool:
     """Whether what this thread waits for is to end."""
     from threading import get_ident

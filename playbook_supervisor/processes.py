@@ -15,7 +15,7 @@ from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.interruption import Interrupted, called
+from playbook_supervisor.interruption import Interrupted, called, unwatched
 from playbook_supervisor.output import Capture, LineSplitter
 from playbook_supervisor.process_groups import (
     GRACE,
@@ -69,11 +69,12 @@ def run(
     Each output is kept to `cap` bytes. StorageError PB-IO-PROGRAM if it cannot be started,
     Interrupted if somebody calls. Any exit status is an answer; that of a signal is negative.
     """
-    worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
-    for _ in worker.lines():
-        pass
-    if worker.stopped_by == "stop":
-        raise Interrupted
+    with unwatched():
+        worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
+        for _ in worker.lines():
+            pass
+        if worker.stopped_by == "stop":
+            raise Interrupted
     return Completed(
         returncode=cast("int", worker.returncode),  # lines() ends with the process
         stdout=worker.stdout,
@@ -293,7 +294,6 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     import subprocess
 
-    program = argv[0] if argv else ""
     try:
         return subprocess.Popen(
             list(argv) or [""],
@@ -315,7 +315,7 @@ def _spawn(
         reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
         raise StorageError(
             "PB-IO-PROGRAM",
-            f"cannot start {program!r}: {reason}",
+            f"cannot start {(*argv, '')[0]!r}: {reason}",
             guidance="" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE,
             cause=reason,
         ) from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 
 import pytest
+from test_processes import gone
 
 from playbook_supervisor.interruption import Interrupted, called, heeding, unheeded
 from playbook_supervisor.processes import run
@@ -41,6 +43,38 @@ def test_what_puts_things_in_order_is_not_cut_off(tmp_path: Path) -> None:
             assert run(["sleep", "0.3"], cwd=tmp_path).returncode == 0
         assert called()
     assert not called()
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
+def test_a_signal_that_nobody_listens_to_ends_what_is_waited_for_and_then_us(
+    number: int, raised: type[BaseException], tmp_path: Path
+) -> None:
+    """The program sends it itself: so it is being waited for."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    sends = f"echo $$ > pid; kill -{number} {os.getpid()}; exec sleep 600"
+    with pytest.raises(raised) as caught:
+        run(["sh", "-c", sends], cwd=tmp_path)
+    after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    signal.signal(signal.SIGHUP, former)
+    assert after == handlers
+    assert gone(int((tmp_path / "pid").read_text()))
+    if raised is SystemExit:
+        assert caught.value.args == (128 + number,)
+
+
+def test_a_signal_that_somebody_listens_to_is_theirs(tmp_path: Path) -> None:
+    heard: list[int] = []
+    former = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        sends = f"kill -TERM {os.getpid()}; sleep 0.1; echo on"
+        assert run(["sh", "-c", sends], cwd=tmp_path).stdout == "on\n"
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert heard == [signal.SIGTERM]
 
 
 def test_what_another_thread_waits_for_goes_on() -> None:

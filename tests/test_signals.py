@@ -103,6 +103,28 @@ def test_a_session_that_was_interrupted_before_its_runner_listened_is_begun_by_a
     assert (resumed.code, project.manifest()["status"]) == (0, "completed"), resumed.err
 
 
+@pytest.mark.parametrize(("number", "code"), [*SIGNALS, (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("command", ["run", "probe"])
+def test_a_forge_that_is_asked_before_anybody_listens_is_ended(
+    command: str, number: int, code: int, project: Project
+) -> None:
+    """`run` asks it whether what it is to make is there already."""
+    forge = Hook.forge(project)
+    ways = {
+        "run": ("run", playbook(project, PR), "013", "--agent", project.script("steps: {}")),
+        "probe": ("probe", "pr_created"),
+    }
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the suite runs under nohup
+    with project.spawn(*ways[command]) as asking:
+        signal.signal(signal.SIGHUP, former)
+        wait_until(forge.held.exists)
+        asking.send_signal(number)
+        _, err = asking.communicate(timeout=120)
+    assert (asking.returncode, err.strip()) == (code, b"")
+    assert forge.ended
+    assert project.sessions == []
+
+
 @pytest.mark.parametrize("when", ["publish", "step"])
 @pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
 def test_an_interruption_while_the_session_goes_into_git_begins_no_step(
