@@ -41,8 +41,8 @@ _VARIABLE: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
     (re.compile(r"(?<=duration_seconds: )\d+(?:\.\d+)?"), "NUMBER"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b"), "HASH"),  # 573693d is no days
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)?"), "DURATION"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b"), "HASH"),
     (re.compile(r"(?<=\S)[ ]{2,}"), " "),
 )
 
