@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from project import Project
 
+from claude import playbooks
 from claude.client import Client, program
 from claude.model import Model, Script
 from claude.recorder import Recorder
@@ -22,6 +23,10 @@ REQUIRED: Final = "PLAYBOOK_REQUIRE_CLAUDE"
 
 Start = Callable[..., Client]
 Open = Callable[..., Terminal]
+Sit = Callable[[Script], Terminal]
+
+FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
+"""With this nothing but gates asks for permission."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +67,20 @@ def start(project: Project, recorder: Recorder) -> Iterator[Start]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def prepared(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What projects with the tool installed start from, made once."""
+    return playbooks.furnished(pristine, tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def furnished(prepared: Path, tmp_path: Path, home: Path) -> Project:
+    """A project with the tool installed, in which nothing has been run."""
+    made = Project.copied(prepared, tmp_path / "project", home=home)
+    made.gh("none")
+    return made
+
+
 @pytest.fixture
 def headless(start: Start, project: Project) -> Headless:
     """Put the client on the project's PATH as `claude`, with this model behind it."""
@@ -93,3 +112,9 @@ def open_terminal(start: Start) -> Iterator[Open]:
             return stack.enter_context(Terminal(client, *args))
 
         yield terminal
+
+
+@pytest.fixture
+def sit(start: Start, open_terminal: Open) -> Sit:
+    """Sit down at a terminal with this model, and with `FREE`."""
+    return lambda model: open_terminal(start(model), *FREE)

@@ -17,7 +17,7 @@ import pytest
 from project import Project
 
 from claude.client import Client
-from claude.conftest import Open
+from claude.conftest import FREE, Open
 from claude.conversation import OVERLOADED, Pause, Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.runner import Headless, command_of, works
@@ -204,8 +204,6 @@ def commands(client: Client) -> list[str]:
 
 # ── one session, two drivers ────────────────────────────────────────────────────────────────
 
-FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
-
 
 @dataclass
 class Both(Held):
@@ -229,7 +227,7 @@ def test_begun_headless_and_killed_it_is_finished_in_the_terminal_interface(
     terminal = open_terminal(client, *FREE)
     terminal.say("/playbook.resume")
     terminal.wait_for(
-        r"the worker of tasks#1 still runs\s+do: Wait for it, or `playbook resume --kill`"
+        r"the worker of tasks#1 still runs\s+do: Wait for it, or `playbook resume \S+ --kill`"
     )
     (worker,) = project.root.glob(".git/playbook/*/worker-tasks#1")
     client.model.release()

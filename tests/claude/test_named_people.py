@@ -8,10 +8,9 @@ import pytest
 from project import Project
 
 from claude import playbooks
-from claude.conftest import Open, Start
+from claude.conftest import Sit
 from claude.obedient import Obedient
 from claude.recorder import Recorder
-from claude.test_terminal_runs import FREE
 
 PLAN = r"Run /speckit\.plan \(step plan\) now"
 REFUSED = r"continue\s[^❯]*may not answer for `plan`[^❯]*\[PB-POLICY-ANSWER\]"
@@ -32,10 +31,10 @@ def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
 
 
 def test_an_answer_of_somebody_else_is_refused_and_the_same_word_of_theirs_counts(
-    project: Project, start: Start, open_terminal: Open, recorder: Recorder
+    project: Project, sit: Sit, recorder: Recorder
 ) -> None:
     """By the dialog's key and by typing: the person reads why, and the gate stays open."""
-    terminal = open_terminal(start(Obedient()), *FREE)
+    terminal = sit(Obedient())
     terminal.say("/playbook.run straight 013")
     terminal.wait_for(PLAN)
     terminal.choose("continue")

@@ -10,15 +10,13 @@ from typing import Final
 import pytest
 from project import Project
 
-from claude import playbooks
 from claude.client import Client
-from claude.conftest import Open, Start
+from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Reply, Request, Used, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
 from playbook_supervisor.process_groups import until
 
-FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 SCRIPT: Final = """\
 steps:
@@ -27,17 +25,10 @@ steps:
 """
 
 
-@pytest.fixture(scope="session")
-def furnished(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return playbooks.furnished(pristine, tmp_path_factory.mktemp("recovery"))
-
-
 @pytest.fixture
-def project(furnished: Path, tmp_path: Path, home: Path) -> Project:
-    """A project with the tool installed, in which nothing has been run."""
-    made = Project.copied(furnished, tmp_path / "project", home=home)
-    made.gh("none")
-    return made
+def project(furnished: Project) -> Project:
+    """The project in which clients are started, unless they are told another."""
+    return furnished
 
 
 def steps(project: Project) -> list[str]:
@@ -81,33 +72,31 @@ class TestAKilledClient:
         assert (again["step_id"], again["attempt"], again["status"]) == ("tasks", 2, "done")
         assert project.manifest()["status"] == "completed"
 
-    def test_at_a_terminal_goes_on_in_another(
-        self, project: Project, start: Start, open_terminal: Open
-    ) -> None:
+    def test_at_a_terminal_goes_on_in_another(self, project: Project, sit: Sit) -> None:
         """kai NFR1: the machine loses power in mid-step; a person types /playbook.resume."""
-        terminal = open_terminal(start(Obedient(held={"speckit.tasks"})), *FREE)
+        terminal = sit(Obedient(held={"speckit.tasks"}))
         terminal.say("/playbook.run straight 013")
         working = terminal.client.model.wait_for
         working(lambda request: "Skill `speckit.tasks`" in request.prompt and bool(request.results))
         terminal.kill()
         assert steps(project) == ["plan#1 done", "tasks#1 in_progress"]
         assert "nobody drives it" in project.playbook("status").out
-        again = open_terminal(start(Obedient()), *FREE)
+        again = sit(Obedient())
         again.say("/playbook.resume")
         again.wait_for("straight: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
         assert ran(again.client) == ["speckit.tasks"]
 
     def test_leaves_its_gate_open_and_a_closed_terminal_does(
-        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+        self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         """The gate is asked again with the same id; nothing settled is run again."""
-        terminal = open_terminal(start(Obedient()), *FREE)
+        terminal = sit(Obedient())
         terminal.say("/playbook.run two 013")
         terminal.wait_for("1. continue")
         terminal.close()
         before = project.journal()
-        again = open_terminal(start(Obedient()), *FREE)
+        again = sit(Obedient())
         again.ready()
         again.say("/playbook.resume")
         again.wait_for("1. continue")
@@ -189,10 +178,10 @@ class TestASessionOfBothDrivers:
 
 class TestAConversation:
     def test_that_is_compacted_or_cleared_is_told_again_what_is_due(
-        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+        self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         model = Obedient(held={"speckit.plan"})
-        terminal = open_terminal(start(model), *FREE)
+        terminal = sit(model)
         terminal.say("/playbook.run straight 013")
         recorder.wait_for("Stop")
         terminal.say("/compact")
@@ -248,9 +237,9 @@ class TestAConversation:
         assert ran(terminal.client) == ["speckit.tasks"]
 
     def test_that_is_cleared_at_a_gate_has_the_gate_still(
-        self, project: Project, start: Start, open_terminal: Open, recorder: Recorder
+        self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
-        terminal = open_terminal(start(Obedient()), *FREE)
+        terminal = sit(Obedient())
         terminal.say("/playbook.run two 013")
         terminal.wait_for("1. continue")
         terminal.interrupt()
@@ -287,19 +276,14 @@ printf %s "$payload" | '{program}' hook
 
 class TestAHookThatBreaksOnce:
     def test_at_a_steps_end_has_lost_nothing(
-        self,
-        project: Project,
-        start: Start,
-        open_terminal: Open,
-        recorder: Recorder,
-        tmp_path: Path,
+        self, project: Project, sit: Sit, recorder: Recorder, tmp_path: Path
     ) -> None:
         """The notification is blocked, and the model never told: it is seen at the next stop."""
         model = Obedient(
             held={"speckit.plan"},
             talk=lambda request: [text("Hm.")] if request.said.strip() == "hello" else None,
         )
-        terminal = open_terminal(start(model), *FREE)
+        terminal = sit(model)
         terminal.say("/playbook.run straight 013")
         terminal.client.model.wait_for(lambda request: request.called("Skill") > 0)
         recorder.wait_for("Stop")

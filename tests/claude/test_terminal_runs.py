@@ -5,43 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from project import Project
 
-from claude import playbooks
-from claude.conftest import Open, Start
+from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Failure, Pause, Reply, Request, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
 from claude.scripts import FILES
-from claude.terminal import Terminal
 
-FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
 TASKS: Final = "Run /speckit.tasks (step tasks) now"
 
-Sit = Callable[[Obedient], Terminal]
-
-
-@pytest.fixture(scope="session")
-def furnished(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return playbooks.furnished(pristine, tmp_path_factory.mktemp("terminal"))
-
 
 @pytest.fixture
-def project(furnished: Path, tmp_path: Path, home: Path) -> Project:
-    """A project with the tool installed, in which nothing has been run."""
-    made = Project.copied(furnished, tmp_path / "project", home=home)
-    made.gh("none")
-    return made
-
-
-@pytest.fixture
-def sit(start: Start, open_terminal: Open) -> Sit:
-    """Sit down at a terminal with this model: nothing but gates asks for permission."""
-    return lambda model: open_terminal(start(model), *FREE)
+def project(furnished: Project) -> Project:
+    """The project in which clients are started, unless they are told another."""
+    return furnished
 
 
 def steps(project: Project) -> list[str]:
