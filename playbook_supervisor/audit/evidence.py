@@ -75,13 +75,18 @@ def _speaks_against(said: str) -> bool:
 
 def _elsewhere(case: Case, entry: Told) -> Iterator[Finding]:
     """What was looked at lies in the folder of the session's feature; once for an entry."""
-    feature = case.session.feature if case.session is not None else ""
-    for number, line in enumerate(entry.evidence if feature else ()):
+    session = case.session
+    if session is None or not session.feature:
+        return
+    # where the arguments contradict session.yaml, that is found there, and once
+    features = (session.feature, session.asked_for)
+    for number, line in enumerate(entry.evidence):
         name, said = _parted(line)
         for file in _files(name):
-            if f"/{file}" in said and f"/{feature}/{file}" not in f"/{said}":
-                what = first_line(line, 100)
-                message = f"{entry.name} rests on {what}, the session is of {first_line(feature)}"
+            here = any(f"/{feature}/{file}" in f"/{said}" for feature in features)
+            if f"/{file}" in said and not here:
+                what, its = first_line(line, 100), first_line(session.feature, 60)
+                message = f"{entry.name} rests on {what}, and the session is of {its}"
                 yield found("AUD-FEATURE", (*at(entry, "evidence"), number), message)
                 return
 
