@@ -66,11 +66,17 @@ def hook(given: object) -> int:
 
 
 def _as_typed(said: str) -> str:
-    """The same, for somebody who types at the client's prompt, where commands have other names."""
+    """The same, for somebody who types at the client's prompt, where commands have other names.
+
+    What stands behind `abort` there is the reason: it ends the session of this worktree.
+    """
     import re
 
+    named = re.sub(r"`playbook abort(?: [0-9]{8}-[a-z0-9]{3})?`", "`/playbook.abort`", said)
     named = re.sub(
-        r"`playbook (abort|list|pause|resume|resume --retry|status)`", r"`/playbook.\1`", said
+        r"`playbook ((?:list|pause|resume|status)(?: [0-9]{8}-[a-z0-9]{3})?(?: --retry)?)`",
+        r"`/playbook.\1`",
+        named,
     )
     return named.replace("For example: playbook run ", "For example: /playbook.run ")
 

@@ -256,7 +256,8 @@ class TestWhatIsSaid:
         assert "nonsense" in said["reason"]
         assert "\ndo: " in said["reason"]
         assert "For example: /playbook.run auto-validate 013" in lacking["reason"]
-        assert "Go on with `/playbook.resume`, end it with `/playbook.abort`" in occupied["reason"]
+        goes_on = f"`/playbook.resume {project.session.name}`"
+        assert f"Go on with {goes_on}, end it with `/playbook.abort`" in occupied["reason"]
 
     def test_ends_the_run_of_a_model_that_goes_round_in_circles(
         self, conversation: Conversation
