@@ -34,6 +34,7 @@ _PACE: Final = 0.25  # seconds between two frames
 _MARGIN: Final = 6  # lines of a terminal that the list leaves free: for a question, and an answer
 _SHORTEST: Final = 12  # columns that a name may take on any terminal
 _SHIFT: Final = 4  # columns by which a line goes on to the right
+_GROWTH: Final = 4  # columns that two signs of what was cut take more where there is ASCII alone
 _GAP: Final = 2  # columns between two of a table
 _WORDS: Final = 24  # columns below which a line of the agent says nothing
 _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
@@ -61,11 +62,15 @@ class Region(Record, frozen=False):
     _widths: list[int] = field(default_factory=list)
     _left: int = 0  # how often; a signal may come while another thread draws
 
+    @property
+    def _growth(self) -> int:
+        return _GROWTH if self.console.options.ascii_only else 0
+
     def draw(self, picture: RenderableType, *, above: RenderableType | None = None) -> None:
         """Put the picture in place of the former one; `above` it goes what is to stay."""
         left = self._left
         width, height = self.console.size
-        room = self.console.options.update(width=max(width - 1, 1))
+        room = self.console.options.update(width=max(width - 1 - self._growth, 1))
         lines = self.console.render_lines(picture, room, pad=False)[: max(height - 1, 1)]
         kept = [] if above is None else self.console.render_lines(above, room, pad=False)
         up = sum(max(1, -(-cells // width)) for cells in self._widths)

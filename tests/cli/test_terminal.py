@@ -172,6 +172,21 @@ def test_a_terminal_that_becomes_narrower_keeps_one_list(gated: Project) -> None
     assert len([line for line in screen.text if "gated ·" in line]) == 2
 
 
+def test_a_terminal_of_ascii_alone_keeps_one_list(gated: Project) -> None:
+    """What was cut ends in three dots there, and still before the margin."""
+    held = Held.put(gated, say="looking around " * 8)
+    ascii_alone = {"PYTHONIOENCODING": "ascii"}
+    run = ("run", "gated", "--mode=autonomous", "--agent", held.agent)
+    with Terminal(gated, *run, **ascii_alone) as terminal:
+        screen = Screen(100, 30)
+        for _ in range(3):
+            terminal.draw_on(screen, lambda lines: any("around..." in line for line in lines))
+            assert len([line for line in screen.text if "gated |" in line]) == 1
+            assert len([line for line in screen.text if "looking" in line]) == 1
+        held.let_go()
+        assert terminal.end() == 0
+
+
 def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
     step = "  - {id: step-%d, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
     last = "  - {id: last, command: /qa.plan, autonomy: gate_always, error_policy: stop}\n"
