@@ -7,6 +7,7 @@ import os
 import pkgutil
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -77,9 +78,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         spread += waiting[given:due]
         given = due
     items[:] = spread or waiting
-    for item in items:
-        if any(item.get_closest_marker(name) for name in ("unmeasured", "hypothesis")):
-            item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """What tries hundreds of examples is three times as fast where nothing traces it."""
+    if not any(item.get_closest_marker(name) for name in ("unmeasured", "hypothesis")):
+        return (yield)
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 def pytest_collection_finish() -> None:
