@@ -523,7 +523,7 @@ def test_the_state_of_the_pull_request_decides_and_trouble_is_an_error(project: 
 
 
 def test_spec_kit_is_pointed_at_the_feature_before_anything_is_launched(project: Project) -> None:
-    """An old spec-kit goes by the branch: on another one nothing begins, and nothing is left of it."""
+    """An old spec-kit goes by the branch: on another one nothing begins, and nothing is left."""
     project.write(".specify/scripts/bash/common.sh", "git rev-parse --abbrev-ref HEAD\n")
     name = playbook(project, STEPS[0])
     project.git("switch", "-q", "main")
