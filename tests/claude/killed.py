@@ -88,7 +88,7 @@ def one(project: Project, chance: random.Random, wanted: int, count: Count) -> N
     with Model(watched) as model, Client(project, model) as client:
         put_on_path(client)
         while True:
-            begun = bool(project.sessions)
+            begun = has_begun(project)
             command = ["resume", *chance.choice([["--kill"], []])] if begun else ["run", "straight"]
             left_in_peace = count.kills >= wanted or chance.random() < 1 / PATIENCE
             longest = 120 if left_in_peace else chance.uniform(0, LONGEST)
@@ -109,6 +109,14 @@ def one(project: Project, chance: random.Random, wanted: int, count: Count) -> N
     done = [entry["step_id"] for entry in project.journal() if entry["status"] == "done"]
     if done != list(STEPS):
         count.lost.append(f"done are {done}")
+
+
+def has_begun(project: Project) -> bool:
+    """Its session.yaml is what makes a folder a session: who is killed before has begun nothing."""
+    for folder in project.sessions:
+        if not (folder / "session.yaml").exists():
+            shutil.rmtree(folder)
+    return bool(project.sessions)
 
 
 def put_on_path(client: Client) -> None:
