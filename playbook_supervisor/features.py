@@ -249,5 +249,5 @@ def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
     raise StateError(
         "PB-STATE-SPECKIT",
         f"this project's spec-kit finds its feature by the branch, and {here}, not {feature}",
-        guidance=f"Change to it: git switch {feature}",
+        guidance=f"Change to it: git switch {feature} (with -c, where it has still to be made)",
     )

@@ -62,7 +62,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         with pytest.raises(StateError) as caught:
             begin(project)
         assert caught.value.code == "PB-STATE-SPECKIT"
-        assert caught.value.guidance == f"Change to it: git switch {FEATURE}"
+        assert caught.value.guidance.startswith(f"Change to it: git switch {FEATURE} ")
         assert project.sessions == []
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         assert run(project, "gated") == "waiting"  # nothing else is open here

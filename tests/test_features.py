@@ -255,7 +255,9 @@ def test_where_only_the_branch_tells_the_wrong_one_is_refused(
         point_speckit(project.root, "013-a", CONFIG, exported=exported)
     assert caught.value.code == "PB-STATE-SPECKIT"
     assert "the branch is 999-elsewhere, not 013-a" in caught.value.message
-    assert caught.value.guidance == "Change to it: git switch 013-a"
+    assert caught.value.guidance == (
+        "Change to it: git switch 013-a (with -c, where it has still to be made)"
+    )
 
 
 def test_where_only_the_branch_tells_the_right_one_passes(project: Project) -> None:
