@@ -17,16 +17,17 @@ from statistics import median
 
 import sample
 
-from playbook_supervisor import schema, store
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import Script
-from playbook_supervisor.commits import SessionInGit
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.people import Silence
-from playbook_supervisor.files import write_atomically
+from playbook_supervisor.drivers.observers import Silence
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change, Event
-from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.project import schema
+from playbook_supervisor.sessions import store
+from playbook_supervisor.sessions.session_commits import SessionInGit
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.system.files import write_atomically
 
 STEPS = 1060
 

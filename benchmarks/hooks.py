@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import sample
 
-from playbook_supervisor import checkout
 from playbook_supervisor.drivers.claude_code import binding, settings
 from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.system import checkout
 
 ROUNDS = 31
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates" / "commands"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from playbook_supervisor import checkout
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 FEATURE = "013-sample"
 

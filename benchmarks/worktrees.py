@@ -16,9 +16,9 @@ from statistics import median
 
 import sample
 
-from playbook_supervisor import checkout
-from playbook_supervisor.api import maintenance
-from playbook_supervisor.store import Store
+from playbook_supervisor.commands import maintain
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.system import checkout
 
 PLAYBOOK = (sys.executable, "-m", "playbook_supervisor")
 FILES, TREES, SESSIONS, ROUNDS = 2_000, 10, 200, 11
@@ -29,7 +29,7 @@ def project(folder: Path) -> Path:
     root = sample.repository(folder / "project")
     (root / ".playbooks/playbooks").mkdir(parents=True)
     (root / ".playbooks/playbooks/sample.yaml").write_bytes(sample.playbook(8))
-    maintenance.install(maintenance.plan(cwd=root))
+    maintain.install(maintain.plan(cwd=root))
     for number in range(FILES):
         file = root / f"src/{number % 40}/{number}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)

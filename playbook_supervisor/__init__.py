@@ -6,7 +6,7 @@ they are first asked for, so that a process which only wants the version pays fo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.api.python import (
+    from playbook_supervisor.commands.python import (
         check,
         list_playbooks,
         load_playbook,
@@ -22,6 +22,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from playbook_supervisor.api import python
+    from playbook_supervisor.commands import python
 
     return getattr(python, name)

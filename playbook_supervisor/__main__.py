@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _guarded(call: Callable[[], int] | None, argv: Sequence[str]) -> int:
-    from playbook_supervisor.cli.funnel import guarded
+    from playbook_supervisor.cli.error_handler import guarded
 
     return guarded(call or (lambda: _parsed(argv)), argv)
 

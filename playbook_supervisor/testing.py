@@ -29,10 +29,10 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
-from playbook_supervisor.agents import Agent, Call, Message, Running
+from playbook_supervisor.agents.registry import Agent, Call, Message, Running
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.process_groups import worker_alive
+from playbook_supervisor.system.process_groups import worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -27,18 +27,18 @@ from typing import Any
 
 from stored import FEATURE, Scene, playbook, step
 
-from playbook_supervisor.agents import Call, Message, Running
+from playbook_supervisor.agents.registry import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.people import Said, Silence
-from playbook_supervisor.journal import parse_journal
+from playbook_supervisor.drivers.observers import Said, Silence
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
-from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import EntryStatus, GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Resolution
+from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
 
 STEPS = (
     step("plan", postconditions=["plan_exists"]),

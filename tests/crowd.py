@@ -19,10 +19,10 @@ from stored import Scene, step
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
 
 Told = list[str]
 Deed = Callable[[Supervisor, int, Told], None]

@@ -52,9 +52,9 @@ AGENT: Final = """\
 # the script of the embedded agent says.
 import json, os, sys
 from pathlib import Path
-from playbook_supervisor.agents import Call, carry_out
+from playbook_supervisor.agents.registry import Call, carry_out
 from playbook_supervisor.agents.script import create
-from playbook_supervisor.config import Config
+from playbook_supervisor.project.config import Config
 
 told = {{key: os.environ["PLAYBOOK_" + key.upper()] for key in
         ("session", "directive", "step", "command", "args", "feature")}}

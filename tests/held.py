@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from project import Project
 
-from playbook_supervisor import processes
+from playbook_supervisor.system import processes
 
 HOUR: Final = 3600.0
 WORKER: Final = """\
@@ -48,3 +48,11 @@ def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> 
     """Deadlines of processes go by a clock that is so many seconds ahead."""
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead())
     patch.setattr(processes, "time", clock)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended; one that waits for its parent to notice has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

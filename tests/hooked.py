@@ -9,11 +9,11 @@ from typing import Any
 
 from project import Project
 
-from playbook_supervisor import checkout
-from playbook_supervisor.drivers.claude_code import binding, front_desk
+from playbook_supervisor.drivers.claude_code import binding, fast_path
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.desk import Reply
+from playbook_supervisor.drivers.claude_code.context import Reply
 from playbook_supervisor.drivers.claude_code.hooks import handle
+from playbook_supervisor.system import checkout
 
 HANDED_IN = """\
 name: handed-in
@@ -132,7 +132,7 @@ class Hooked:
                 "tool_calls": [],
             }
             given |= {"cwd": str(self.project.root)} | ({"agent_id": agent} if agent else {})
-            passed = front_desk.at_once(given, self.environment)
+            passed = fast_path.at_once(given, self.environment)
             reply = None if passed else handle(given, self.environment)
         return reply
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from project import Project
 
-from playbook_supervisor.files import digest
-from playbook_supervisor.installer import Plan
-from playbook_supervisor.updater import Update
+from playbook_supervisor.commands.install.installer import Plan
+from playbook_supervisor.commands.install.updater import Update
+from playbook_supervisor.system.files import digest
 
 NOON: Final = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 

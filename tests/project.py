@@ -208,3 +208,12 @@ class Project:
         )
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
         return Result(done.returncode, done.stdout, done.stderr)
+
+
+def remote(project: Project) -> Project:
+    """A bare remote that holds the branch, which follows it."""
+    bare = project.root.with_name("remote.git")
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    project.git("remote", "add", "origin", str(bare))
+    project.git("push", "-q", "-u", "origin", FEATURE)
+    return Project(bare, project.home)

@@ -12,12 +12,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from playbook_supervisor import checkout
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
-from playbook_supervisor.outlook import Outlook, running
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 FEATURE: Final = "013-x"
 BEGAN: Final = 1_771_495_200_000  # 2026-02-19T10:00:00Z

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import strategies as st
 
+from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Gate, Past
-from playbook_supervisor.manifest import Manifest, Waiting
-from playbook_supervisor.model import Arg, Playbook, Step
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
     Decision,
@@ -19,6 +20,7 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.sessions.manifest import Manifest, Waiting
 
 TRICKY = [
     "no", "Yes", "on", "null", "~", "true", "013", "1:30", "1234e567", "0x1F", "1e5", ".inf", "1_0",
@@ -145,3 +147,37 @@ def manifests(draw: st.DrawFn) -> Manifest:
         gate=draw(st.none() | st.builds(Waiting, some_text, some_text, texts, times)),
         legacy=draw(st.booleans()),
     )
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────
+
+blanks = st.sampled_from(["", " ", "\n", "\n  ", "\r\n\t", "  \n\n"])
+keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | keys
+data = st.recursive(
+    scalars.filter(lambda value: value not in (float("inf"), float("-inf"))),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@st.composite
+def laid_out(draw: st.DrawFn, value: object) -> str:
+    """The value as JSON, with blanks wherever blanks may stand."""
+
+    def parts(texts: list[str], opening: str, closing: str) -> str:
+        inner = ",".join(f"{draw(blanks)}{text}{draw(blanks)}" for text in texts)
+        return f"{opening}{inner or draw(blanks)}{closing}"
+
+    def text(value: object) -> str:
+        if isinstance(value, dict):
+            pairs = [f"{scalar(k)}{draw(blanks)}:{draw(blanks)}{text(v)}" for k, v in value.items()]
+            return parts(pairs, "{", "}")
+        if isinstance(value, list):
+            return parts([text(item) for item in value], "[", "]")
+        return scalar(value)
+
+    def scalar(value: object) -> str:
+        return json.dumps(value, ensure_ascii=draw(st.booleans()))
+
+    return f"{draw(blanks)}{text(value)}{draw(blanks)}"

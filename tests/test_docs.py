@@ -15,12 +15,14 @@ import pytest
 from documents import REPOSITORY, SHOWN_ONLY, Block, Stage, alike, blocks, is_bare, prompts
 from project import Project
 
-from playbook_supervisor import config, journal, manifest, strict_yaml
-from playbook_supervisor.answers import read_answer
 from playbook_supervisor.errors import CODES
-from playbook_supervisor.schema import examine
-from playbook_supervisor.verdicts import read_report
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.formats import strict_yaml
+from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.project import config
+from playbook_supervisor.project.schema import examine
+from playbook_supervisor.project.verdicts import read_report
+from playbook_supervisor.sessions import journal, manifest
 
 pytestmark = pytest.mark.unmeasured  # what the documents show is proven elsewhere, and measured
 
@@ -152,7 +154,7 @@ def test_every_error_code_is_documented_with_its_cure() -> None:
 
 
 def test_every_code_of_a_warning_is_documented() -> None:
-    source = (REPOSITORY / "playbook_supervisor/lint.py").read_text("utf-8")
+    source = (REPOSITORY / "playbook_supervisor/project/lint.py").read_text("utf-8")
     lints = re.findall(r'"PB-CHECK-(LINT-[A-Z]+)"', source)
     documented = (REPOSITORY / "docs/format.md").read_text("utf-8")
     assert lints

@@ -34,24 +34,24 @@ STARTS = {"system", "popen", "fork", "forkpty", "startfile"}
 STARTS_LIKE = ("exec", "spawn", "posix_spawn")
 WRITES = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 WRITERS = {
-    "files.py",  # whose duty it is
-    "processes.py",  # the worker file, which is locked before it is written
+    "system/files.py",  # whose duty it is
+    "system/processes.py",  # the worker file, which is locked before it is written
 }
 
 HOT = (
     "__main__",
-    "checkout",
     "cli.next",
     "cli.report",
-    "conditions",
-    "files",
-    "journal",
-    "kernel",
-    "manifest",
-    "runtime",
-    "store",
-    "supervisor",
-    "wire",
+    "kernel.machine",
+    "project.conditions",
+    "sessions.journal",
+    "sessions.local_state",
+    "sessions.manifest",
+    "sessions.serialize",
+    "sessions.store",
+    "sessions.supervisor",
+    "system.checkout",
+    "system.files",
 )
 HEAVY = {
     "asyncio",

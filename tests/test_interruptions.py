@@ -22,17 +22,17 @@ from project import FEATURE, Project
 from stored import ask, step, unsynced
 from test_journeys import STEPS, WORK, at_work, playbook, wait_until
 
-from playbook_supervisor.agents import Call, Message, Running, failed
 from playbook_supervisor.agents.exec import ExecAgent
-from playbook_supervisor.drivers import presence
+from playbook_supervisor.agents.registry import Call, Message, Running, failed
+from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.people import Said, Silence
+from playbook_supervisor.drivers.observers import Said, Silence
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.outlook import Outlook, running
-from playbook_supervisor.process_groups import worker_alive
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.process_groups import worker_alive
 
 SLEEPER = "exec:sleep 600"
 
@@ -91,12 +91,12 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that ends at a gate at that moment does not swallow the request."""
-    from playbook_supervisor.api import driving
+    from playbook_supervisor.commands import driving
 
     name = playbook(project, STEPS[5])
     project.playbook("run", name, "013", "--agent", project.script("steps: {}"))
-    monkeypatch.setattr(presence, "living", lambda private: presence.Driver(0, "gone"))
-    monkeypatch.setattr(presence, "until", lambda happened, patience: True)
+    monkeypatch.setattr(driver_lock, "living", lambda private: driver_lock.Driver(0, "gone"))
+    monkeypatch.setattr(driver_lock, "until", lambda happened, patience: True)
     outlook = driving.abort(cwd=project.root)
     assert outlook.manifest.status == "aborted"
 
@@ -154,10 +154,10 @@ def test_what_is_typed_before_a_question_is_shown_does_not_answer_it(project: Pr
 
 def test_who_asks_for_the_driver_is_not_taken_for_one(tmp_path: Path) -> None:
     """Many clients may ask at once whether somebody drives; none refuses another."""
-    with presence.driving(tmp_path, "exec"):
-        assert presence.living(tmp_path) == presence.Driver(os.getpid(), "exec")
+    with driver_lock.driving(tmp_path, "exec"):
+        assert driver_lock.living(tmp_path) == driver_lock.Driver(os.getpid(), "exec")
     with ThreadPoolExecutor(8) as crowd:
-        found = set(crowd.map(lambda _: presence.living(tmp_path), range(2_000)))
+        found = set(crowd.map(lambda _: driver_lock.living(tmp_path), range(2_000)))
     assert found == {None}
 
 

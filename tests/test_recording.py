@@ -11,7 +11,7 @@ import pytest
 from animation import Frame, draw
 from screen import Cell, Screen, Style
 
-from playbook_supervisor.schema import read_playbook
+from playbook_supervisor.project.schema import read_playbook
 
 REPOSITORY: Final = Path(__file__).parent.parent
 RECORDING: Final = REPOSITORY / "docs/demo.svg"

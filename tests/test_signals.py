@@ -14,12 +14,11 @@ from typing import Final
 
 import pytest
 from cli.terminal import Terminal
-from project import Project
+from held import gone
+from project import Project, remote
 from test_journeys import at_work, playbook, wait_until
-from test_processes import gone
-from test_publishing import remote
 
-from playbook_supervisor.process_groups import kill_worker
+from playbook_supervisor.system.process_groups import kill_worker
 
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

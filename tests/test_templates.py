@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from playbook_supervisor.model import Playbook, Step
-from playbook_supervisor.schema import examine
-from playbook_supervisor.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.project.schema import examine
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"

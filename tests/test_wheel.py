@@ -88,7 +88,7 @@ def test_what_can_be_executed_still_can(source: Path, wheel: Path) -> None:
 
 def test_every_file_of_the_package_is_in_the_wheel(source: Path, contents: Path) -> None:
     package, shipped = source / "playbook_supervisor", contents / "playbook_supervisor"
-    assert "schemas/playbook.json" in relative_files(package)
+    assert "project/schemas/playbook.json" in relative_files(package)
     arrived = {name for name in relative_files(shipped) if not name.startswith("_templates/")}
     assert arrived == relative_files(package)
 

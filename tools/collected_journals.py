@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import yaml
 
-from playbook_supervisor.audit import Audited, Exhibit, Session, examine
+from playbook_supervisor.audit.examination import Audited, Exhibit, Session, examine
+from playbook_supervisor.formats.timestamps import from_time
+from playbook_supervisor.project.schema import Problem
 from playbook_supervisor.records import Record
-from playbook_supervisor.schema import Problem
-from playbook_supervisor.times import from_time
 
 JOURNALS: Final = Path(__file__).resolve().parent.parent / "tests" / "journals"
 FILES: Final = ("journal.yaml", "session.yaml", "playbook.yaml")

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from playbook_supervisor import checkout, overview
+from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.commands import overview
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
-from playbook_supervisor.outlook import running
-from playbook_supervisor.render.page import page
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import running
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = REPOSITORY / "docs" / "session.png"

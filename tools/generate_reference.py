@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from playbook_supervisor.schema import schema_text
+from playbook_supervisor.project.schema import schema_text
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 SHAPES: Final = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.state import Position
 from playbook_supervisor.kernel.table import TABLE
-from playbook_supervisor.vocabulary import Decision, Trigger
+from playbook_supervisor.kernel.vocabulary import Decision, Trigger
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "state-machine.md"
 

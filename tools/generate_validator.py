@@ -1,4 +1,4 @@
-"""Makes `playbook_supervisor/schemas/playbook_validator.py` from `playbook.json`.
+"""Makes `playbook_supervisor/project/schemas/playbook_validator.py` from `playbook.json`.
 
 The validator only says yes or no, seventeen times faster than jsonschema, and needs no library.
 fastjsonschema silently ignores what is newer than draft-07: keep the schema there.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import fastjsonschema
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "playbook_supervisor" / "schemas"
+SCHEMAS = Path(__file__).resolve().parent.parent / "playbook_supervisor" / "project" / "schemas"
 TARGET = SCHEMAS / "playbook_validator.py"
 
 HEADER = '''\

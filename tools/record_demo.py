@@ -21,7 +21,7 @@ from pathlib import Path
 from animation import Frame, draw
 from screen import Screen
 
-from playbook_supervisor import demo
+from playbook_supervisor.commands import demo
 
 COLUMNS, LINES = 98, 21
 PROMPT = "\x1b[32m$\x1b[0m "

@@ -9,11 +9,11 @@ from tables import table
 
 from playbook_supervisor import errors
 from playbook_supervisor.errors import CODES, PlaybookError
-from playbook_supervisor.lint import lint
-from playbook_supervisor.schema import Problem, examine
+from playbook_supervisor.project.lint import lint
+from playbook_supervisor.project.schema import Problem, examine
 
 if TYPE_CHECKING:
-    from playbook_supervisor.lint import Command
+    from playbook_supervisor.project.lint import Command
 
 FAMILIES: Final[Mapping[str, tuple[str, type[PlaybookError]]]] = {
     "CHECK": ("What a person wrote", errors.CheckError),

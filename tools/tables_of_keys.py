@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tables import code, table
 
-from playbook_supervisor.schema import schema_text
+from playbook_supervisor.project.schema import schema_text
 
 
 def keys(schema: str, *path: str) -> Callable[[], str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collected_journals import NOW, WHOLE, broken, problems, whole
 from tables import code, table
 
-from playbook_supervisor.audit import Audited, examine
+from playbook_supervisor.audit.examination import Audited, examine
 from playbook_supervisor.audit.rules import FAMILIES, OURS
 
 

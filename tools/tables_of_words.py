@@ -9,11 +9,9 @@ from typing import Final
 
 from tables import code, table
 
-from playbook_supervisor.answers import SYNONYMS
-from playbook_supervisor.conditions import World, artifacts
-from playbook_supervisor.config import Config
+from playbook_supervisor.kernel.answers import SYNONYMS
 from playbook_supervisor.kernel.gates import CHOICES
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
     Decision,
@@ -24,6 +22,8 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.project.conditions import World, artifacts
+from playbook_supervisor.project.config import Config
 
 EXPLAINED: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
     Autonomy: {

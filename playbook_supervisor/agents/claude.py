@@ -9,16 +9,16 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from playbook_supervisor.agents import Budget, Call, Running
 from playbook_supervisor.agents.claude_conversation import Client, Conversation
 from playbook_supervisor.agents.process import environment
+from playbook_supervisor.agents.registry import Budget, Call, Running
 from playbook_supervisor.errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.config import Claude, Config
+    from playbook_supervisor.project.config import Claude, Config
 
 NAME: Final = "claude"
 _GO_ON: Final = "The usage limit that stopped you has been reset. Go on where you were."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.agents import Budget
 from playbook_supervisor.agents.claude_stream import Stream
+from playbook_supervisor.agents.registry import Budget
 from playbook_supervisor.records import Record, field, replace
 
 

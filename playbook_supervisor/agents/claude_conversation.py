@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from threading import Event, Lock
 
-from playbook_supervisor.agents import Budget, Call, Message
 from playbook_supervisor.agents.claude_account import Account
 from playbook_supervisor.agents.claude_stream import Stream
 from playbook_supervisor.agents.claude_verdict import (
@@ -29,11 +28,12 @@ from playbook_supervisor.agents.process import (
     harmless,
     not_started,
 )
+from playbook_supervisor.agents.registry import Budget, Call, Message
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.processes import Worker
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from playbook_supervisor.agents.claude_stream import Denial, described
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Failure
-from playbook_supervisor.plain_text import first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from playbook_supervisor.plain_text import first_line
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False

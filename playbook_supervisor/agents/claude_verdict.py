@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.agents import Budget
 from playbook_supervisor.agents.claude_permissions import lacking, refusal
 from playbook_supervisor.agents.claude_stream import Stream
+from playbook_supervisor.agents.registry import Budget
 from playbook_supervisor.errors import CODES
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
-from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.times import to_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.agents import Call, Running, as_typed
 from playbook_supervisor.agents.process import launch
+from playbook_supervisor.agents.registry import Call, Running, as_typed
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.config import Config
+    from playbook_supervisor.project.config import Config
 
 
 def create(argument: str, config: Config, root: Path) -> ExecAgent:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.agents import Call, Message, Running, failed
+from playbook_supervisor.agents.registry import Call, Message, Running, failed
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.output import redact
-from playbook_supervisor.plain_text import first_line, printable
-from playbook_supervisor.processes import Worker
+from playbook_supervisor.system.capture import redact
+from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

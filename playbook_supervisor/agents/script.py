@@ -9,19 +9,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from playbook_supervisor.agents import Call, Message, Running, as_typed, failed
 from playbook_supervisor.agents.process import launch
+from playbook_supervisor.agents.registry import Call, Message, Running, as_typed, failed
 from playbook_supervisor.agents.script_format import Script, read
 from playbook_supervisor.agents.script_worker import Deed, write_files
 from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.plain_text import first_line, printable
+from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
-from playbook_supervisor.references import interpolate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.config import Config
+    from playbook_supervisor.project.config import Config
 
 NAME = "script"
 # -P: what lies in the working directory is no module of ours.

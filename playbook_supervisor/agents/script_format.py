@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor import references, strict_yaml
 from playbook_supervisor.agents.script_worker import Deed
-from playbook_supervisor.document import Data, Document, Plain
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
-from playbook_supervisor.files import read_bytes
-from playbook_supervisor.plain_text import did_you_mean, printable
+from playbook_supervisor.formats import strict_yaml
+from playbook_supervisor.formats.located import Data, Document, Plain
+from playbook_supervisor.formats.sanitize import did_you_mean, printable
+from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

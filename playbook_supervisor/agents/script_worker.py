@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.files import contained, ensure_folder, write_atomically
 from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.system.files import contained, ensure_folder, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.case import Case, Finding, at, found
-from playbook_supervisor.testimony import Told, ToldGate
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.audit.context import Case, Finding, at, found
+from playbook_supervisor.audit.lenient_session import Told, ToldGate
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor import kernel
-from playbook_supervisor.audit.case import Case, Finding, at, found, found_in_session
+from playbook_supervisor.audit.context import Case, Finding, at, found, found_in_session
+from playbook_supervisor.audit.lenient_session import Standing
 from playbook_supervisor.audit.order import settled
-from playbook_supervisor.kernel import phases
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.manifest import SESSION_ID
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.testimony import Standing
-from playbook_supervisor.vocabulary import EntryStatus, Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution, SessionStatus
+from playbook_supervisor.sessions.manifest import SESSION_ID
 
 
 def judge(case: Case) -> Iterator[Finding]:
@@ -77,7 +76,7 @@ def _completed(case: Case) -> Iterator[Finding]:
 
 def _projection(case: Case, session: Standing, state: State) -> Iterator[Finding]:
     """What the kernel makes of the journal, against what session.yaml repeats of it."""
-    status = kernel.status(state)
+    status = machine.status(state)
     if session.status is not status:
         # what contradicts a `completed`, or goes on after an end, has been named by its entry
         if session.status is not SessionStatus.COMPLETED and not _at_work(case, session):
@@ -88,7 +87,7 @@ def _projection(case: Case, session: Standing, state: State) -> Iterator[Finding
     if session.current_step != current:
         message = f"the current step is {current or 'none'} by the journal"
         yield found_in_session("AUD-CURRENT", "current_step", message)
-    asked = kernel.directive(state)
+    asked = machine.directive(state)
     waiting = asked.id if isinstance(asked, Ask) else ""
     if session.gate != waiting:
         message = f"{waiting or 'no gate'} waits by the journal"

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor.audit.case import Case, Finding, at, found
-from playbook_supervisor.conditions import World, artifacts
-from playbook_supervisor.config import Config
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.testimony import Told
-from playbook_supervisor.vocabulary import Condition, EntryStatus, Resolution
+from playbook_supervisor.audit.context import Case, Finding, at, found
+from playbook_supervisor.audit.lenient_session import Told
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolution
+from playbook_supervisor.project.conditions import World, artifacts
+from playbook_supervisor.project.config import Config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

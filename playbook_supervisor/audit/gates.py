@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.answers import read_answer
-from playbook_supervisor.audit.case import Case, Finding, at, found
+from playbook_supervisor.audit.context import Case, Finding, at, found
+from playbook_supervisor.audit.lenient_session import Account, Told, ToldGate
 from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.state import NEVER_RAN
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.testimony import Account, Told, ToldGate
-from playbook_supervisor.vocabulary import Decision, EntryStatus, GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

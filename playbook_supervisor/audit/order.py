@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from playbook_supervisor.audit.case import Case, Finding, at, found
+from playbook_supervisor.audit.context import Case, Finding, at, found
+from playbook_supervisor.audit.lenient_playbook import Outline
+from playbook_supervisor.audit.lenient_session import Told
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.state import INTERRUPTED
-from playbook_supervisor.outline import Outline
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.testimony import Told
-from playbook_supervisor.times import to_time
-from playbook_supervisor.vocabulary import EntryStatus, ErrorPolicy, Resolution
+from playbook_supervisor.kernel.vocabulary import EntryStatus, ErrorPolicy, Resolution
 
 
 def judge(case: Case) -> Iterator[Finding]:

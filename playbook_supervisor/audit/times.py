@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.case import SKEW, Case, Finding, at, found, found_in_session
-from playbook_supervisor.testimony import Standing, Told
-from playbook_supervisor.times import to_time
-from playbook_supervisor.vocabulary import EntryStatus, Place
+from playbook_supervisor.audit.context import SKEW, Case, Finding, at, found, found_in_session
+from playbook_supervisor.audit.lenient_session import Standing, Told
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

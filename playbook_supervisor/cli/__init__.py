@@ -1,4 +1,1 @@
-"""The command line: one plain function per subcommand, data in, exit code out.
-
-The subcommands have never heard of click; `everyday`, `mending` and `protocol` declare them to it.
-"""
+"""The command line: declarations, the error handler and rendering. No logic."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import driving, protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.render import text
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.commands import driving, protocol
 
 
 def abort(session: str, words: str) -> int:

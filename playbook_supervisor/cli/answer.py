@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import driving, place, protocol, reading
 from playbook_supervisor.cli import streams
+from playbook_supervisor.cli.render import log, text
+from playbook_supervisor.commands import driving, locate, protocol, view
 from playbook_supervisor.errors import naming
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.render import log, text
+from playbook_supervisor.formats.sanitize import printable
 
 
 def answer(words: Sequence[str], *, session: str, gate: str) -> int:
@@ -20,9 +20,9 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     if protocol.in_a_client(outlook):
         streams.put("next: Claude Code goes on, at your next message there")
     else:
-        driven = reading.driven(outlook)
-        name = place.name_from_here(outlook)
+        driven = view.driven(outlook)
+        name = locate.name_from_here(outlook)
         streams.put(naming(text.what_next(outlook, driven=driven), name))
-        if not driven and (where := place.away(outlook)):
+        if not driven and (where := locate.away(outlook)):
             streams.tell(printable(where))
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import protocol
-from playbook_supervisor.cli.handing import hand_out
+from playbook_supervisor.cli.directive_output import hand_out
+from playbook_supervisor.commands import protocol
 
 
 def begin(reference: str, args: Sequence[str], *, start: str, json: bool) -> int:

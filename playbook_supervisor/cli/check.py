@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import checking
 from playbook_supervisor.cli import streams
-from playbook_supervisor.render import findings
+from playbook_supervisor.cli.render import findings
+from playbook_supervisor.commands import checking
 
 
 def check(files: Sequence[str], *, format: str = "text", strict: bool = False) -> int:

@@ -28,39 +28,39 @@ def _beginning(words: Callable[[click.Context], Iterable[str]]) -> Complete:
 
 def _playbooks(ctx: click.Context) -> Iterable[str]:
     del ctx
-    from playbook_supervisor.api import reading
+    from playbook_supervisor.commands import view
 
-    return [each.name for each in reading.playbooks() if not each.problem]
+    return [each.name for each in view.playbooks() if not each.problem]
 
 
 def _sessions(ctx: click.Context) -> Iterable[str]:
     del ctx
-    from playbook_supervisor.api import reading
+    from playbook_supervisor.commands import view
 
-    return [each.session_id for each in reading.status()]
+    return [each.session_id for each in view.status()]
 
 
 def _steps(ctx: click.Context) -> Iterable[str]:
-    from playbook_supervisor.api import reading
+    from playbook_supervisor.commands import view
 
     # An option that still wants its value keeps click from sorting out the arguments before it.
     named: list[Any] = [ctx.params.get("playbook"), *ctx.args]
     reference = next((str(word) for word in named if word), "")
-    return [step.id for step in reading.load_playbook(reference).steps] if reference else []
+    return [step.id for step in view.load_playbook(reference).steps] if reference else []
 
 
 def _conditions(ctx: click.Context) -> Iterable[str]:
     del ctx
-    from playbook_supervisor.api import reading
+    from playbook_supervisor.commands import view
 
-    return reading.words()
+    return view.words()
 
 
 def _schemas(ctx: click.Context) -> Iterable[str]:
     del ctx
-    from playbook_supervisor.api import reading
+    from playbook_supervisor.commands import view
 
-    return reading.schema_names()
+    return view.schema_names()
 
 
 playbooks = _beginning(_playbooks)

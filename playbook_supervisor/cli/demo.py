@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.api import driving, maintenance, protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.watching import draws, watching
-from playbook_supervisor.drivers.people import Said
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.render import text
-from playbook_supervisor.render.prompt import Prompt
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.prompt import Prompt
+from playbook_supervisor.cli.watchers import draws, watching
+from playbook_supervisor.commands import driving, maintain, protocol
+from playbook_supervisor.drivers.observers import Said
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.outlook import Outlook
-    from playbook_supervisor.render.log import Level
+    from playbook_supervisor.cli.render.log import Level
+    from playbook_supervisor.sessions.snapshot import Outlook
 
 
 def demo(*, level: Level) -> int:
     """Run it, then show the journal and the git log. The repository is left to be looked at."""
-    made = maintenance.demonstration()
+    made = maintain.demonstration()
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     streams.tell(f"In {made.root}, with an agent that follows a script:\n$ {command}")
     person = Prompt() if streams.at_a_terminal() else _Stagehand()
@@ -38,7 +38,7 @@ def demo(*, level: Level) -> int:
     streams.put(f"\n$ cat {journal.relative_to(made.root)}")
     streams.put(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
     streams.put("\n$ git log --oneline")
-    for line in maintenance.log(made.root):
+    for line in maintain.log(made.root):
         streams.put(line)
     streams.tell(f"\nIt is left in {made.root}; try `playbook show` there.")
     return ending.exit_code

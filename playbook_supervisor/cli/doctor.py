@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import maintenance
 from playbook_supervisor.cli import streams
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.commands import maintain
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _SIGNS: Final = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
 def doctor() -> int:
     """A line for each finding, as it is found, and one for its cure."""
     wrong = False
-    for finding in maintenance.findings():
+    for finding in maintain.findings():
         wrong = wrong or finding.state == "wrong"
         streams.put(printable(f"{_SIGNS[finding.state]}  {finding.name}: {finding.found}"))
         if finding.cure:

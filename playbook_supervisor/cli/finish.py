@@ -8,28 +8,28 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from playbook_supervisor.api import worktrees
 from playbook_supervisor.cli import streams
+from playbook_supervisor.commands import worktree_commands
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.finishing import Finished, Parting
+    from playbook_supervisor.commands.worktrees.finishing import Finished, Parting
 
 
 def finish(session: str, *, force: bool) -> int:
     """Say what is in the way, a line each; else remove both and say where to go."""
-    parting = worktrees.parting(session)
+    parting = worktree_commands.parting(session)
     here = Path.cwd()
     for obstacle in parting.obstacles:
         streams.put(printable(obstacle))
     if force and parting.obstacles:
-        worktrees.require_human(parting)
+        worktree_commands.require_human(parting)
         if not _agreed(parting):
             streams.tell("nothing was removed")
             return 1
-    finished = worktrees.finish(parting, force=force)
+    finished = worktree_commands.finish(parting, force=force)
     streams.tell_notices(finished.notices)
     for line in _told(finished, here):
         streams.put(printable(line))

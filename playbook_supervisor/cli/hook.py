@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.api.protocol import Enclosure
-    from playbook_supervisor.drivers.claude_code.desk import Reply
-    from playbook_supervisor.outlook import Outlook
+    from playbook_supervisor.commands.protocol import Enclosure
+    from playbook_supervisor.drivers.claude_code.context import Reply
+    from playbook_supervisor.sessions.snapshot import Outlook
 
 
 def payload() -> object:
@@ -28,9 +28,9 @@ def payload() -> object:
 
 def at_once(given: object) -> bool:
     """Answer what can be answered with next to nothing imported; whether it could."""
-    from playbook_supervisor.drivers.claude_code import front_desk
+    from playbook_supervisor.drivers.claude_code import fast_path
 
-    ruling = front_desk.at_once(given, os.environ) if isinstance(given, dict) else None
+    ruling = fast_path.at_once(given, os.environ) if isinstance(given, dict) else None
     if ruling is None:
         return False
     if ruling.verdict == "deny":
@@ -44,7 +44,7 @@ def hook(given: object) -> int:
     0, or 1 with a message where the input is none of the client's: never 2 by accident. A typed
     command that cannot be carried out is blocked with its error, and no model is asked.
     """
-    from playbook_supervisor.api import protocol
+    from playbook_supervisor.commands import protocol
 
     if not isinstance(given, dict):
         streams.tell("playbook hook: stdin is no JSON object of a hook")
@@ -83,7 +83,7 @@ def _as_typed(said: str) -> str:
 
 def _document(reply: Reply) -> dict[str, Any]:
     """The reply in the client's own words."""
-    from playbook_supervisor.cli.handing import seen, told
+    from playbook_supervisor.cli.directive_output import seen, told
 
     words = [reply.note] if reply.note else []
     if reply.tell is not None:
@@ -95,7 +95,7 @@ def _document(reply: Reply) -> dict[str, Any]:
     if shown:
         document["systemMessage"] = "\n".join(shown)
     if reply.ring:
-        from playbook_supervisor.render.bell import sequence
+        from playbook_supervisor.cli.render.bell import sequence
 
         document["terminalSequence"] = sequence(reply.ring)
     if reply.end:
@@ -118,7 +118,7 @@ def _document(reply: Reply) -> dict[str, Any]:
 def _went_by(reply: Reply) -> list[str]:
     if not reply.closed:
         return []
-    from playbook_supervisor.render import text
+    from playbook_supervisor.cli.render import text
 
     return [text.closed(entry) for entry in reply.closed]
 
@@ -130,7 +130,7 @@ def _enclosed(reply: Reply, outlook: Outlook) -> Enclosure:
     """
     from pathlib import Path
 
-    from playbook_supervisor.api import protocol
+    from playbook_supervisor.commands import protocol
     from playbook_supervisor.records import replace
 
     folder = os.environ.get("CLAUDE_PROJECT_DIR")

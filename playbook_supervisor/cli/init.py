@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from playbook_supervisor.api import maintenance
 from playbook_supervisor.cli import streams
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.commands import maintain
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.render import text
 
 
 def init(*, yes: bool = False, no_hooks: bool | None = None, dry_run: bool = False) -> int:
     """Show the plan, and carry it out if the person agrees (kai FR42)."""
-    plan = maintenance.plan(no_hooks=no_hooks)
+    plan = maintain.plan(no_hooks=no_hooks)
     rows = [(action.verb, action.path, action.why) for action in plan.actions]
     for line in text.table(rows):
         streams.put(line)
@@ -22,7 +22,7 @@ def init(*, yes: bool = False, no_hooks: bool | None = None, dry_run: bool = Fal
     if changes and not yes and not _agreed():
         streams.tell("nothing was written")
         return 1
-    maintenance.install(plan)
+    maintain.install(plan)
     streams.tell(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
     streams.tell(f"next: {plan.next_command}")
     if plan.next_command.startswith("playbook run "):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.plain_text import counted
-from playbook_supervisor.render import shapes, text
+from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.commands import view
+from playbook_supervisor.formats.sanitize import counted
 
 
 def list(*, json: bool = False) -> int:
     """Print them, those that cannot run with their problem (kai FR9)."""
-    shelved = reading.playbooks()
+    shelved = view.playbooks()
     if json:
-        streams.put_json(shapes.playbooks(shelved))
+        streams.put_json(json_shapes.playbooks(shelved))
         return 0
     rows = [
         (each.name, "-", f"cannot run: {each.problem}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import protocol
-from playbook_supervisor.cli.handing import hand_out
+from playbook_supervisor.cli.directive_output import hand_out
+from playbook_supervisor.commands import protocol
 
 
 def next(*, session: str = "", wait: bool = False, json: bool = False) -> int:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from playbook_supervisor.cli import completion
-from playbook_supervisor.render.log import Level
+from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
-    from playbook_supervisor.agents import Budget
-    from playbook_supervisor.api.driving import Drive
+    from playbook_supervisor.agents.registry import Budget
+    from playbook_supervisor.commands.driving import Drive
 
 Command = Callable[..., Any]
 _ARGS: Final = "args"  # of a playbook, which says itself what it needs
@@ -221,8 +221,8 @@ def driving(command: Command) -> Command:
 
 def drive(how: dict[str, object]) -> Drive:
     """What these options say."""
-    from playbook_supervisor.api.driving import Drive
-    from playbook_supervisor.vocabulary import Mode
+    from playbook_supervisor.commands.driving import Drive
+    from playbook_supervisor.kernel.vocabulary import Mode
 
     mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
     return Drive(
@@ -236,7 +236,7 @@ def drive(how: dict[str, object]) -> Drive:
 
 
 def _limits(how: dict[str, object]) -> Budget:
-    from playbook_supervisor.agents import Budget
+    from playbook_supervisor.agents.registry import Budget
 
     turns, calls, cost = how["max_turns"], how["max_tool_calls"], how["max_cost_usd"]
     return Budget(

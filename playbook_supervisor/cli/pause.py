@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import driving, place
 from playbook_supervisor.cli import streams
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.errors import naming
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.render import text
+from playbook_supervisor.formats.sanitize import printable
 
 
 def pause(session: str) -> int:
@@ -14,7 +14,7 @@ def pause(session: str) -> int:
     outlook = driving.pause(session)
     streams.tell_notices(outlook.notices)
     streams.put(f"session {outlook.manifest.session_id} is paused")
-    streams.put(naming(text.what_next(outlook), place.name_from_here(outlook)))
-    if where := place.away(outlook):
+    streams.put(naming(text.what_next(outlook), locate.name_from_here(outlook)))
+    if where := locate.away(outlook):
         streams.tell(printable(where))
     return 0

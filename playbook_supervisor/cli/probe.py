@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
+from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.commands import view
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Answer
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.render import shapes, text
 
 _SAID = {Answer.HELD: "held", Answer.NOT_HELD: "not held", Answer.ERROR: "cannot tell"}
 
 
 def probe(names: Sequence[str], *, feature: str = "", session: str = "", json: bool = False) -> int:
     """Print each with its evidence; 0 if all hold, 2 if not."""
-    probed = reading.probe(names, feature=feature, session=session)
+    probed = view.probe(names, feature=feature, session=session)
     if json:
-        streams.put_json(shapes.conditions(probed))
+        streams.put_json(json_shapes.conditions(probed))
     else:
         rows = [(each.name, _SAID[each.answer], printable(each.evidence)) for each in probed]
         for line in text.table(rows):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from playbook_supervisor.api import maintenance
 from playbook_supervisor.cli import streams
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.commands import maintain
+from playbook_supervisor.formats.sanitize import printable
 
 DIFFERS = 3
 
 
 def repair(session: str, *, take: bool, restore: bool) -> int:
     """Show the difference, 3 while there is one; or mend it in the way that was asked for."""
-    repaired = maintenance.repair(session, take=take, restore=restore)
+    repaired = maintain.repair(session, take=take, restore=restore)
     for difference in repaired.differences:
         streams.put(printable(f"{difference.file}: {difference.what}"))
         for key, before, after in difference.changes:

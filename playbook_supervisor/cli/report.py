@@ -5,11 +5,11 @@ from __future__ import annotations
 import json as json_format
 from pathlib import Path
 
-from playbook_supervisor.api import protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.handing import hand_out
+from playbook_supervisor.cli.directive_output import hand_out
+from playbook_supervisor.commands import protocol
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.files import read_bytes
+from playbook_supervisor.system.files import read_bytes
 
 _LARGEST = 1_048_576
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from playbook_supervisor.api import driving, place, protocol
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.watching import draws, watching
+from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.cli.render.log import Level
+from playbook_supervisor.cli.render.prompt import Prompt
+from playbook_supervisor.cli.watchers import draws, watching
+from playbook_supervisor.commands import driving, locate, protocol
 from playbook_supervisor.errors import naming
-from playbook_supervisor.render import shapes, text
-from playbook_supervisor.render.log import Level
-from playbook_supervisor.render.prompt import Prompt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.headless import Ending
-    from playbook_supervisor.drivers.people import Person, Watcher
+    from playbook_supervisor.drivers.observers import Person, Watcher
 
 Drive = driving.Drive
 
@@ -35,10 +35,10 @@ def run(
 
 def plan(reference: str, args: Sequence[str], *, start: str, drive: Drive, json: bool) -> int:
     """Show what a run would do, and do none of it; 0 where it could begin."""
-    from playbook_supervisor.api import planning
-    from playbook_supervisor.render import plan
+    from playbook_supervisor.cli.render import plan
+    from playbook_supervisor.commands import dry_run
 
-    planned = planning.plan(reference, args, start=start, drive=drive)
+    planned = dry_run.plan(reference, args, start=start, drive=drive)
     if json:
         streams.put_json(plan.as_json(planned))
         return planned.exit_code
@@ -65,9 +65,11 @@ def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, le
         ending = drive(watcher, person)
     outlook, entries = ending.outlook, protocol.entries(ending.outlook)
     context = ending.context or protocol.context(outlook)
-    name = place.name_from_here(outlook)
+    name = locate.name_from_here(outlook)
     if json:
-        streams.put_json(shapes.ending(outlook, ending.why, ending.exit_code, entries, context))
+        streams.put_json(
+            json_shapes.ending(outlook, ending.why, ending.exit_code, entries, context)
+        )
     if ending.why == "waiting":
         for line in text.context(context) if person is None else ():  # a person has seen it
             streams.tell(f"  {line}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
+from playbook_supervisor.commands import view
 
 
 def schema(name: str) -> int:
     """Print it."""
-    streams.put(reading.schema_text(name).rstrip("\n"))
+    streams.put(view.schema_text(name).rstrip("\n"))
     return 0

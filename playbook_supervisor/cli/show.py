@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.render import sessions, shapes
-from playbook_supervisor.render.log import now
+from playbook_supervisor.cli.render import json_shapes, sessions
+from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.commands import view
 
 
 def show(session: str = "", *, json: bool = False, html: str = "") -> int:
@@ -15,9 +15,11 @@ def show(session: str = "", *, json: bool = False, html: str = "") -> int:
 
     What can be read is shown even where something cannot, which is 3.
     """
-    shown = reading.show(session)
+    shown = view.show(session)
     if json and not shown.problem:
-        streams.put_json(shapes.session(shown.seen, shown.entries, shown.playbook, shown.effects))
+        streams.put_json(
+            json_shapes.session(shown.seen, shown.entries, shown.playbook, shown.effects)
+        )
         return 0
     if html:
         _page(shown, html)
@@ -31,12 +33,12 @@ def show(session: str = "", *, json: bool = False, html: str = "") -> int:
     return 0
 
 
-def _page(shown: reading.Shown, html: str) -> None:
-    from playbook_supervisor.render.page import page
+def _page(shown: view.Shown, html: str) -> None:
+    from playbook_supervisor.cli.render.page import page
 
     text = page(shown.seen, shown.entries, shown.playbook, shown.problem, now(), shown.effects)
     if html == "-":
         streams.put(text.removesuffix("\n"))
         return
-    reading.keep(Path(html), text)
+    view.keep(Path(html), text)
     streams.tell(f"written: {html}")

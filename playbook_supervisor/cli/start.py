@@ -8,21 +8,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.api import worktrees
 from playbook_supervisor.cli import streams
+from playbook_supervisor.commands import worktree_commands
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.plain_text import printable
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.starting import Started
+    from playbook_supervisor.commands.worktrees.starting import Started
 
 
 def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: bool) -> int:
     """Make it and print the four lines (kai FR35); with `exec` Claude Code takes over from us."""
     if exec:
         _require_room()
-    started = worktrees.start(playbook, args, base=base, branch=branch)
+    started = worktree_commands.start(playbook, args, base=base, branch=branch)
     streams.tell_notices(started.notices)
     for line in _told(started, exec=exec):
         streams.put(printable(line))
@@ -30,7 +30,7 @@ def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: b
         streams.tell(printable(line))
     if exec:
         sys.stdout.flush()
-        worktrees.open_client(started)
+        worktree_commands.open_client(started)
     return 0
 
 
@@ -41,7 +41,7 @@ def _require_room() -> None:
             "--exec opens Claude Code at your terminal, and there is none",
             guidance="Leave --exec out; what is printed says how to go on.",
         )
-    worktrees.require_client()
+    worktree_commands.require_client()
 
 
 def _told(started: Started, *, exec: bool) -> list[str]:

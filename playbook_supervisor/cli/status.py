@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.render import sessions, shapes
-from playbook_supervisor.render.log import now
+from playbook_supervisor.cli.render import json_shapes, sessions
+from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.commands import view
 
 
 def status(session: str = "", *, all: bool = False, json: bool = False) -> int:
     """Print the open ones; with `all` the ended ones, too; or only the one that is named."""
-    seen = reading.status(session)
+    seen = view.status(session)
     shown = [each for each in seen if all or session or each.open]
     if json:
-        streams.put_json(shapes.sessions(shown))
+        streams.put_json(json_shapes.sessions(shown))
         return 0
     for each in shown:
         for line in sessions.brief(each, now()):

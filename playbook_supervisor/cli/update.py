@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.api import maintenance
 from playbook_supervisor.cli import streams
-from playbook_supervisor.plain_text import printable
-from playbook_supervisor.render import shapes, text
+from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.commands import maintain
+from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ _SETTLED: Final = "up to date"
 
 def update(*, check: bool = False, dry_run: bool = False, json: bool = False) -> int:
     """Do it, or only say what is out of date: with `check` that is 1."""
-    plan = maintenance.update_plan()
+    plan = maintain.update_plan()
     applies = not (check or dry_run)
     if applies:
-        maintenance.update(plan)
+        maintain.update(plan)
     if json:
-        streams.put_json(shapes.update(plan, applied=applies))
+        streams.put_json(json_shapes.update(plan, applied=applies))
     else:
         shown = plan.changes if check else [each for each in plan.actions if each.why != _SETTLED]
         for line in text.table([(each.verb, each.path, each.why) for each in shown]):

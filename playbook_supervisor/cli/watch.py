@@ -6,17 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 
-from playbook_supervisor.api import reading
 from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.watching import can_draw
-from playbook_supervisor.render import board, text
-from playbook_supervisor.render.log import now
+from playbook_supervisor.cli.render import board, text
+from playbook_supervisor.cli.render.log import now
+from playbook_supervisor.cli.watchers import can_draw
+from playbook_supervisor.commands import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.progress import Progress
+    from playbook_supervisor.commands.progress import Progress
 
 _PACE: Final = 1.0  # seconds between two looks
 
@@ -32,7 +32,7 @@ def watch(session: str = "", *, all: bool = False) -> int:
 
 def _looks(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
     followed: set[str] = set()
-    for seen in reading.watch(session):
+    for seen in view.watch(session):
         followed.update(each.seen.session_id for each in seen if each.seen.open or all or session)
         yield tuple(each for each in seen if each.seen.session_id in followed)
         if session and not any(each.seen.open for each in seen):
@@ -42,7 +42,7 @@ def _looks(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
 
 def _drawn(looks: Iterator[tuple[Progress, ...]]) -> int:
     """A picture that changes in its place; the last one is left standing."""
-    from playbook_supervisor.render.terminal import Board
+    from playbook_supervisor.cli.render.terminal import Board
 
     shown = Board(sys.stdout)
     for seen in looks:

@@ -1,1 +1,5 @@
-"""What carries directives out: the headless runner here, Claude Code with its hooks beside it."""
+"""Drivers carry directives out: the headless runner, and Claude Code's hooks.
+
+A driver decides nothing. It asks the session's supervisor what is outstanding, has it done, and
+reports what came back.
+"""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.outlook import Outlook
+from playbook_supervisor.sessions.snapshot import Outlook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,27 +11,27 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty
 
-from playbook_supervisor.agents import Agent, Budget, Call
-from playbook_supervisor.answers import read_answer
-from playbook_supervisor.drivers import full_disk, presence, spending
-from playbook_supervisor.drivers.hands import Hands, News
-from playbook_supervisor.drivers.people import Person, Watcher
+from playbook_supervisor.agents.registry import Agent, Budget, Call
+from playbook_supervisor.drivers import budget, driver_lock, full_disk
+from playbook_supervisor.drivers.observers import Person, Watcher
+from playbook_supervisor.drivers.workers import Hands, News
 from playbook_supervisor.errors import PolicyError, StateError
-from playbook_supervisor.interruption import Interrupted, heeding
+from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.outlook import Outlook, Work
-from playbook_supervisor.process_groups import kill_worker, worker_alive
+from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import GateReason, Mode, Resolution
+from playbook_supervisor.sessions.snapshot import Outlook, Work
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.cancellation import Interrupted, heeding
+from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 
-_CALL: Final = presence.call()
+_CALL: Final = driver_lock.call()
 _SOON: Final = 0.05  # seconds without news after which somebody is being waited for
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
 
@@ -70,7 +70,7 @@ class Runner(Record, frozen=False):
     mode: Mode = Mode.MANUAL
     wall: float | None = None
     idle: float | None = None
-    limits: Budget = spending.NO_LIMITS
+    limits: Budget = budget.NO_LIMITS
     kill: bool = False
     by: str = ""
     _hands: Hands = field(init=False)
@@ -90,7 +90,7 @@ class Runner(Record, frozen=False):
         """
         try:
             with (
-                presence.listening(self._called_by, self.supervisor.private),
+                driver_lock.listening(self._called_by, self.supervisor.private),
                 heeding(self._is_called),
             ):
                 outlook, ending = self._unless_called(lambda: (first(), None))
@@ -172,7 +172,7 @@ class Runner(Record, frozen=False):
             worker_file=self.supervisor.worker_file(attempt),
             wall=self.wall,
             idle=self.idle,
-            budget=spending.left(self.limits, self.supervisor, outlook),
+            budget=budget.left(self.limits, self.supervisor, outlook),
         )
 
     def _await(self, outlook: Outlook) -> _Moved:
@@ -288,7 +288,7 @@ class Runner(Record, frozen=False):
             self._unheeded = 0
             outlook = self.supervisor.interrupt(commits=not in_git)
             return outlook, Ending(outlook, "interrupted", number)
-        request = presence.requested(self.supervisor.private)
+        request = driver_lock.requested(self.supervisor.private)
         if request is None:
             return outlook.without_events(), None
         if request.what == "abort":

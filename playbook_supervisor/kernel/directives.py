@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from playbook_supervisor.model import Step
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.vocabulary import (
+    GateReason,
+    Place,
+    Resolution,
+    SessionStatus,
+    Trigger,
+)
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.vocabulary import GateReason, Place, Resolution, SessionStatus, Trigger
 from playbook_supervisor.words import Words
 
 # ── directives ──────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 from playbook_supervisor.kernel.directives import Ask, Attempt
 from playbook_supervisor.kernel.state import Change, Entry, Event, Gate, merged, settle
-from playbook_supervisor.records import replace
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Decision,
     EntryStatus,
     GateReason,
@@ -19,6 +18,7 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

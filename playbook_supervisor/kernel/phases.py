@@ -21,6 +21,7 @@ from playbook_supervisor.kernel.directives import (
     Run,
     Standing,
 )
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.recovery import due_again
 from playbook_supervisor.kernel.state import (
     NOT_STARTED,
@@ -36,9 +37,7 @@ from playbook_supervisor.kernel.state import (
     once,
     settle,
 )
-from playbook_supervisor.model import Step
-from playbook_supervisor.records import replace
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
@@ -49,6 +48,7 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,16 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from playbook_supervisor.kernel.directives import Attempt, Probed
-from playbook_supervisor.kernel.state import (
-    ABORTED,
-    INTERRUPTED,
-    Change,
-    Entry,
-    Event,
-    settle,
-)
+from playbook_supervisor.kernel.state import ABORTED, INTERRUPTED, Change, Entry, Event, settle
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
 from playbook_supervisor.records import replace
-from playbook_supervisor.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

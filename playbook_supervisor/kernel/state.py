@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 
-from playbook_supervisor.model import Phase, Playbook
-from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.model import Phase, Playbook
+from playbook_supervisor.kernel.vocabulary import (
     Decision,
     EntryStatus,
     GateReason,
@@ -20,6 +19,7 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.words import Words
 
 TYPE_CHECKING = False

@@ -18,13 +18,13 @@ from project import FEATURE, Project
 
 from claude.client import Client
 from claude.model import Block, Call, Reply, Request, call, text
-from playbook_supervisor import checkout
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Directive, Finish
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import SessionStatus
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
 
 PASS: Final = "---\nverdict: PASS\n---\n"
 FILES: Final = {

@@ -39,7 +39,7 @@ from claude.scripts import (
     refusals,
     steps,
 )
-from playbook_supervisor import checkout
+from playbook_supervisor.system import checkout
 
 RUN = "/playbook.run short"
 TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]

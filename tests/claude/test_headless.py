@@ -26,8 +26,8 @@ from claude.conversation import (
 from claude.runner import Headless, after, command_of, works
 from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
-from playbook_supervisor.agents import choose
-from playbook_supervisor.config import Claude, Config
+from playbook_supervisor.agents.registry import choose
+from playbook_supervisor.project.config import Claude, Config
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck
 
 

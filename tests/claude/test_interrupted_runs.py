@@ -23,7 +23,7 @@ from claude.obedient import Obedient
 from claude.runner import Headless, command_of, works
 from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
-from playbook_supervisor.process_groups import until, worker_alive
+from playbook_supervisor.system.process_groups import until, worker_alive
 
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]

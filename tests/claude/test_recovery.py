@@ -15,7 +15,7 @@ from claude.conftest import FREE, Open, Sit, Start
 from claude.conversation import Reply, Request, Used, call, text
 from claude.obedient import Obedient
 from claude.recorder import Recorder
-from playbook_supervisor.process_groups import until
+from playbook_supervisor.system.process_groups import until
 
 INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
 SCRIPT: Final = """\

@@ -10,8 +10,8 @@ import pytest
 from project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
-from playbook_supervisor.api import auditing
-from playbook_supervisor.audit import Audited
+from playbook_supervisor.audit.examination import Audited
+from playbook_supervisor.commands import auditing
 from playbook_supervisor.errors import StateError
 
 JOURNALS = Path(__file__).parents[1] / "journals"

@@ -19,7 +19,8 @@ from playbook_supervisor.errors import ArgumentError
 
 BUG = """
 import sys
-from playbook_supervisor import __main__, library
+from playbook_supervisor import __main__
+from playbook_supervisor.project import library
 
 def playbooks(root):
     raise RuntimeError(f"out of\\x1b[31m luck in {root}")

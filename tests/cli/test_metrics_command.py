@@ -11,12 +11,12 @@ from project import Project
 
 from cli.scripts import conforms
 from cli.terminal import Terminal
-from playbook_supervisor.api import auditing
+from playbook_supervisor.audit.metrics import Figures, measure
+from playbook_supervisor.cli.render.metrics_tables import Sheet, fitted, plain, sheets
+from playbook_supervisor.cli.render.terminal import show_tables
+from playbook_supervisor.commands import auditing
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.metrics import Figures, measure
 from playbook_supervisor.records import replace
-from playbook_supervisor.render.figures import Sheet, fitted, plain, sheets
-from playbook_supervisor.render.terminal import show_tables
 
 JOURNALS = Path(__file__).parents[1] / "journals"
 OURS, OPEN, KAI = "20260219-a7k", "20260220-b3m", "20260219-k1a"

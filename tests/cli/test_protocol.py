@@ -15,7 +15,7 @@ import pytest
 from project import Project, Result
 
 from cli.scripts import GATED, WORKS, conforms
-from playbook_supervisor.process_groups import until
+from playbook_supervisor.system.process_groups import until
 
 FEATURE = "013-playbook-create"
 

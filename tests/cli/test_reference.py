@@ -16,7 +16,7 @@ import playbook_supervisor
 from playbook_supervisor.cli.app import program
 
 ROOT = Path(__file__).parents[2]
-SCHEMAS = ROOT / "playbook_supervisor/schemas"
+SCHEMAS = ROOT / "playbook_supervisor/project/schemas"
 
 
 def test_help_shows_the_commands_in_three_groups(project: Project) -> None:

@@ -17,13 +17,13 @@ from project import Project
 
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
-from playbook_supervisor import checkout
-from playbook_supervisor.api import reading
+from playbook_supervisor.cli.render import board
+from playbook_supervisor.cli.render.board import Line
+from playbook_supervisor.cli.render.terminal import Board
+from playbook_supervisor.commands import view
+from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.progress import Progress
-from playbook_supervisor.render import board
-from playbook_supervisor.render.board import Line
-from playbook_supervisor.render.terminal import Board
+from playbook_supervisor.system import checkout
 
 Look = Callable[[], tuple[Progress, ...]]
 
@@ -31,7 +31,7 @@ Look = Callable[[], tuple[Progress, ...]]
 @pytest.fixture
 def look(project: Project) -> Look:
     """One more look at the same sessions, from the project's root."""
-    watch: Iterator[tuple[Progress, ...]] = reading.watch(cwd=project.root)
+    watch: Iterator[tuple[Progress, ...]] = view.watch(cwd=project.root)
     return lambda: next(watch)
 
 
@@ -102,7 +102,7 @@ def test_sessions_come_and_go_with_their_worktrees(
     assert seen in look()  # what has not changed is not read again
     project.playbook("abort")
     with pytest.raises(StateError, match="no session"):
-        next(reading.watch("20260219-a7k", cwd=project.root))
+        next(view.watch("20260219-a7k", cwd=project.root))
     (beside.session / "session.yaml").write_text("{")
     assert any("unreadable" in board.standing(each) for each in look())
     (beside.session / "journal.yaml").write_text("{")

@@ -16,18 +16,20 @@ from project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
 from cli.terminal import Terminal
-from playbook_supervisor import checkout, overview, repository, selection
-from playbook_supervisor.api import worktrees as api
+from playbook_supervisor.commands import overview
+from playbook_supervisor.commands import worktree_commands as api
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.library import index_is_stale
-from playbook_supervisor.store import Store
+from playbook_supervisor.project.library import index_is_stale
+from playbook_supervisor.sessions import selection
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.system import checkout, git
 
 NEW = "014-new-thing"
 
 
 def beside(project: Project, name: str = NEW) -> Project:
     """The worktree on that branch."""
-    here = {each.branch: each.path for each in repository.worktrees(project.root)}
+    here = {each.branch: each.path for each in git.worktrees(project.root)}
     return Project(here[name], project.home, project.env)
 
 
@@ -136,7 +138,7 @@ def test_eight_starts_at_once_all_succeed(installed: Project) -> None:
     starts = [installed.spawn("start", "auto-feature", "014") for _ in range(8)]
     outputs = [process.communicate(timeout=120) for process in starts]
     assert [process.returncode for process in starts] == [0] * 8, outputs
-    trees = repository.worktrees(installed.root)
+    trees = git.worktrees(installed.root)
     assert len({tree.branch for tree in trees}) == len(trees) == 9
     assert len(Project(installed.root, installed.home).playbook("status").out.splitlines()) == 16
 
@@ -180,7 +182,7 @@ def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -
     until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
     assert (again.code, "is cleared away" in again.err) == (0, True)
-    assert len(repository.worktrees(installed.root)) == 2
+    assert len(git.worktrees(installed.root)) == 2
     assert beside(installed).session.name in again.out
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from kernel.world import Journal, illegal, repeated, taken_in
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import decide, describe, directive, evolve, replay, status
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -33,11 +32,12 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.gates import CHOICES
+from playbook_supervisor.kernel.machine import decide, describe, directive, evolve, replay, status
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import INTERRUPTED, Change, Entry, Event, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move, move
-from playbook_supervisor.model import Step
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,

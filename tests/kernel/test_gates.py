@@ -15,7 +15,6 @@ from kernel.world import (
     verdict,
 )
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import steps_done
 from playbook_supervisor.kernel.directives import (
     Answered,
     Cancellation,
@@ -26,8 +25,9 @@ from playbook_supervisor.kernel.directives import (
     Standing,
 )
 from playbook_supervisor.kernel.gates import CHOICES, question
+from playbook_supervisor.kernel.machine import steps_done
 from playbook_supervisor.kernel.state import Change, Gate
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,

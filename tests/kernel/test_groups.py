@@ -6,7 +6,6 @@ import pytest
 
 from kernel.world import AGENT_FAILED, Scene, book, missing, step
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import steps_done
 from playbook_supervisor.kernel.directives import (
     Begun,
     Cancellation,
@@ -16,10 +15,10 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Returned,
 )
+from playbook_supervisor.kernel.machine import steps_done
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.model import Step
-from playbook_supervisor.records import replace
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
@@ -29,6 +28,7 @@ from playbook_supervisor.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.records import replace
 
 A, B = step("a", group="g"), step("b", group="g")
 ALWAYS, GATE, RETRY = Autonomy.GATE_ALWAYS, ErrorPolicy.GATE, ErrorPolicy.RETRY_ONCE

@@ -20,7 +20,6 @@ from kernel.world import (
     verdict,
 )
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import decide, describe, directive, evolve, replay, steps_done
 from playbook_supervisor.kernel.directives import (
     Answer,
     Begun,
@@ -34,9 +33,17 @@ from playbook_supervisor.kernel.directives import (
     Run,
     Standing,
 )
+from playbook_supervisor.kernel.machine import (
+    decide,
+    describe,
+    directive,
+    evolve,
+    replay,
+    steps_done,
+)
 from playbook_supervisor.kernel.phases import current_step
 from playbook_supervisor.kernel.state import Change, Entry, State
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
     Decision,

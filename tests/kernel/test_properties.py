@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kernel import laws
 from kernel.laws import Known, Moment, moment
 from kernel.world import POST, PRE, Journal, any_legal, book, step
-from playbook_supervisor.kernel import status, steps_done
 from playbook_supervisor.kernel.directives import Checked
+from playbook_supervisor.kernel.machine import status, steps_done
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.model import Playbook
-from playbook_supervisor.vocabulary import Autonomy, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Trigger
 
 
 @st.composite

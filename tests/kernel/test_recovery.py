@@ -6,7 +6,6 @@ import pytest
 
 from kernel.world import AGENT_FAILED, Scene, book, breaking, held, missing, step
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import directive, replay, steps_done
 from playbook_supervisor.kernel.directives import (
     Answer,
     Begun,
@@ -17,9 +16,10 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Returned,
 )
+from playbook_supervisor.kernel.machine import directive, replay, steps_done
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
     Decision,

@@ -31,14 +31,14 @@ from kernel.world import (
     legal,
     step,
 )
-from playbook_supervisor.kernel import directive, gates, status
+from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Report
+from playbook_supervisor.kernel.machine import directive, status
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.phases import position
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.kernel.table import TABLE
-from playbook_supervisor.model import Playbook, Step
-from playbook_supervisor.records import replace
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     ErrorPolicy,
     GateReason,
@@ -46,6 +46,7 @@ from playbook_supervisor.vocabulary import (
     Resolution,
     Trigger,
 )
+from playbook_supervisor.records import replace
 
 CONDITIONS = frozenset((*PRE, *POST))
 JUDGED = ("PB-AGENT-FAILED", "PB-STEP-FAILED", "PB-COND-POSTCONDITION", "PB-COND-TRIGGER")

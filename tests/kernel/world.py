@@ -12,7 +12,6 @@ from functools import cache
 from itertools import product
 from typing import Final
 
-from playbook_supervisor.kernel import decide, directive, evolve, status
 from playbook_supervisor.kernel.directives import (
     Answer,
     Answered,
@@ -37,9 +36,10 @@ from playbook_supervisor.kernel.directives import (
     Standing,
     TakenUp,
 )
+from playbook_supervisor.kernel.machine import decide, directive, evolve, status
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Event, Gate, State
-from playbook_supervisor.model import Playbook, Step
-from playbook_supervisor.vocabulary import (
+from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
     ErrorPolicy,

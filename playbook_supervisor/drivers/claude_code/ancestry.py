@@ -81,7 +81,7 @@ def _from_proc(pid: int) -> Process | None:
 def _from_ps(*which: str) -> dict[int, Process]:
     """The living ones of the processes asked for, by number; none where `ps` is missing."""
     from playbook_supervisor.errors import StorageError
-    from playbook_supervisor.processes import run
+    from playbook_supervisor.system.processes import run
 
     argv = ["ps", *which, "-o", "pid=,ppid=,state=,lstart=,comm="]
     try:

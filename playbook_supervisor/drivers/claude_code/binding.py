@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.checkout import Checkout
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.files import (
+from playbook_supervisor.records import Record, as_mapping, field
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import (
     digest,
     ensure_folder,
     locked,
@@ -24,8 +26,6 @@ from playbook_supervisor.files import (
     remove,
     write_atomically,
 )
-from playbook_supervisor.manifest import SESSION_ID
-from playbook_supervisor.records import Record, as_mapping, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

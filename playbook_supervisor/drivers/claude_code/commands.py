@@ -11,20 +11,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor import beginning, selection
-from playbook_supervisor.checkout import Checkout
-from playbook_supervisor.drivers import presence
-from playbook_supervisor.drivers.claude_code import binding, patience
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.desk import Reply, interactive, process
+from playbook_supervisor.drivers.claude_code.context import Reply, interactive, process
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.files import read_bytes, remove, write_atomically
-from playbook_supervisor.outlook import Outlook, running
-from playbook_supervisor.process_groups import worker_alive
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.store import Store
-from playbook_supervisor.supervisor import Supervisor
-from playbook_supervisor.vocabulary import SessionStatus
+from playbook_supervisor.sessions import creation, selection
+from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import read_bytes, remove, write_atomically
+from playbook_supervisor.system.process_groups import worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Typed(Record):
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()
         private = self.store.runtime(session_id)
-        patience.begin_anew(str(private))
+        request_limit.begin_anew(str(private))
         binding.bind(self.store.checkout, private, bound)
 
     def former(self, private: Path) -> Binding | None:
@@ -102,8 +102,8 @@ def _run(typed: Typed) -> Reply:
             "no playbook was named",
             guidance="Type /playbook.run PLAYBOOK [ARG…], as in /playbook.run auto-feature 013.",
         )
-    wanted = beginning.intend(typed.store, words[0], words[1:], start=start)
-    session_id = beginning.begin(typed.store, wanted, start=start, exports=False)
+    wanted = creation.intend(typed.store, words[0], words[1:], start=start)
+    session_id = creation.begin(typed.store, wanted, start=start, exports=False)
     outlook = typed.supervisor(session_id).begin(start)
     typed.bind(session_id)
     return _begun(outlook, wanted.warnings)
@@ -120,8 +120,8 @@ def _resume(typed: Typed) -> Reply:
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
     supervisor = typed.supervisor(chosen.session_id)
-    if presence.living(supervisor.private) is not None:
-        raise presence.driven(supervisor.private)
+    if driver_lock.living(supervisor.private) is not None:
+        raise driver_lock.driven(supervisor.private)
     with binding.alone(supervisor.private):
         former = typed.former(supervisor.private)
         outlook = supervisor.look()
@@ -188,7 +188,7 @@ def _pause(typed: Typed) -> Reply:
 
 def _abort(typed: Typed) -> Reply:
     """End the session. Agents of this client are refused every further call, until they end."""
-    from playbook_supervisor.repository import identity
+    from playbook_supervisor.system.git import identity
 
     supervisor = _open(typed, "")
     with binding.alone(supervisor.private):
@@ -220,8 +220,8 @@ def _open(typed: Typed, named: str) -> Supervisor:
     outlook = supervisor.look()
     if outlook.manifest.status not in selection.OPEN:
         raise _ended(outlook)
-    if presence.living(supervisor.private) is not None:
-        raise presence.driven(supervisor.private)
+    if driver_lock.living(supervisor.private) is not None:
+        raise driver_lock.driven(supervisor.private)
     return supervisor
 
 

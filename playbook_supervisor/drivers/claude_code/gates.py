@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import Desk, Reply
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
-from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.vocabulary import GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
+from playbook_supervisor.sessions.snapshot import Outlook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def put(desk: Desk) -> Reply | None:
 
 def answered_in_dialog(desk: Desk) -> Reply | None:
     """What the person chose or typed there; nothing is no answer, and other words are talk."""
-    from playbook_supervisor.answers import read_answer
+    from playbook_supervisor.kernel.answers import read_answer
 
     gate, desk.bound.question = desk.bound.question, ""
     outlook = desk.look()
@@ -93,7 +93,7 @@ def settle(desk: Desk, event: str, asked: Ask, resolution: Resolution, text: str
     Who it is, git knows: a program is started for it, for a person has just been waited for. One
     whom a policy does not let answer is told so, and nothing follows.
     """
-    from playbook_supervisor.repository import identity
+    from playbook_supervisor.system.git import identity
 
     by = identity(desk.here.root)
     try:

@@ -10,25 +10,26 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor import checkout, notices
+from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.claude_code import (
     allowlist,
     binding,
-    caller,
-    front_desk,
+    fast_path,
     gates,
     marker,
+    origin,
     stopping,
     turns,
 )
-from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.files import locked, read_bytes
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check
-from playbook_supervisor.notices import Notice
-from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import replace
-from playbook_supervisor.store import Store
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.files import locked, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
             return None
         from playbook_supervisor.drivers.claude_code.commands import command
 
-        caller.admit(environment)
+        origin.admit(environment)
         return _kept(Store(here), command(here, payload, environment))
     session = binding.bound(here)
     if not session:
@@ -69,7 +70,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
             return Reply(event, decision="deny", reason=turns.DISMISSED)
         if not desk.owned:
             return _stranger(desk)
-        caller.admit(environment)
+        origin.admit(environment)
         binding.dialog_over(private, desk.text("agent_id"))
         try:
             reply = _noticed(desk, _closed(desk, _EVENTS.get(event, _nothing)(desk)))
@@ -120,7 +121,7 @@ def _noticed(desk: Desk, reply: Reply | None) -> Reply | None:
     """The same; whoever is called at the terminal may be elsewhere, and is called there, too."""
     if reply is None or not reply.ring:
         return reply
-    notice = notices.of(desk.look())
+    notice = notifications.of(desk.look())
     if reply.event == "PermissionRequest":  # a worker may ask again and again: once is enough
         about = f"dialog of {desk.text('agent_id') or 'the conversation'}"
         notice = Notice(desk.bound.session, about, first_line(reply.ring))
@@ -148,8 +149,8 @@ def _before_tool(desk: Desk) -> Reply | None:
             due=turns.to_launch(desk, outlook) if outlook else frozenset(),
             at_work=frozenset(desk.bound.workers),
             gate_open=isinstance(asked, Ask),
-            file=front_desk.named_file(desk.text("cwd") or root, given),
-            kept=front_desk.kept_folders(root, str(desk.here.git_dir)),
+            file=fast_path.named_file(desk.text("cwd") or root, given),
+            kept=fast_path.kept_folders(root, str(desk.here.git_dir)),
         )
     )
     match ruling.verdict:

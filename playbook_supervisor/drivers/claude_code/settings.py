@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from playbook_supervisor.drivers.claude_code.marker import MARK as MARK
 from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
-from playbook_supervisor.json_edits import JsonText
+from playbook_supervisor.formats.json_edit import JsonText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ marked as stalled, and the person called.
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers.claude_code import gates, patience, turns
-from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.drivers.claude_code import gates, request_limit, turns
+from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
-from playbook_supervisor.plain_text import first_line
-from playbook_supervisor.vocabulary import SessionStatus
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def round_over(desk: Desk) -> Reply | None:
     private, bound = str(desk.private), desk.bound
     if desk.worker:
         if bound.workers and desk.text("agent_id") not in bound.dismissed:
-            patience.begin_anew(private)
+            request_limit.begin_anew(private)
         return None
     if bound.turn != "supervised":
         return None
-    spent = patience.spend(private, waiting=bool(bound.workers))
-    if spent >= patience.ENDED:
+    spent = request_limit.spend(private, waiting=bool(bound.workers))
+    if spent >= request_limit.ENDED:
         said = _stalled(desk, f"the model was asked {spent} times, and nothing came of it")
         return Reply("PostToolBatch", end=said, ring=said)
-    if spent < patience.WARNED:
+    if spent < request_limit.WARNED:
         return None
     note = f"Nothing has come of your last {spent} requests: do what is outstanding, or stop."
     return Reply("PostToolBatch", note=note, tell=desk.look())

@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import gates, patience
+from playbook_supervisor.drivers.claude_code import gates, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding, Worker
-from playbook_supervisor.drivers.claude_code.desk import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
-from playbook_supervisor.outlook import Outlook
-from playbook_supervisor.plain_text import first_line
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.snapshot import Outlook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def prompted(desk: Desk) -> Reply | None:
         desk.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
-    patience.begin_anew(str(desk.private))
+    request_limit.begin_anew(str(desk.private))
     if re.match(_OURS, prompt):
         if not mid_turn:
             bound.turn = "supervised"
@@ -140,7 +140,7 @@ def _answered(desk: Desk, prompt: str) -> Reply | None:
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
         return None
-    from playbook_supervisor.answers import read_answer
+    from playbook_supervisor.kernel.answers import read_answer
 
     reply = read_answer(prompt, asked.choices, typed_at_prompt=True)
     if reply.resolution is None:
@@ -153,7 +153,7 @@ def _ask_back(desk: Desk, prompt: str) -> Reply | None:
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
         return None
-    from playbook_supervisor.answers import read_answer
+    from playbook_supervisor.kernel.answers import read_answer
 
     question = read_answer(prompt, asked.choices, typed_at_prompt=True).question
     if not question:

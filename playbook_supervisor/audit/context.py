@@ -1,0 +1,84 @@
+"""What is judged, and what a judgement is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from playbook_supervisor.audit.lenient_playbook import Outline, Planned
+from playbook_supervisor.audit.lenient_session import Account, Standing, Told
+from playbook_supervisor.formats.located import Path
+from playbook_supervisor.kernel.state import State
+from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+SKEW: Final = 60_000
+"""By how much, ms, the clocks of two machines may differ."""
+_WHOLE_SECONDS: Final = 1_000
+
+_UNKNOWN: Final = Planned("")
+
+
+class Finding(Record):
+    """A rule's code, the file (`journal.yaml`, `session.yaml`), the way into it, and a sentence."""
+
+    code: str
+    file: str
+    path: Path
+    message: str
+
+
+class Case(Record):
+    """A session with all that is known of it.
+
+    `outline` is None where no playbook is known; `pinned`: it is the session's own, as tight as
+    `policy` makes it. `state` is the journal replayed by the kernel, None where that is not
+    possible. `committed`: when each line of the journal was, ms (0: never). `merged` names a
+    branch that holds this session's, or is empty.
+    """
+
+    name: str
+    journal: Account
+    session: Standing | None
+    outline: Outline | None
+    pinned: bool
+    policy: Policy
+    state: State | None
+    committed: Sequence[int]
+    merged: str
+    now: int
+
+    @property
+    def slack(self) -> int:
+        """By how much, ms, times may be rounded: other tools write whole seconds."""
+        return 0 if self.journal.ours else _WHOLE_SECONDS
+
+    def step(self, entry: Told) -> Planned:
+        """What the playbook says of the entry's step; empty words where that is not known."""
+        return self.outline.by_id.get(entry.step_id, _UNKNOWN) if self.outline else _UNKNOWN
+
+    def gated(self, entry: Told) -> bool:
+        """Whether the playbook puts a gate before the entry's step, whatever happens."""
+        return self.step(entry).autonomy == Autonomy.GATE_ALWAYS
+
+
+Judge = Callable[[Case], Iterator[Finding]]
+
+
+def found(code: str, path: Path, message: str) -> Finding:
+    """A finding in the journal."""
+    return Finding(code, "journal.yaml", path, message)
+
+
+def found_in_session(code: str, key: str, message: str) -> Finding:
+    """A finding in session.yaml."""
+    return Finding(code, "session.yaml", (key,) if key else (), message)
+
+
+def at(entry: Told, key: str) -> Path:
+    """Where the entry says that, or should."""
+    return (*entry.path, key)

@@ -1,0 +1,244 @@
+"""What cannot be true of a session, read off its files: any journal, whoever wrote it.
+
+Pure: files come in as bytes, and what git and the clock know beside them. `rules.py` lists what is
+looked for; each family of rules is judged in the module of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from playbook_supervisor.audit import (
+    decisions,
+    ending,
+    evidence,
+    gates,
+    lenient_playbook,
+    lenient_session,
+    order,
+    times,
+)
+from playbook_supervisor.audit.context import Case, Finding
+from playbook_supervisor.audit.lenient_playbook import Outline
+from playbook_supervisor.audit.lenient_session import Account, Standing
+from playbook_supervisor.audit.replay import Replay, replay
+from playbook_supervisor.audit.rules import RULES
+from playbook_supervisor.errors import CheckError, PlaybookError, StateError
+from playbook_supervisor.formats.located import Document
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.project.schema import Problem, read_playbook
+from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.journal import parse_journal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeVar
+
+    Heard = TypeVar("Heard", Account, Standing)
+
+MOST: Final = 500
+
+_FAMILIES: Final = (
+    times.judge,
+    order.judge,
+    decisions.judge,
+    evidence.judge,
+    gates.judge,
+    ending.judge,
+)
+
+
+class Exhibit(Record):
+    """One file of a session: how it is called, its bytes, and else why there are none.
+
+    `guidance` is what to do about that where more is known than the rule says.
+    """
+
+    file: str
+    data: bytes | None = None
+    problem: str = ""
+    guidance: str = ""
+
+
+class Session(Record):
+    """The files of one session, and what is known of it from elsewhere.
+
+    `name` is that of its folder; `session` is None for a journal that stands alone, `playbook`
+    where none is known, and `pinned` says that it is the session's own; `policy` is None where it
+    is held to none. `committed`: when each line of the journal was committed, ms since the epoch
+    (0: not yet). `merged` names a branch that holds the session's, where that was merged.
+    """
+
+    name: str
+    journal: Exhibit
+    session: Exhibit | None = None
+    playbook: Exhibit | None = None
+    pinned: bool = False
+    policy: Exhibit | None = None
+    committed: Sequence[int] = ()
+    merged: str = ""
+
+
+class Judged(Record):
+    """One file, and what cannot be true in it, by place."""
+
+    file: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Audited(Record):
+    """One session: its files, and `notes` on what could not be judged."""
+
+    name: str
+    files: tuple[Judged, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return all(file.ok for file in self.files)
+
+
+def examine(session: Session, now: int) -> Audited:
+    """Everything that cannot be true of it (kai FR37 to FR40). `now`: ms since the epoch."""
+    notes: list[str] = []
+    journal, in_journal = _heard(session.journal, lenient_session.journal)
+    standing, in_session = (
+        _heard(session.session, lenient_session.session) if session.session else (None, [])
+    )
+    policy, in_policy = _policy(session.policy)
+    if journal is not None:
+        entries, unfit = _entries(session.journal, journal)
+        in_journal += unfit
+        plan, playbook = _plan(session, journal, policy)
+        if plan is None:
+            notes.append("its playbook is not known: what its steps ask for is not judged")
+        notes += gates.anonymous(journal)
+        replayed = replay(entries, playbook) if entries is not None and playbook else Replay()
+        case = Case(
+            name=session.name,
+            journal=journal,
+            session=standing,
+            outline=plan,
+            pinned=session.pinned,
+            policy=policy,
+            state=replayed.state,
+            committed=session.committed,
+            merged=session.merged,
+            now=now,
+        )
+        for finding in _findings(case, replayed):
+            if standing is not None and finding.file == "session.yaml":
+                in_session.append(_located(finding, standing.document))
+            else:
+                in_journal.append(_located(finding, journal.document))
+    files = [_judged(session.journal, in_journal, notes)]
+    if session.session is not None:
+        files.append(_judged(session.session, in_session, notes))
+    if session.policy is not None:
+        files.append(_judged(session.policy, in_policy, notes))
+    return Audited(session.name, tuple(files), tuple(notes))
+
+
+def _findings(case: Case, replayed: Replay) -> list[Finding]:
+    """Of every family; what the kernel says of an entry only where nothing else does."""
+    findings = [finding for judge in _FAMILIES for finding in judge(case)]
+    diverging = replayed.diverging
+    if diverging and not any(each.path[:2] == diverging.path for each in findings):
+        findings.append(diverging)
+    return findings
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _heard(
+    exhibit: Exhibit, read: Callable[[bytes, str], Heard]
+) -> tuple[Heard | None, list[Problem]]:
+    """What the file tells, and what of it cannot be understood."""
+    if exhibit.data is None:
+        return None, [_missing(exhibit)]
+    try:
+        heard = read(exhibit.data, exhibit.file)
+    except CheckError as error:
+        return None, [_problem("AUD-READ", error.message, *_place(error))]
+    unclear = islice(heard.unclear, MOST)
+    places = heard.document.place
+    return heard, [_problem("AUD-FORM", each.why, *places(each.path)) for each in unclear]
+
+
+def _entries(exhibit: Exhibit, journal: Account) -> tuple[Sequence[Entry] | None, list[Problem]]:
+    """The entries as the program reads its own; None where it could not."""
+    if not journal.ours or journal.unclear or exhibit.data is None:
+        return None, []
+    try:
+        return parse_journal(exhibit.data, exhibit.file).entries, []
+    except StateError as error:
+        return None, [_problem("AUD-FORM", error.message, *_place(error))]
+
+
+def _policy(exhibit: Exhibit | None) -> tuple[Policy, list[Problem]]:
+    if exhibit is None:
+        return Policy(), []
+    if exhibit.data is None:
+        return Policy(), [_missing(exhibit)]
+    try:
+        return read_policy(exhibit.data, exhibit.file), []
+    except StateError as error:
+        return Policy(), [_problem("AUD-READ", error.message, *_place(error))]
+
+
+def _plan(
+    session: Session, journal: Account, policy: Policy
+) -> tuple[Outline | None, Playbook | None]:
+    """What the steps ask for, as far as it can be known; the playbook, if the kernel can run it.
+
+    What the session itself does not keep is the project's, which may be another one by now.
+    """
+    if session.playbook is None or session.playbook.data is None:
+        return None, None
+    data, source = session.playbook.data, session.playbook.file
+    if session.pinned:
+        try:
+            playbook = tightened(read_playbook(data, source), policy)
+        except CheckError:
+            return lenient_playbook.read(data, source), None
+        return lenient_playbook.of(playbook), playbook
+    plan = lenient_playbook.read(data, source)
+    steps = {entry.step_id for entry in journal.entries} - {""}
+    return (plan if plan is not None and steps <= plan.by_id.keys() else None), None
+
+
+def _place(error: PlaybookError) -> tuple[int, int]:
+    line, col = error.where.rsplit(":", 2)[1:]
+    return int(line), int(col)
+
+
+# ── findings as problems ────────────────────────────────────────────────────────────────────
+
+
+def _located(finding: Finding, document: Document) -> Problem:
+    return _problem(finding.code, finding.message, *document.place(finding.path))
+
+
+def _missing(exhibit: Exhibit) -> Problem:
+    problem = _problem("AUD-READ", exhibit.problem)
+    return replace(problem, guidance=exhibit.guidance) if exhibit.guidance else problem
+
+
+def _problem(code: str, message: str, line: int = 1, col: int = 1) -> Problem:
+    return Problem(line, col, "error", code, message, RULES[code].guidance)
+
+
+def _judged(exhibit: Exhibit, problems: Iterable[Problem], notes: list[str]) -> Judged:
+    ordered = sorted(set(problems), key=lambda each: (each.line, each.col, each.code))
+    if len(ordered) > MOST:
+        notes.append(f"{exhibit.file} has more findings than these {MOST}")
+    return Judged(exhibit.file, tuple(ordered[:MOST]))

@@ -1,0 +1,139 @@
+"""A playbook's outline: what of it is needed to judge a journal, read from any version's file.
+
+`schema.py` says whether a playbook may run; here one that ran long ago, under other rules, is still
+understood as far as it goes. Words that are not ours are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_GOES_ON: Final = frozenset({"continue", "ignore"})
+_DIGITS: Final = 6
+
+
+class Planned(Record):
+    """A step. `conditional`: it is passed over where its `when` does not hold."""
+
+    id: str
+    command: str = ""
+    autonomy: str = ""
+    policy: str = ""
+    triggers: frozenset[str] = frozenset()
+    postconditions: tuple[str, ...] = ()
+    group: str = ""
+    conditional: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run goes on although the step has failed."""
+        return self.policy in _GOES_ON
+
+    @property
+    def retries(self) -> int | None:
+        """How often it may be tried again by itself; None where that is not known."""
+        if self.policy == ErrorPolicy.RETRY_ONCE:
+            return 1
+        kind, _, number = self.policy.partition(":")
+        if kind == "retry" and number.isdecimal() and len(number) < _DIGITS:
+            return int(number)
+        return 0 if self.policy else None
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """The triggers that may fire, the one that its autonomy implies among them."""
+        if self.autonomy == Autonomy.GATE_ON_BREAKING:
+            return self.triggers | {"agreement_breaking"}
+        return self.triggers
+
+
+class Outline(Record, slots=False):
+    """A playbook: its name, and its steps in order."""
+
+    name: str
+    steps: tuple[Planned, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Planned]:
+        return {step.id: step for step in self.steps}
+
+    @cached_property
+    def phase_of(self) -> Mapping[str, int]:
+        """Step id → which phase it belongs to; neighbours of one group are one phase."""
+        phases: dict[str, int] = {}
+        phase, former = -1, ""
+        for step in self.steps:
+            if not step.group or step.group != former:
+                phase += 1
+            phases[step.id], former = phase, step.group
+        return phases
+
+
+def read(data: bytes, source: str) -> Outline | None:
+    """The outline; None where the file has no steps that one could make out."""
+    try:
+        top = load(data, source).data
+    except CheckError:
+        return None
+    top = top if isinstance(top, dict) else {}
+    steps = top.get("steps")
+    if not isinstance(steps, list):
+        return None
+    planned = (_step(step) for step in steps if isinstance(step, Mapping))
+    known = tuple(step for step in planned if step.id)
+    return Outline(_text(top, "name"), known) if known else None
+
+
+def of(playbook: Playbook) -> Outline:
+    """The outline of a playbook that may run."""
+    steps = (
+        Planned(
+            id=step.id,
+            command=step.command,
+            autonomy=step.autonomy,
+            policy=step.error_policy,
+            triggers=frozenset(step.escalation_triggers),
+            postconditions=step.postconditions,
+            group=step.parallel_group,
+        )
+        for step in playbook.steps
+    )
+    return Outline(playbook.name, tuple(steps))
+
+
+def _step(step: Mapping[str, object]) -> Planned:
+    return Planned(
+        id=_text(step, "id"),
+        command=_text(step, "command"),
+        autonomy=_text(step, "autonomy"),
+        policy=_text(step, "error_policy"),
+        triggers=frozenset(_names(step, "escalation_triggers")),
+        postconditions=_names(step, "postconditions"),
+        group=_text(step, "parallel_group"),
+        conditional="when" in step,
+    )
+
+
+def _text(mapping: Mapping[str, object], key: str) -> str:
+    value = mapping.get(key)
+    return str(value) if isinstance(value, str) else ""
+
+
+def _names(mapping: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """The names in a list; of a condition with a value, as `file_exists: x`, the word."""
+    items = mapping.get(key)
+    return tuple(
+        str(next(iter(item), "") if isinstance(item, Mapping) else item)
+        for item in (items if isinstance(items, list) else ())
+    )

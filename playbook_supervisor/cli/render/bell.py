@@ -1,0 +1,36 @@
+"""How a terminal calls a person who looks elsewhere."""
+
+from __future__ import annotations
+
+from playbook_supervisor.cli.render.log import put
+from playbook_supervisor.drivers import notifications
+from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.sessions.snapshot import Outlook
+
+
+class Bell(Silence):
+    """A watcher that rings the terminal of stderr at gates and at the end, once about each."""
+
+    def __init__(self) -> None:
+        self._rung = ""
+
+    def waits(self, outlook: Outlook) -> None:
+        """A gate is open."""
+        self._ring(outlook)
+
+    def ended(self, outlook: Outlook) -> None:
+        """The drive is over."""
+        self._ring(outlook)
+
+    def _ring(self, outlook: Outlook) -> None:
+        notice = notifications.of(outlook)
+        if notice is not None and notice.about != self._rung:
+            self._rung = notice.about
+            put(sequence(notice.text))
+
+
+def sequence(notice: str) -> str:
+    """A bell, and the notice in both ways that terminals know (OSC 9, OSC 777)."""
+    said = first_line(notice).replace(";", ",")
+    return f"\a\x1b]9;{said}\a\x1b]777;notify;playbook;{said}\a"

@@ -1,0 +1,92 @@
+"""The findings of `check`: for people, for programs, and as annotations of a forge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from playbook_supervisor.formats.sanitize import counted, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    from playbook_supervisor.project.schema import Problem
+
+    class Checked(Protocol):
+        """One file and what is wrong with it."""
+
+        @property
+        def file(self) -> str: ...
+        @property
+        def ok(self) -> bool: ...
+        @property
+        def problems(self) -> tuple[Problem, ...]: ...
+
+
+def as_text(checked: Sequence[Checked]) -> Iterator[str]:
+    """`file:line:col: severity: what. How to mend it. [code]`, a line each."""
+    for each in checked:
+        for problem in each.problems:
+            place = f"{each.file}:{problem.line}:{problem.col}"
+            said = f"{problem.message}. {problem.guidance}"
+            yield printable(f"{place}: {problem.severity}: {said} [{problem.code}]")
+
+
+def verdict(checked: Sequence[Checked]) -> str:
+    """`2 files: 1 error, 3 warnings`."""
+    problems = [problem for each in checked for problem in each.problems]
+    errors, warnings = (
+        sum(problem.severity == severity for problem in problems)
+        for severity in ("error", "warning")
+    )
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    return f"{counted(len(checked), 'file')}: {counts if errors or warnings else 'fine'}"
+
+
+def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
+    """The object of `check --format json`."""
+    return {
+        "protocol": 1,
+        "files": [
+            {
+                "file": each.file,
+                "ok": each.ok,
+                "problems": [
+                    {
+                        "line": problem.line,
+                        "col": problem.col,
+                        "severity": problem.severity,
+                        "code": problem.code,
+                        "message": problem.message,
+                        "guidance": problem.guidance,
+                    }
+                    for problem in each.problems
+                ],
+            }
+            for each in checked
+        ],
+    }
+
+
+def as_github(checked: Sequence[Checked]) -> Iterator[str]:
+    """Workflow commands that GitHub shows beside the line they speak of."""
+    for each in checked:
+        for problem in each.problems:
+            properties = {
+                "file": each.file,
+                "line": str(problem.line),
+                "col": str(problem.col),
+                "title": problem.code,
+            }
+            said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+            message = _data(f"{problem.message}. {problem.guidance}")
+            severity = "notice" if problem.severity == "note" else problem.severity
+            yield f"::{severity} {said}::{message}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

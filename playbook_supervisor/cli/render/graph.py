@@ -1,0 +1,217 @@
+"""A playbook, or one session of it, as a Mermaid flowchart: text that forges draw.
+
+Solid lines are what happens when nobody has to say anything, dashed ones what a human can choose.
+Whatever others wrote reaches the text only as an escaped label, never as its syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from playbook_supervisor.cli.render.text import lasting
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.model import Phase, Playbook, Step
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    EntryStatus,
+    ErrorPolicy,
+    Place,
+    SessionStatus,
+    Trigger,
+)
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_LONGEST: Final = 60  # characters of a line in a label
+# A `%%{…}%%` is a directive wherever it stands, a backtick begins Markdown, and `$$` is
+# mathematics even where it is spelled out.
+_ESCAPED: Final = {ord(character): f"#{ord(character)};" for character in '"#&;<>`\\%$'}
+_STATES: Final = {
+    EntryStatus.DONE: "✓ done",
+    EntryStatus.FAILED: "✗ failed",
+    EntryStatus.SKIPPED: "– skipped",
+    EntryStatus.IN_PROGRESS: "… at work",
+}
+_ENDED: Final = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
+_STYLES: Final = (
+    "classDef gate fill:#fff8c5,stroke:#d4a72c,color:#1f2328",
+    "classDef done fill:#dafbe1,stroke:#1a7f37,color:#1f2328",
+    "classDef failed fill:#ffebe9,stroke:#cf222e,color:#1f2328",
+    "classDef skipped fill:#f6f8fa,stroke:#8c959f,color:#57606a,stroke-dasharray:4 3",
+    "classDef in_progress fill:#ddf4ff,stroke:#0969da,color:#1f2328,stroke-width:3px",
+    "classDef waiting fill:#fff8c5,stroke:#9a6700,color:#1f2328,stroke-width:4px",
+)
+
+
+def flowchart(
+    playbook: Playbook, entries: Sequence[Entry] = (), status: SessionStatus | None = None
+) -> str:
+    """The whole text; with a session's `entries` and `status`, also how far it has come."""
+    attempts: dict[str, list[Entry]] = {}
+    for entry in entries:
+        attempts.setdefault(entry.step_id, []).append(entry)
+    chart = _Chart()
+    chart.node("begin", "([{}])", _escaped(playbook.name))
+    number = 0
+    for phase in playbook.phases:
+        drawn = [
+            _Drawn(step, number + index, tuple(attempts.get(step.id, ())))
+            for index, step in enumerate(phase, 1)
+        ]
+        number += len(phase)
+        chart.phase(phase, drawn)
+    chart.enter(["finish"])
+    chart.node("finish", "([{}])", _escaped(status if status in _ENDED else "completed"))
+    if status in _ENDED:
+        chart.line(f"class finish {'done' if status is SessionStatus.COMPLETED else 'failed'}")
+    return "\n".join(["flowchart TD", *chart.lines, *(f"  {style}" for style in _STYLES)])
+
+
+class _Drawn(Record):
+    """A step with the numbers of its nodes: its id may be a word of Mermaid's own."""
+
+    step: Step
+    number: int
+    attempts: tuple[Entry, ...]
+
+    @property
+    def node(self) -> str:
+        return f"s{self.number}"
+
+    @property
+    def before(self) -> str:
+        """The gate before it; empty where there is none."""
+        asks = self.step.autonomy is Autonomy.GATE_ALWAYS or self._asked(Place.BEFORE)
+        return f"b{self.number}" if asks else ""
+
+    @property
+    def after(self) -> str:
+        """The gate that is raised behind it; empty where nothing raises one."""
+        return f"a{self.number}" if self.raised_by or self._asked(Place.AFTER) else ""
+
+    @property
+    def entrance(self) -> str:
+        return self.before or self.node
+
+    @property
+    def raised_by(self) -> tuple[str, ...]:
+        """What raises the gate behind it: triggers, or whatever makes it fail."""
+        step, breaking = self.step, Trigger.AGREEMENT_BREAKING
+        on_failure = tuple(str(each) for each in step.escalation_triggers if each is not breaking)
+        if step.error_policy is ErrorPolicy.GATE:
+            on_failure = ("it fails",)
+        if step.autonomy is Autonomy.GATE_ON_BREAKING or breaking in step.escalation_triggers:
+            return (*on_failure, str(breaking))
+        return on_failure
+
+    def waits(self, place: Place) -> bool:
+        gate = self.attempts[-1].gate if self.attempts else None
+        return gate is not None and gate.place is place
+
+    def _asked(self, place: Place) -> bool:
+        return any(gate.place is place for entry in self.attempts for gate in entry.gates)
+
+
+class _Chart:
+    """The lines so far, and where the flow stands: nodes, and the arrow with which each goes on."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._exits: list[tuple[str, str]] = [("begin", "-->")]
+        self._joints = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def node(self, name: str, shape: str, label: str, style: str = "") -> None:
+        """A node of that shape; the label's own text is escaped already."""
+        self.line(name + shape.format(f'"{label}"') + (f":::{style}" if style else ""))
+
+    def enter(self, entrances: Sequence[str]) -> None:
+        """Lead every way that is open to every entrance, through a joint where they are many."""
+        if len(self._exits) > 1 and len(entrances) > 1:
+            self._joints += 1
+            joint = f"j{self._joints}"
+            self.line(f'{joint}((" "))')
+            self.enter([joint])
+            self._exits = [(joint, "-->")]
+        for name, arrow in self._exits:
+            for entrance in entrances:
+                self.line(f"{name} {arrow} {entrance}")
+
+    def phase(self, phase: Phase, drawn: Sequence[_Drawn]) -> None:
+        """One step, or a group in a frame of its own."""
+        self.enter([each.entrance for each in drawn])
+        group = phase[0].parallel_group
+        if group:
+            self.line(f'subgraph g{drawn[0].number}["at once: {_escaped(group)}"]')
+        for each in drawn:
+            self._step(each)
+        if group:
+            self.line("end")
+        self._exits = [way for each in drawn for way in self._ways_on(each)]
+
+    def _step(self, drawn: _Drawn) -> None:
+        if drawn.before:
+            waits = drawn.waits(Place.BEFORE)
+            label = "◆ waits for a human" if waits else "a human decides"
+            self.node(drawn.before, "{{{{{}}}}}", label, "waiting" if waits else "gate")
+            self.line(f"{drawn.before} -->|continue| {drawn.node}")
+        self.node(drawn.node, "[{}]", "<br/>".join(_told(drawn)), _style(drawn))
+        if drawn.after:
+            waits = drawn.waits(Place.AFTER)
+            raised = ", ".join(drawn.raised_by) or "it fails"
+            label = "◆ waits for a human" if waits else "a human decides"
+            self.node(drawn.after, "{{{{{}}}}}", label, "waiting" if waits else "gate")
+            self.line(f'{drawn.node} -.->|"{_escaped(raised)}"| {drawn.after}')
+            self.line(f"{drawn.after} -.->|retry| {drawn.node}")
+
+    @staticmethod
+    def _ways_on(drawn: _Drawn) -> list[tuple[str, str]]:
+        ways = [(drawn.node, "-->")]
+        if drawn.before:
+            ways.append((drawn.before, "-.->|skip|"))
+        if drawn.after:
+            ways.append((drawn.after, '-.->|"continue, accept"|'))
+        return ways
+
+
+def _told(drawn: _Drawn) -> list[str]:
+    """What stands in a step's box: its name, what it runs, what holds it, how far it has come."""
+    step = drawn.step
+    lines = [f"<b>{_escaped(step.id)}</b>", _escaped(f"{step.command} {step.args}")]
+    if step.preconditions:
+        lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
+    if step.postconditions:
+        lines.append(_escaped(f"gives {', '.join(step.postconditions)}"))
+    if step.error_policy is ErrorPolicy.RETRY_ONCE:
+        lines.append("fails: once more, then stop")
+    if drawn.attempts:
+        lines.append(_standing(drawn.attempts[-1]))
+    elif step.autonomy is Autonomy.SKIP:
+        lines.append("– skipped by the playbook")
+    return lines
+
+
+def _standing(entry: Entry) -> str:
+    words = ["◆ at its gate" if entry.gate else _STATES[entry.status]]
+    if entry.attempt > 1:
+        words.append(f"attempt {entry.attempt}")
+    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
+        words.append(lasting(entry.completed_at - entry.started_at))
+    return " · ".join(words)
+
+
+def _style(drawn: _Drawn) -> str:
+    if drawn.attempts:
+        return str(drawn.attempts[-1].status)
+    return "skipped" if drawn.step.autonomy is Autonomy.SKIP else ""
+
+
+def _escaped(text: str) -> str:
+    """One harmless line, every character that Mermaid or HTML could read as syntax spelled out."""
+    return first_line(text.replace("$$", "$ $"), _LONGEST).translate(_ESCAPED)

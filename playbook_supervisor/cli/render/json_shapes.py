@@ -1,0 +1,251 @@
+"""Every object that `--json` prints; their JSON Schemas are in `schemas/`.
+
+Times are ISO 8601 in UTC; keys without a value are left out. Shapes only ever grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.directives import Ask, Check, Run
+from playbook_supervisor.kernel.state import Change, Entry
+from playbook_supervisor.kernel.vocabulary import EntryStatus
+from playbook_supervisor.sessions.journal import entry_mapping
+from playbook_supervisor.sessions.serialize import (
+    PROTOCOL,
+    Handout,
+    Scene,
+    ask_to_json,
+    finish_to_json,
+    run_to_json,
+    wait_to_json,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from playbook_supervisor.commands.install.updater import Update
+    from playbook_supervisor.commands.overview import Seen
+    from playbook_supervisor.kernel.directives import Probed
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.library import Shelved
+    from playbook_supervisor.project.session_policy import Effect
+    from playbook_supervisor.sessions.snapshot import Outlook
+
+    Json = dict[str, Any]
+
+WAIT: Final = "playbook next --wait"
+_LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
+
+
+def directive(
+    outlook: Outlook,
+    handouts: Mapping[str, Handout],
+    context: Sequence[str],
+    given: frozenset[str] | None = None,
+) -> Json:
+    """What is outstanding, for a client (`next --json`).
+
+    `given` are the attempts that agents of the client have been given, where its hooks know.
+    """
+    manifest = outlook.manifest
+    scene = Scene(
+        manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
+    )
+    due = outlook.directive
+    if isinstance(due, Run) and given is not None:
+        left = tuple(member for member in due.members if member.id not in given)
+        if not left:
+            return wait_to_json([member.id for member in due.members], scene)
+        return run_to_json(Run(left), scene, handouts)
+    if isinstance(due, Run):
+        return run_to_json(due, scene, handouts, outstanding=outlook.repeated)
+    if isinstance(due, Ask):
+        opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
+        return ask_to_json(due, scene, outlook.question, context, outstanding=not opened)
+    if isinstance(due, Check):
+        return wait_to_json([member.id for member in due.members], scene, WAIT)
+    said = f"{scene.playbook} {due.status}: {scene.done}/{scene.total} steps done."
+    return finish_to_json(due, scene, said)
+
+
+def in_one_line(shape: Json) -> str:
+    """The directive as it reaches a model: without prompts and long text."""
+    import json
+
+    short = dict(shape)
+    if short["directive"] == "run":
+        short["steps"] = [_without(step, "prompt") for step in short["steps"]]
+    if "gate" in short:
+        short["gate"] = _without(short["gate"], "context") | {
+            "question": first_line(short["gate"]["question"], 600)
+        }
+    line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
+    if len(line.encode()) > _LONGEST_LINE and short["directive"] == "run":
+        short["steps"] = [_without(step, "args") for step in short["steps"]]
+        line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
+    return line
+
+
+def _without(shape: Json, key: str) -> Json:
+    return {name: value for name, value in shape.items() if name != key}
+
+
+def ending(
+    outlook: Outlook,
+    why: str,
+    exit_code: int,
+    entries: Sequence[Entry],
+    context: Sequence[str] = (),
+) -> Json:
+    """How a drive ended (`run --json`, `resume --json`).
+
+    `ending` is not called `status`: that word belongs to the envelope of the Tyrum contract.
+    """
+    manifest = outlook.manifest
+    shape: Json = {
+        "protocol": PROTOCOL,
+        "session": manifest.session_id,
+        "playbook": manifest.playbook,
+        "feature": manifest.feature,
+        "ending": why,
+        "exit_code": exit_code,
+        "progress": {"done": outlook.done, "total": outlook.total},
+        "steps": [attempt(entry) for entry in entries],
+    }
+    asked = outlook.directive
+    if isinstance(asked, Ask):
+        shape["gate"] = ask_to_json(asked, _NOWHERE, outlook.question, context)["gate"]
+    failed = next((e for e in reversed(entries) if e.status is EntryStatus.FAILED), None)
+    if why == "failed" and failed is not None:
+        shape["error"] = error(failed)
+    return shape
+
+
+_NOWHERE: Final = Scene("", "", "", 0, 1)
+
+
+def attempt(entry: Entry) -> Json:
+    """One attempt at one step, with the keys of the journal and its id."""
+    return {"id": entry.id, **entry_mapping(entry)}
+
+
+def error(entry: Entry) -> Json:
+    """Why an attempt failed; the original's own tools journaled no code."""
+    shape = {
+        "code": entry.error_code or "PB-AGENT-FAILED",
+        "message": entry.error,
+        "guidance": entry.error_guidance,
+    }
+    return shape | ({"cause": entry.error_cause} if entry.error_cause else {})
+
+
+# ── listings ────────────────────────────────────────────────────────────────────────────────
+
+
+def playbooks(shelved: Sequence[Shelved]) -> Json:
+    """`list --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "playbooks": [
+            {
+                "name": each.name,
+                "file": str(each.file),
+                "description": each.description,
+                "steps": each.steps,
+                **({"problem": each.problem} if each.problem else {}),
+            }
+            for each in shelved
+        ],
+    }
+
+
+def update(plan: Update, *, applied: bool) -> Json:
+    """`update --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "up_to_date": not plan.changes,
+        "applied": applied,
+        "files": [
+            {"path": each.path, "action": each.verb, "why": each.why} for each in plan.actions
+        ],
+    }
+
+
+def sessions(seen: Sequence[Seen]) -> Json:
+    """`status --json`: those that wait for a human first."""
+    return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
+
+
+def _session(seen: Seen) -> Json:
+    shape: Json = {"session": seen.session_id, "root": str(seen.root)}
+    known = seen.manifest
+    if known is None:
+        return shape | {"problem": seen.problem}
+    shape |= {
+        "playbook": known.playbook,
+        "feature": known.feature,
+        "args": dict(known.args),
+        "status": known.status,
+        "started_at": to_time(known.started_at),
+        "current_step": known.current_step,
+        "branch": known.branch,
+    }
+    if known.completed_at is not None:
+        shape["completed_at"] = to_time(known.completed_at)
+    if known.gate is not None:
+        shape["gate"] = {
+            "id": known.gate.id,
+            "reason": known.gate.reason,
+            "question": known.gate.question,
+            "opened_at": to_time(known.gate.opened_at),
+        }
+    if seen.driver is not None:
+        shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
+    if seen.client is not None and seen.client.stalled:
+        shape["stalled"] = True
+    if seen.client is not None and seen.client.dialog:
+        shape["dialog"] = seen.client.dialog
+    return shape
+
+
+def session(
+    seen: Seen,
+    entries: Sequence[Entry],
+    playbook: Playbook | None,
+    effects: Sequence[Effect] = (),
+) -> Json:
+    """`show --json`: one session with its whole journal."""
+    shape = {"protocol": PROTOCOL, **_session(seen)}
+    shape["steps"] = [attempt(entry) for entry in entries]
+    if playbook is not None:
+        begun = {entry.step_id for entry in entries}
+        shape["not_begun"] = [step.id for step in playbook.steps if step.id not in begun]
+    if effects:
+        shape["policies"] = [tightening(effect) for effect in effects]
+    return shape
+
+
+def tightening(effect: Effect) -> Json:
+    """What one policy makes of one step."""
+    shape: Json = {"policy": effect.policy, "step": effect.step}
+    if effect.autonomy != effect.was:
+        shape |= {"autonomy": effect.autonomy, "was": effect.was}
+    if effect.postconditions:
+        shape["postconditions"] = list(effect.postconditions)
+    if effect.answered_by:
+        shape["answered_by"] = list(effect.answered_by)
+    return shape
+
+
+def conditions(probed: Sequence[Probed]) -> Json:
+    """`probe --json`."""
+    return {
+        "protocol": PROTOCOL,
+        "conditions": [
+            {"name": each.name, "held": each.held, "evidence": each.evidence} for each in probed
+        ],
+    }

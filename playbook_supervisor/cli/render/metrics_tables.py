@@ -1,0 +1,238 @@
+"""Figures for people, as tables of at most eighty columns, and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from playbook_supervisor.audit.metrics import Figures, Known, Metrics, Spread, Waited
+from playbook_supervisor.cli.render.text import lasting
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    Json = dict[str, Any]
+
+UNKNOWN: Final = "–"
+_WIDTH: Final = 80
+_LONGEST: Final = 40
+_LEAST: Final = 5  # columns for a playbook and a blank before its step
+_FEW: Final = 9.95  # seconds; from here on tenths are not told
+_MANY: Final = 99.95  # of one unit; from here on the next one is taken
+_FORTUNE: Final = 100_000  # dollars
+
+
+class Sheet(Record):
+    """A table: the first column is of names, the others of figures."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+# ── for people ──────────────────────────────────────────────────────────────────────────────
+
+
+def lines(metrics: Metrics) -> Iterator[str]:
+    """What can be said in a sentence."""
+    ends = ", ".join(f"{number} {end}" for end, number in metrics.ends.items() if number)
+    rate = metrics.success_rate
+    told = "" if rate is None else f"; of those that ended, {rate:.0%} completed"
+    yield f"{counted(metrics.sessions, 'session')}{': ' if ends else ''}{ends}{told}"
+    if metrics.lasted is not None:
+        yield f"from begin to end: {_told(metrics.lasted)}"
+    for what, figures in (("escalations", metrics.escalations), ("retries", metrics.retries)):
+        if figures:
+            each = ", ".join(f"{number} {kind}" for kind, number in sorted(figures.items()))
+            yield f"{what}: {each}"
+
+
+def _told(spread: Spread) -> str:
+    if spread.number == 1:
+        return lasting(spread.total)
+    median, p90 = lasting(spread.median), lasting(spread.p90)
+    return f"median {median}, nine of ten within {p90}, {lasting(spread.total)} in all"
+
+
+def sheets(metrics: Metrics) -> Iterator[Sheet]:
+    """The tables; one of which nothing is known is left out."""
+    head = ("tries", "failed", "again", "median", "p90", "total", "USD")
+    names = _names(metrics.steps)
+    if metrics.steps:
+        rows = (_times(name, each) for name, each in zip(names, metrics.steps, strict=True))
+        yield Sheet(("step", *head), tuple(rows))
+    if metrics.commands:
+        yield Sheet(
+            ("command", *head), tuple(_times(_name(each.name), each) for each in metrics.commands)
+        )
+    used = ("USD", "tokens in", "tokens out")
+    used_by = [pair for pair in zip(names, metrics.steps, strict=True) if _is_used(pair[1])]
+    if used_by:
+        yield Sheet(("used by", *used), tuple(_use(name, each) for name, each in used_by))
+    if metrics.models:
+        yield Sheet(
+            ("model", *used), tuple(_use(_name(each.name), each) for each in metrics.models)
+        )
+    if metrics.gates:
+        waits = ("opened", "open", "median", "p90", "total")
+        yield Sheet(("waiting at", *waits), tuple(map(_waited, metrics.gates)))
+
+
+def _names(steps: Sequence[Figures]) -> list[str]:
+    """Of several playbooks each step is named with its own, which gives way to a step's name."""
+    several = len({step.playbook for step in steps}) > 1
+    return [_name(f"{step.playbook} {step.name}" if several else step.name) for step in steps]
+
+
+def _name(text: str) -> str:
+    return fitted(first_line(text), _LONGEST) or UNKNOWN
+
+
+def fitted(name: str, room: int) -> str:
+    """The name in so many columns; what stands before a blank, the playbook, gives way first."""
+    if len(name) <= room:
+        return name
+    before, blank, step = name.rpartition(" ")
+    if not blank:
+        return f"{name[: room - 1]}…"
+    step = fitted(step, max(room - _LEAST, 1))
+    return f"{fitted(before, room - len(step) - 1)} {step}"
+
+
+def _times(name: str, figures: Figures) -> tuple[str, ...]:
+    counts = (figures.tries, figures.failed, figures.again)
+    return (name, *map(str, counts), *_spread(figures.lasted), _sum(figures.cost_usd, _dollars))
+
+
+def _is_used(figures: Figures) -> bool:
+    return any((figures.cost_usd, figures.input_tokens, figures.output_tokens))
+
+
+def _use(name: str, figures: Figures) -> tuple[str, ...]:
+    tokens = (_sum(known, _short) for known in (figures.input_tokens, figures.output_tokens))
+    return (name, _sum(figures.cost_usd, _dollars), *tokens)
+
+
+def _waited(gate: Waited) -> tuple[str, ...]:
+    return (gate.reason, str(gate.opened), str(gate.open), *_spread(gate.waited))
+
+
+def _spread(spread: Spread | None) -> tuple[str, str, str]:
+    if spread is None:
+        return (UNKNOWN, UNKNOWN, UNKNOWN)
+    return (_brief(spread.median), _brief(spread.p90), _brief(spread.total))
+
+
+def _sum(known: Known | None, shown: Callable[[float], str]) -> str:
+    """A sum to which something unknown has to be added is at least that."""
+    if known is None:
+        return UNKNOWN
+    return shown(known.total) if known.known == known.of else f"≥{shown(known.total)}"
+
+
+def _dollars(number: float) -> str:
+    return f"{number:.2f}" if number < _FORTUNE else f"{number:.1e}"
+
+
+def _short(number: float) -> str:
+    """`940`, `18.2k`, `1.3M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return f"{number:.0f}"
+
+
+def _brief(ms: int) -> str:
+    """`0.4s`, `45s`, `12.1m`, `3.3h`, `2.2d`."""
+    number, unit = ms / 1000, "s"
+    for size, larger in ((60, "m"), (60, "h"), (24, "d")):
+        if number < _MANY:
+            break
+        number, unit = number / size, larger
+    whole = unit == "s" and number >= _FEW
+    return f"{number:.0f}{unit}" if whole else f"{number:.1f}{unit}"
+
+
+def plain(sheet: Sheet) -> Iterator[str]:
+    """The table as text, its figures under each other."""
+    table = (sheet.head, *sheet.rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(sheet.head))]
+    room = _WIDTH - sum(widths[1:]) - 2 * len(widths[1:])
+    for name, *cells in table:
+        shown = fitted(name, room)
+        figures = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join((shown.ljust(min(widths[0], room)), *figures))
+
+
+# ── for programs ────────────────────────────────────────────────────────────────────────────
+
+
+def as_json(metrics: Metrics) -> Json:
+    """The object of `metrics --json`; what is unknown is left out."""
+    return {
+        "protocol": 1,
+        "sessions": {
+            "total": metrics.sessions,
+            **dict(metrics.ends),
+            **_if_known("success_rate", metrics.success_rate),
+            **_if_known("duration", _spread_json(metrics.lasted)),
+        },
+        "steps": [_figures(each, "step") for each in metrics.steps],
+        "commands": [_figures(each, "command") for each in metrics.commands],
+        "models": [_figures(each, "model") for each in metrics.models],
+        "gates": [_gate(each) for each in metrics.gates],
+        "escalations": dict(metrics.escalations),
+        "retries": dict(metrics.retries),
+    }
+
+
+def _figures(figures: Figures, kind: str) -> Json:
+    shape: Json = {kind: figures.name}
+    if kind == "step":
+        shape |= {
+            key: value
+            for key, value in (("playbook", figures.playbook), ("command", figures.command))
+            if value
+        }
+    return shape | {
+        "attempts": figures.attempts,
+        "done": figures.done,
+        "failed": figures.failed,
+        "skipped": figures.skipped,
+        "again": figures.again,
+        **_if_known("duration", _spread_json(figures.lasted)),
+        **_if_known("cost_usd", _known_json(figures.cost_usd)),
+        **_if_known("input_tokens", _known_json(figures.input_tokens)),
+        **_if_known("output_tokens", _known_json(figures.output_tokens)),
+    }
+
+
+def _gate(gate: Waited) -> Json:
+    return {
+        "reason": gate.reason,
+        "opened": gate.opened,
+        "open": gate.open,
+        **_if_known("waiting", _spread_json(gate.waited)),
+    }
+
+
+def _spread_json(spread: Spread | None) -> Json | None:
+    if spread is None:
+        return None
+    return {
+        "number": spread.number,
+        "median_seconds": spread.median / 1000,
+        "p90_seconds": spread.p90 / 1000,
+        "total_seconds": spread.total / 1000,
+    }
+
+
+def _known_json(known: Known | None) -> Json | None:
+    if known is None:
+        return None
+    return {"total": known.total, "known": known.known, "of": known.of}
+
+
+def _if_known(key: str, value: object) -> Mapping[str, object]:
+    return {} if value is None else {key: value}

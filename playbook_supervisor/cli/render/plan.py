@@ -1,0 +1,223 @@
+"""The plan of a run: what each step runs, what it needs and makes as things stand, and its gate.
+
+Read in half a minute before a run of an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from playbook_supervisor.cli.render.json_shapes import tightening
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Mode
+from playbook_supervisor.sessions.serialize import PROTOCOL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from playbook_supervisor.commands.planning import Need, Plan, Planned
+
+_BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
+_LINE: Final = 400
+_INDENT, _LEAST, _SHORTEST = 13, 40, 20
+_MARKS: Final = {
+    Answer.HELD: ("✓", _GREEN),
+    Answer.NOT_HELD: ("·", _DIM),
+    Answer.ERROR: ("?", _YELLOW),
+}
+
+
+def lines(plan: Plan, *, colour: bool = False, width: int = 0) -> Iterator[str]:
+    """For people, a few lines a step; `colour` and `width` are those of a terminal, if it is one.
+
+    What stands in a step's lines is cut to the width; nothing is that one has to act upon.
+    """
+    paint = _Paint(colour, max(width - _INDENT, _LEAST) if width else _LINE)
+    steps = [planned for phase in plan.phases for planned in phase]
+    agent = f"agent {first_line(plan.agent)}" if plan.agent else "no agent"
+    feature = f" on {first_line(plan.feature)}" if plan.feature else ""
+    mode = ", autonomous" if plan.mode is Mode.AUTONOMOUS else ""
+    title = f"{plan.playbook.name}{feature} · {counted(len(steps), 'step')} · {agent}{mode}"
+    yield paint(title, _BOLD)
+    yield paint(f"  {first_line(plan.file)}", _DIM)
+    for number, phase in enumerate(plan.phases, 1):
+        if number == 1 or any(planned.runs for planned in phase):
+            yield ""
+        for planned in phase:
+            beside = [each.step.id for each in phase if each is not planned]
+            yield from _step(planned, number, beside, plan, paint)
+    yield ""
+    for said in plan.missing:
+        yield f"{paint('missing:', _RED)} {first_line(said, _LINE)}"
+    for said in plan.warnings:
+        yield f"{paint('note:', _YELLOW)} {first_line(said, _LINE)}"
+    for error in plan.refusals:
+        yield f"{paint('refused:', _RED)} {first_line(error.message, _LINE)} [{error.code}]"
+        yield f"  do: {first_line(error.guidance, _LINE)}"
+
+
+def verdict(plan: Plan) -> str:
+    """What follows from it."""
+    if plan.refusals:
+        return "It would not begin. Nothing was created."
+    if plan.adopts:
+        return f"It would go on with the session {plan.adopts}. Nothing was created."
+    return "It can begin. Nothing was created."
+
+
+class _Paint:
+    """Puts a style around a text, or leaves it; `room` is how many characters a line has."""
+
+    def __init__(self, colour: bool, room: int) -> None:
+        self._colour, self.room = colour, room
+
+    def __call__(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text
+
+
+def _step(
+    planned: Planned, number: int, beside: list[str], plan: Plan, paint: _Paint
+) -> Iterator[str]:
+    step = planned.step
+    together = f", together with {', '.join(beside)}" if beside else ""
+    if not planned.runs:
+        why = "by the playbook" if step.autonomy is Autonomy.SKIP else "by --from"
+        yield paint(f"{number:>2}  {step.id}  left out {why}{together}", _DIM)
+        return
+    words = [paint(step.id, _BOLD), first_line(f"{step.command} {planned.args}", _LINE)]
+    words += [f"({step.model})"] if step.model else []
+    yield f"{number:>2}  {'  '.join(words)}{together}"
+    if gate := _gate(planned, plan.mode):
+        yield f"      gate   {paint(gate, _YELLOW)}"
+    for effect in planned.effects:
+        yield f"      policy {first_line(f'{effect.policy}: {effect.said}', paint.room)}"
+    yield f"      runs   {_file(planned, plan.root) or paint('not installed here', _RED)}"
+    named = [need.probed.name for need in planned.preconditions]
+    named += [probed.name for probed in planned.postconditions]
+    longest = max(map(len, named), default=0)
+    for need in planned.preconditions:
+        yield f"      needs  {_need(need, longest, paint)}"
+    for probed in planned.postconditions:
+        yield f"      makes  {_probed(probed, longest, paint)}"
+    if failing := _failing(planned):
+        yield f"      fails  {failing}"
+
+
+def _failing(planned: Planned) -> str:
+    """What follows if it fails; empty where the session simply stops."""
+    who = _who(planned)
+    step = planned.step
+    if step.error_policy is ErrorPolicy.GATE:
+        return f"asks {who}"
+    then = "runs once more, then stops" if step.error_policy is ErrorPolicy.RETRY_ONCE else ""
+    if not step.escalation_triggers:
+        return then
+    return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then or 'stops'}"
+
+
+def _who(planned: Planned) -> str:
+    return " and ".join(planned.people) or "you"
+
+
+def _gate(planned: Planned, mode: Mode) -> str:
+    """When it halts for a person; empty where only its triggers and error policy can say so."""
+    who = _who(planned)
+    match planned.step.autonomy:
+        case Autonomy.GATE_ALWAYS if mode is Mode.AUTONOMOUS and not planned.people:
+            return "gate_always, which approves itself"
+        case Autonomy.GATE_ALWAYS:
+            return f"gate_always: asks {who} before it runs"
+        case Autonomy.GATE_ON_BREAKING:
+            return f"gate_on_breaking: asks {who} where a report says breaking"
+        case _:
+            return ""
+
+
+def _file(planned: Planned, root: Path) -> str:
+    """What defines the command that would run."""
+    found = planned.found
+    if found is None:
+        return ""
+    if found.file is None:
+        return f"{found.name}, which is built into Claude Code"
+    inside = found.file.is_relative_to(root)
+    closed = ", which is closed to models" if found.closed else ""
+    return f"{found.file.relative_to(root) if inside else found.file}{closed}"
+
+
+def _need(need: Need, longest: int, paint: _Paint) -> str:
+    if need.provider:
+        return f"{paint('·', _DIM)} {need.probed.name:{longest}}  from {need.provider}"
+    if need.lacking and need.probed.answer is Answer.NOT_HELD:
+        return f"{paint('✗', _RED)} {_evidence(need.probed, longest, paint)}"
+    return _probed(need.probed, longest, paint)
+
+
+def _probed(probed: Probed, longest: int, paint: _Paint) -> str:
+    return f"{paint(*_MARKS[probed.answer])} {_evidence(probed, longest, paint)}"
+
+
+def _evidence(probed: Probed, longest: int, paint: _Paint) -> str:
+    room = max(paint.room - longest - 4, _SHORTEST)
+    return f"{probed.name:{longest}}  {first_line(probed.evidence, room)}"
+
+
+# ── for programs ────────────────────────────────────────────────────────────────────────────
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The object of `run --dry-run --json`."""
+    shape: dict[str, Any] = {
+        "protocol": PROTOCOL,
+        "playbook": plan.playbook.name,
+        "file": plan.file,
+        "feature": plan.feature,
+        "branch": plan.branch,
+        "args": dict(plan.args),
+        "mode": plan.mode,
+        "agent": plan.agent,
+        "phases": [_phase(phase, plan.root) for phase in plan.phases],
+        "missing": list(plan.missing),
+        "warnings": list(plan.warnings),
+        "refusals": [error.as_mapping() for error in plan.refusals],
+        "exit_code": plan.exit_code,
+    }
+    return shape | ({"adopts": plan.adopts} if plan.adopts else {})
+
+
+def _phase(phase: Sequence[Planned], root: Path) -> dict[str, Any]:
+    group = phase[0].step.parallel_group
+    steps = [_step_shape(planned, root) for planned in phase]
+    return {**({"group": group} if group else {}), "steps": steps}
+
+
+def _step_shape(planned: Planned, root: Path) -> dict[str, Any]:
+    step = planned.step
+    shape: dict[str, Any] = {
+        "step": step.id,
+        "runs": planned.runs,
+        "command": planned.found.name if planned.found else step.command,
+        **({"file": _file(planned, root)} if planned.found else {}),
+        "args": planned.args,
+        "autonomy": step.autonomy,
+        "error_policy": step.error_policy,
+        "preconditions": [
+            _condition(need.probed) | ({"from": need.provider} if need.provider else {})
+            for need in planned.preconditions
+        ],
+        "postconditions": [_condition(probed) for probed in planned.postconditions],
+    }
+    if step.model:
+        shape["model"] = step.model
+    if step.escalation_triggers:
+        shape["escalation_triggers"] = list(step.escalation_triggers)
+    if planned.effects:
+        shape["policies"] = [tightening(effect) for effect in planned.effects]
+    return shape
+
+
+def _condition(probed: Probed) -> dict[str, Any]:
+    return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}

@@ -1,0 +1,141 @@
+"""Sessions for people: a few lines in a listing, or the whole timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import EntryStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.overview import Client, Seen
+    from playbook_supervisor.project.session_policy import Effect
+
+
+def brief(seen: Seen, now: int) -> Iterator[str]:
+    """One session in a line, and one more where something is wanted of a person."""
+    known = seen.manifest
+    if known is None:
+        if seen.code == "PB-STATE-NO-WORKTREE":
+            yield f"{seen.session_id}  {first_line(seen.problem, 400)}"
+            yield f"  bring it back: playbook repair {seen.session_id} --restore"
+            return
+        yield f"{seen.session_id}  unreadable: {first_line(seen.problem, 400)}"
+        if seen.code != "PB-STATE-NEWER":
+            yield f"  look: playbook repair {seen.session_id}"
+        return
+    words = [seen.session_id, known.playbook, known.feature, _standing(seen, now)]
+    yield "  ".join(first_line(word) for word in words if word) + _elsewhere(seen)
+    if known.gate is not None:
+        yield f"  {first_line(known.gate.question, 400)}"
+        if seen.driver is None or seen.client is not None:
+            yield f"  playbook answer {seen.session_id} …"
+    elif seen.open and seen.driver is None and seen.client is None:
+        yield f"  playbook resume {seen.session_id}"
+    if seen.driver is not None:
+        yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
+    if seen.client is not None and seen.open:
+        yield from _in_the_client(seen.client)
+
+
+def _in_the_client(client: Client) -> Iterator[str]:
+    """What a person ought to know of the conversation that a session is bound to."""
+    if client.dialog:
+        yield f"  a permission dialog for {first_line(client.dialog)} waits for you there"
+    if client.stalled:
+        yield "  STALLED: the model does not do what is due; /playbook.resume there"
+    if client.lives and not client.held:
+        yield "  its hooks do not reach the session any more; /playbook.resume there"
+
+
+def _standing(seen: Seen, now: int) -> str:
+    known = seen.manifest
+    assert known is not None  # noqa: S101 - the caller has looked
+    if known.gate is not None:
+        waited = text.lasting(max(now - known.gate.opened_at, 0))
+        return f"WAITS FOR A HUMAN at {known.gate.id}, for {waited}"
+    at = f" at {known.current_step}" if known.current_step and seen.open else ""
+    if known.completed_at is not None:
+        lasted = text.lasting(known.completed_at - known.started_at)
+        return f"{known.status} after {lasted}"
+    idle = "" if seen.driver is not None else ", nobody drives it"
+    return f"{known.status}{at}{idle}"
+
+
+def _elsewhere(seen: Seen) -> str:
+    """The worktree of a session that is not here, as one would `cd` to it."""
+    from os.path import relpath
+    from pathlib import Path
+
+    here = Path.cwd()
+    return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
+
+
+# ── the timeline ────────────────────────────────────────────────────────────────────────────
+
+
+def timeline(
+    seen: Seen,
+    entries: Sequence[Entry],
+    playbook: Playbook | None,
+    now: int,
+    effects: Sequence[Effect] = (),
+) -> Iterator[str]:
+    """Every attempt with what it rests on, and what humans said (kai FR39)."""
+    yield from brief(seen, now)
+    if seen.manifest is not None:
+        args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items())
+        yield f"  began {text.stamp(seen.manifest.started_at)}" + (
+            f" with {first_line(args)}" if args else ""
+        )
+    for effect in effects:
+        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.said}', 400)}"
+    for entry in entries:
+        yield ""
+        yield from _attempt(entry)
+    if cures := text.cures(entries):
+        yield ""
+        yield from cures
+    if playbook is not None:
+        begun = {entry.step_id for entry in entries}
+        left = [step.id for step in playbook.steps if step.id not in begun]
+        if left:
+            yield ""
+            yield f"not begun: {', '.join(left)}"
+
+
+def _attempt(entry: Entry) -> Iterator[str]:
+    words = [text.stamp(entry.started_at), entry.id, str(entry.status)]
+    if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
+        words.append(text.lasting(entry.completed_at - entry.started_at))
+    words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
+    yield "  ".join(words)
+    if entry.recovered:
+        yield "  recovered: its artifacts said that it had ended"
+    for line in entry.evidence:
+        yield f"  {first_line(line, 400)}"
+    if entry.waived:
+        yield f"  waived: {', '.join(first_line(word) for word in entry.waived)}"
+    if entry.error:
+        code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
+        yield f"  error: {first_line(entry.error, 400)}{code}"
+    if entry.error_lasts:
+        yield "  not tried again by itself: it would have ended the same way"
+    for gate in entry.gates:
+        yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
+    if not entry.gates and entry.human_response:
+        yield f"  human: {first_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
+    if entry.output:
+        yield f"  agent: {first_line(entry.output)}"
+
+
+def _answered(gate: Gate) -> str:
+    if gate.answered_at is None:
+        return "waits for a human"
+    by = f" by {first_line(gate.by)}" if gate.by else ""
+    waited = text.lasting(gate.answered_at - gate.opened_at)
+    return f"{gate.resolution}{by} after {waited}: {first_line(gate.text)!r}"

@@ -1,0 +1,60 @@
+"""What is drawn: playbooks, and sessions of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.commands import view
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.kernel.vocabulary import SessionStatus
+
+
+class Drawn(Record):
+    """A playbook and, of a session, its journal and status; without one `status` is None."""
+
+    playbook: Playbook
+    entries: tuple[Entry, ...] = ()
+    status: SessionStatus | None = None
+
+
+def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Drawn:
+    """The playbook of that name or path; of a session, its own, as policies made it.
+
+    ArgumentError PB-ARG-USAGE where neither is named, or the session runs another playbook;
+    StateError where the session cannot be read, PB-STATE-NO-PLAYBOOK where it keeps none.
+    """
+    if not session:
+        if not reference:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                "neither a playbook nor a session is named",
+                guidance="For example: playbook graph auto-feature; `playbook list` names all.",
+            )
+        return Drawn(view.load_playbook(reference, cwd=cwd))
+    shown = view.show(session, cwd=cwd)
+    if shown.problem:
+        raise shown.problem
+    manifest = shown.seen.manifest
+    playbook = shown.tightened
+    if manifest is None or playbook is None:
+        raise StateError(
+            "PB-STATE-NO-PLAYBOOK",
+            "the session keeps no playbook.yaml that can be read",
+            where=session,
+        )
+    name = playbook.name
+    if reference and reference != name:
+        named = view.load_playbook(reference, cwd=cwd).name
+        if named != name:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                f"session {session} runs {name}, not {named}",
+                guidance=f"Say: playbook graph --session {session}",
+            )
+    return Drawn(playbook, shown.entries, manifest.status)

@@ -1,0 +1,344 @@
+"""What moves a session: run, resume, answer, abort, pause.
+
+Data in, data out, errors raised; nothing is printed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.agents.registry import Agent, Budget
+    from playbook_supervisor.drivers.driver_lock import Request
+    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.drivers.observers import Person, Watcher
+    from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.supervisor import Supervisor
+
+_PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
+
+
+class Drive(Record):
+    """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
+
+    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits`:
+    turns and tool calls of a step, the cost of the whole run; what is left out is remembered.
+    """
+
+    agent: str = ""
+    mode: Mode | None = None
+    wall: float | None = None
+    idle: float | None = None
+    kill: bool = False
+    limits: Budget | None = None
+
+
+def run(
+    reference: str,
+    args: Sequence[str] = (),
+    *,
+    cwd: Path | None = None,
+    start: str = "",
+    drive: Drive | None = None,
+    watcher: Watcher | None = None,
+    person: Person | None = None,
+) -> Ending:
+    """Begin a playbook and drive it to its end or to a gate (kai FR20, cat FR-3.7).
+
+    Without a `person` a gate ends the drive: `why` is `waiting`. Raises what `beginning` and the
+    agents raise before anything is created.
+    """
+    from playbook_supervisor.agents import registry
+    from playbook_supervisor.drivers import budget
+    from playbook_supervisor.project import config
+    from playbook_supervisor.sessions import creation
+
+    drive = drive or Drive()
+    store = locate.store(cwd)
+    wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
+    agent = registry.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
+    budget.require_keeping(agent, drive.limits or budget.NO_LIMITS)
+    if agent.name == "claude":  # it alone finds its commands where we look for them
+        wanted = creation.intend(store, reference, args, start=start)
+    known = _remembered(drive, store.checkout.root)
+    session_id = creation.begin(store, wanted, start=start, runtime=known)
+    watching = watcher or _silence()
+    for warning in wanted.warnings:
+        watching.notice(warning)
+    return _drive(store, session_id, agent, drive, watching, person, start=start)
+
+
+def resume(
+    session: str = "",
+    *,
+    cwd: Path | None = None,
+    retry: bool = False,
+    drive: Drive | None = None,
+    watcher: Watcher | None = None,
+    person: Person | None = None,
+) -> Ending:
+    """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
+    from playbook_supervisor.agents import registry
+    from playbook_supervisor.drivers import budget
+    from playbook_supervisor.drivers.claude_code import authorization
+    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.kernel import machine
+    from playbook_supervisor.project import config
+    from playbook_supervisor.sessions import selection
+
+    drive = drive or Drive()
+    watching = watcher or _silence()
+    store, session_id = locate.meant(session, cwd, watching)
+    if retry or drive.mode is Mode.AUTONOMOUS:  # what takes up, or answers by itself, decides
+        locate.a_human(store, session_id, "resume --retry" if retry else "resume --mode autonomous")
+    authorization.refuse_beside_a_client(store.runtime(session_id))
+    _pin(store, session_id)
+    with store.open(session_id) as opened:
+        status = machine.status(opened.state)
+        remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
+        limits = opened.runtime.limits
+    over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
+    if over or (status is SessionStatus.FAILED and not retry):
+        if over:
+            watching.notice(f"session {session_id} is {status}: there is nothing to do")
+        outlook = locate.supervisor(store, session_id).close()
+        for notice in outlook.notices:
+            watching.notice(notice)
+        return Ending(outlook, status.value)
+    _require_room(store, session_id)
+    if strayed := selection.strayed(store, session_id):
+        watching.notice(strayed)
+    spec = drive.agent or remembered
+    agent = registry.choose(spec, config.load(store.checkout.root), store.checkout.root)
+    asked = drive.limits or budget.NO_LIMITS
+    budget.require_keeping(agent, asked)
+    meant = budget.combined(asked, limits)
+    if said := budget.unkept(agent, meant):
+        watching.notice(said)
+    drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
+    return _drive(store, session_id, agent, drive, watching, person, retry=retry)
+
+
+def answer(
+    words: Sequence[str], *, session: str = "", gate: str = "", cwd: Path | None = None
+) -> Outlook:
+    """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
+
+    The first word is a session if it has the form of an id and more words follow.
+    """
+    from playbook_supervisor.kernel.answers import read_answer
+    from playbook_supervisor.kernel.directives import Ask
+    from playbook_supervisor.sessions.manifest import SESSION_ID
+
+    if not session and len(words) > 1 and SESSION_ID.match(words[0]):
+        session, words = words[0], words[1:]
+    text = " ".join(words)
+    try:
+        store, session_id = locate.meant(session, cwd)
+    except StateError as error:
+        raise locate.waiting_elsewhere(error, cwd) from error
+    locate.a_human(store, session_id, "answer")
+    supervisor = locate.supervisor(store, session_id)
+    outlook = supervisor.look()
+    asked = outlook.directive
+    if not isinstance(asked, Ask):
+        none = StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+        raise locate.waiting_elsewhere(none, cwd)
+    if gate and gate != asked.id:
+        raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
+    reply = read_answer(text, asked.choices)
+    if reply.resolution is None:
+        choices = ", ".join(asked.choices)
+        raise ArgumentError(
+            "PB-ARG-ANSWER",
+            f"{text[:80]!r} is no answer here{': ' + reply.question if reply.question else ''}",
+            where=outlook.question,
+            guidance=f"Answer with one of: {choices}.",
+        )
+    return locate.kept(store, supervisor.answer(asked.id, reply.resolution, text, _by(store)))
+
+
+def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outlook:
+    """End the session, journaled; a runner is asked to stop what runs first."""
+    from playbook_supervisor.drivers import driver_lock
+    from playbook_supervisor.kernel.directives import Finish
+
+    store, session_id = locate.meant(session, cwd)
+    locate.a_human(store, session_id, "abort")
+    supervisor = locate.supervisor(store, session_id)
+    _require_open(supervisor)
+    words = text or Resolution.ABORT.value
+    if driver_lock.living(supervisor.private) is not None:
+        _ask_runner(supervisor, driver_lock.Request("abort", words, _by(store)), _PATIENCE)
+        outlook = supervisor.look()
+        if isinstance(outlook.directive, Finish):
+            return locate.kept(store, outlook)
+    with driver_lock.driving(supervisor.private, "abort"):  # nobody begins to drive it meanwhile
+        supervisor.end_workers()
+        outlook = supervisor.abort(words, _by(store))
+    _release(supervisor)
+    return locate.kept(store, outlook)
+
+
+def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
+    """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
+    from playbook_supervisor.drivers import driver_lock
+
+    store, session_id = locate.meant(session, cwd)
+    locate.a_human(store, session_id, "pause")
+    supervisor = locate.supervisor(store, session_id)
+    _require_open(supervisor)
+    if driver_lock.living(supervisor.private) is not None:
+        _ask_runner(supervisor, driver_lock.Request("pause", by=_by(store)), float("inf"))
+    _release(supervisor)
+    return locate.kept(store, supervisor.look())
+
+
+# ── what they share ─────────────────────────────────────────────────────────────────────────
+
+
+def _drive(
+    store: Store,
+    session_id: str,
+    agent: Agent,
+    drive: Drive,
+    watcher: Watcher,
+    person: Person | None,
+    *,
+    start: str = "",
+    retry: bool = False,
+) -> Ending:
+    from playbook_supervisor.drivers import budget
+    from playbook_supervisor.drivers.claude_code import authorization
+    from playbook_supervisor.drivers.driver_lock import driving
+    from playbook_supervisor.drivers.headless import Runner
+
+    supervisor = locate.supervisor(store, session_id)
+    mode = drive.mode or Mode.MANUAL
+    limits = drive.limits or budget.NO_LIMITS
+    watcher = _with_those_elsewhere(watcher, supervisor)
+
+    def first() -> Outlook:
+        outlook = supervisor.look()
+        for notice in store.notices:
+            watcher.notice(notice)
+        if outlook.pending:
+            return supervisor.begin(start)
+        if retry and outlook.manifest.status is SessionStatus.FAILED:
+            return supervisor.take_up()
+        return supervisor.outlook()
+
+    authorization.vacate(store.checkout, supervisor.private, os.environ)
+    with driving(supervisor.private, drive.agent or agent.name):
+        supervisor.remember(_remembered(drive, supervisor.root))
+        runner = Runner(
+            supervisor,
+            agent,
+            watcher,
+            person,
+            mode=mode,
+            wall=drive.wall,
+            idle=drive.idle,
+            limits=limits,
+            kill=drive.kill,
+            by=_by(store) if person else "",
+        )
+        return runner.drive(first)
+
+
+def _remembered(drive: Drive, root: Path) -> Runtime:
+    """What a `resume` without arguments goes by: there from the session's first moment on."""
+    from playbook_supervisor.agents.registry import from_anywhere
+    from playbook_supervisor.drivers import budget
+    from playbook_supervisor.sessions.local_state import Runtime
+
+    return Runtime(
+        agent=from_anywhere(drive.agent, root),
+        mode=(drive.mode or Mode.MANUAL).value,
+        limits=budget.to_remember(drive.limits or budget.NO_LIMITS),
+    )
+
+
+def _with_those_elsewhere(watcher: Watcher, supervisor: Supervisor) -> Watcher:
+    """The same, and what is told to whoever is not at this terminal."""
+    from playbook_supervisor.drivers.live_output import LastWords
+    from playbook_supervisor.drivers.notifier import Calling
+    from playbook_supervisor.drivers.observers import Several
+    from playbook_supervisor.project import config
+
+    root, private = supervisor.root, supervisor.private
+    each: tuple[Watcher, ...] = (watcher, LastWords(private))
+    if notify := config.load(root).notify:
+        each = (*each, Calling(notify, root, private, watcher.notice))
+    return Several(each)
+
+
+def _pin(store: Store, session_id: str) -> None:
+    """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
+    from playbook_supervisor.project import library, schema
+    from playbook_supervisor.project.session_policy import emit_policy
+    from playbook_supervisor.sessions import creation
+
+    if not store.drives(session_id) and not store.pinned(session_id):
+        file, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
+        playbook = schema.read_playbook(text, str(file))
+        policy = creation.in_force(store.checkout.root, playbook)
+        store.pin(session_id, text, b"" if policy is None else emit_policy(policy))
+
+
+def _require_room(store: Store, session_id: str) -> None:
+    """One checkout drives one open session: what is open here goes before what is taken up."""
+    from playbook_supervisor.sessions import creation
+
+    driven = store.driven()
+    if driven and session_id not in driven:
+        raise creation.occupied(store, driven[0])
+
+
+def _require_open(supervisor: Supervisor) -> None:
+    status = supervisor.look().manifest.status
+    if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
+        failed = status is SessionStatus.FAILED
+        raise StateError(
+            "PB-STATE-ENDED",
+            f"session {supervisor.id} {'has' if failed else 'is'} {status} already",
+            guidance=f"`playbook resume {supervisor.id} --retry` takes it up."
+            if failed
+            else "Begin a new session.",
+        )
+
+
+def _release(supervisor: Supervisor) -> None:
+    """No client drives it any more."""
+    from playbook_supervisor.drivers.claude_code import authorization
+
+    authorization.release(supervisor.store.checkout, supervisor.private)
+
+
+def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:
+    from playbook_supervisor.drivers import driver_lock
+
+    if not driver_lock.ask(supervisor.private, request, patience=patience):
+        raise driver_lock.driven(supervisor.private)
+
+
+def _by(store: Store) -> str:
+    from playbook_supervisor.system.git import identity
+
+    return identity(store.checkout.root)
+
+
+def _silence() -> Watcher:
+    from playbook_supervisor.drivers.observers import Silence
+
+    return Silence()

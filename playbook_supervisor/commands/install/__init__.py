@@ -1,0 +1,1 @@
+"""What `init` and `update` write into a project, and how they recognise it later."""

@@ -1,0 +1,210 @@
+"""The sessions of all worktrees, as people look for them: those that wait for a human come first.
+
+Reads only, and takes no lock: one that is broken, diverged or driven is shown all the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.driver_lock import Driver
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.project import schema, session_policy
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.selection import OPEN
+from playbook_supervisor.sessions.store import SESSIONS, Store
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_CLAUDE: Final = "claude-code"
+_VANISHED: Final = "its files have vanished; the next command restores them"
+
+
+class Client(Record):
+    """How it stands with the Claude Code conversation to which a session is bound.
+
+    `lives` says whether its process does, `stalled` that its model went round in circles, `dialog`
+    the tool for which it waits for a permission, `held` whether its hooks reach the session.
+    """
+
+    pid: int
+    lives: bool
+    stalled: bool
+    dialog: str
+    held: bool
+
+
+class Seen(Record):
+    """One session as it stands on the disk of one worktree.
+
+    `manifest` is None and `problem` says why where it cannot be read, `code` in one word. `driver`
+    is the process that drives it, `client` the conversation to which it is bound, if it is to any;
+    `activity` is ns since the epoch.
+    """
+
+    store: Store
+    session_id: str
+    manifest: Manifest | None
+    problem: str = ""
+    driver: Driver | None = None
+    activity: int = 0
+    client: Client | None = None
+    code: str = ""
+
+    @property
+    def root(self) -> Path:
+        """The worktree in which it stands."""
+        return self.store.checkout.root
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended; one that cannot be read counts as open."""
+        return self.manifest is None or self.manifest.status in OPEN
+
+
+def sessions(store: Store) -> tuple[Seen, ...]:
+    """Every session once: those that wait, the longest first; then by latest activity.
+
+    A session's folder is in git, so that it may stand in several worktrees: the one that drives
+    it counts, else the one that it names, else the one where its journal goes furthest; where
+    they all went home, the main checkout.
+    """
+    found: dict[str, list[Store]] = {}
+    for other in stores(store):
+        for session_id in {*other.ids(), *other.vanished()}:
+            found.setdefault(session_id, []).append(other)
+    for lost in (_beside(store, each) for each in checkout.gone(store.checkout)):
+        for session_id in lost.vanished():
+            found.setdefault(session_id, [lost])  # nothing of it stands anywhere else
+    seen = [_where_it_counts(session_id, copies) for session_id, copies in found.items()]
+    return tuple(sorted(seen, key=_urgency))
+
+
+def _where_it_counts(session_id: str, copies: list[Store]) -> Seen:
+    """The copy that counts; the others, which are many after merges, are not read at all."""
+    if len(copies) > 1:
+        driving = [each for each in copies if each.drives(session_id)]
+        copies = driving or _at_home_or_furthest(session_id, copies)
+    return max((_look(each, session_id) for each in copies), key=_authority)
+
+
+def _at_home_or_furthest(session_id: str, copies: list[Store]) -> list[Store]:
+    for each in copies:
+        try:
+            named = each.manifest(session_id).worktree
+        except PlaybookError:
+            continue
+        home = (each.checkout.main_root / named).resolve()
+        at_home = [other for other in copies if other.checkout.root == home]
+        return at_home or [max(copies, key=lambda other: _reach(other, session_id))]
+    return copies
+
+
+def _reach(store: Store, session_id: str) -> tuple[int, bool]:
+    """Journals only grow, while a file's time says no more than when git wrote it."""
+    journal = store.checkout.root / SESSIONS / session_id / "journal.yaml"
+    here = store.checkout
+    return journal.stat().st_size if journal.exists() else 0, here.root == here.main_root
+
+
+def find(store: Store, session_id: str) -> Store:
+    """The store of the worktree in which a session lives. StateError if there is none."""
+    for seen in sessions(store):
+        if seen.session_id == session_id:
+            return seen.store
+    store.manifest(session_id)  # says in its own words why there is none
+    return store
+
+
+def stores(store: Store) -> list[Store]:
+    """This worktree's sessions, and those of every other worktree of the repository."""
+    found = [store]
+    for root in checkout.worktrees(store.checkout):
+        try:
+            other = checkout.find(root)
+        except StateError:
+            continue  # its folder is gone, or the repository is bare
+        known = {each.checkout.root for each in found}
+        if other.common_dir == store.checkout.common_dir and other.root not in known:
+            found.append(_beside(store, other))
+    return found
+
+
+def _beside(store: Store, other: Checkout) -> Store:
+    return Store(other, clock=store.clock, seen_from=store.seen_from)
+
+
+def pinned(store: Store, session_id: str) -> Playbook | None:
+    """The playbook that the session runs; None where none is kept or it cannot be read."""
+    try:
+        data = read_bytes(store.folder(session_id) / "playbook.yaml")
+        return schema.read_playbook(data, "playbook.yaml")
+    except (FileNotFoundError, PlaybookError):
+        return None
+
+
+def held(store: Store, session_id: str) -> Policy:
+    """The policies that hold for the session; none where they cannot be read."""
+    source = session_policy.FILE
+    try:
+        data = read_bytes(store.folder(session_id) / source)
+        return session_policy.read_policy(data, source)
+    except (FileNotFoundError, PlaybookError):
+        return Policy()
+
+
+def _look(store: Store, session_id: str) -> Seen:
+    driver, activity, client = None, 0, None
+    try:
+        client = _client(store, session_id)
+        driver = driver_lock.living(store.runtime(session_id))
+        if driver is None and client is not None and client.lives:
+            driver = Driver(client.pid, _CLAUDE)
+        activity = store.activity(session_id)
+        manifest = store.manifest(session_id)
+        return Seen(store, session_id, manifest, "", driver, activity, client)
+    except PlaybookError as error:
+        code, said = error.code, error.message
+        if error.where:
+            said = f"{said} ({error.where})"
+        if code == "PB-STATE-NO-SESSION":
+            code, said = "PB-STATE-CORRUPT", _VANISHED
+        return Seen(store, session_id, None, said, driver, activity, client, code)
+
+
+def _client(store: Store, session_id: str) -> Client | None:
+    private = store.runtime(session_id)
+    bound = binding.load(private)
+    if bound is None:
+        return None
+    held = not bound.hooked or binding.hooks_reach(store.checkout, bound)
+    lives = binding.lives(bound)
+    return Client(bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", held)
+
+
+def _authority(seen: Seen) -> tuple[bool, bool, int]:
+    return seen.store.drives(seen.session_id), _at_home(seen), seen.activity
+
+
+def _at_home(seen: Seen) -> bool:
+    if seen.manifest is None:
+        return False
+    main = seen.store.checkout.main_root
+    return (main / seen.manifest.worktree).resolve() == seen.root.resolve()
+
+
+def _urgency(seen: Seen) -> tuple[int, int, str]:
+    gate = seen.manifest.gate if seen.manifest else None
+    if gate is not None:
+        return 0, gate.opened_at, seen.session_id
+    return (1 if seen.open else 2), -seen.activity, seen.session_id

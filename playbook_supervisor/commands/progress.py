@@ -1,0 +1,141 @@
+"""What the sessions are doing just now, looked at again and again.
+
+Takes no lock. A look costs three `stat` calls a session, a few more for an open one; what has not
+changed is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.commands import overview
+from playbook_supervisor.commands.overview import Seen
+from playbook_supervisor.drivers import driver_lock, notifications
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.live_output import NAME, last_words
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import EntryStatus
+from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions.store import SESSIONS, Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    _Place = tuple[Path, str]
+
+_SETTLED: Final = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
+
+
+class Progress(Record):
+    """A session, and how far it is. `total` is 0 where its playbook cannot be read.
+
+    `at_work` are the attempts that somebody works at now, with the last line of each worker by the
+    attempt's id in `lines`. `uncalled` says why a person could not be called, or nothing.
+    """
+
+    seen: Seen
+    done: int = 0
+    total: int = 0
+    at_work: tuple[Entry, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    uncalled: str = ""
+
+
+def of(seen: Seen) -> Progress:
+    """How far the session is, as far as that can be read."""
+    latest: dict[str, Entry] = {}
+    with suppress(PlaybookError):
+        latest = {entry.step_id: entry for entry in seen.store.journal(seen.session_id).entries}
+    playbook = overview.pinned(seen.store, seen.session_id)
+    private = seen.store.runtime(seen.session_id)
+    driven = seen.open and seen.driver is not None
+    return Progress(
+        seen,
+        done=sum(entry.status in _SETTLED for entry in latest.values()),
+        total=len(playbook.steps) if playbook else 0,
+        at_work=tuple(e for e in latest.values() if driven and not e.settled and not e.gate),
+        lines=last_words(private) if driven else {},
+        uncalled=notifications.failure(private) if seen.open else "",
+    )
+
+
+class Watch:
+    """The sessions of all worktrees, as often as somebody looks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._stores: list[Store] = []
+        self._worktrees: object = ()
+        self._stamps: dict[_Place, object] = {}
+        self._known: dict[_Place, tuple[object, Progress]] = {}
+        self._shown: tuple[Progress, ...] = ()
+
+    def look(self) -> tuple[Progress, ...]:
+        """All of them, in the order of `overview.sessions`."""
+        stamps = dict(self._look())
+        if stamps != self._stamps:
+            self._stamps = stamps
+            self._shown = tuple(self._progress(seen) for seen in overview.sessions(self._store))
+        return tuple(map(_as_of_now, self._shown))
+
+    def _look(self) -> Iterator[tuple[_Place, object]]:
+        """Something for every session of every worktree that changes when it does."""
+        worktrees = _changed(self._store.checkout.common_dir / "worktrees")
+        if worktrees != self._worktrees:
+            self._worktrees, self._stores = worktrees, overview.stores(self._store)
+        ended = {_place(each.seen) for each in self._shown if not each.seen.open}
+        for store in self._stores:
+            here = store.checkout
+            for name in {*_names(here.root / SESSIONS), *_names(here.runtime)}:
+                folder, private = here.root / SESSIONS / name, here.runtime / name
+                ours = () if (here.root, name) in ended else _stamp(private)
+                files = (folder, folder / "session.yaml", folder / "journal.yaml")
+                yield (here.root, name), (*map(_changed, files), ours)
+
+    def _progress(self, seen: Seen) -> Progress:
+        place = _place(seen)
+        stamp, known = self._known.get(place, (None, None))
+        if known is None or stamp != self._stamps.get(place):
+            known = of(seen)
+            self._known[place] = self._stamps.get(place), known
+        return known
+
+
+def _as_of_now(progress: Progress) -> Progress:
+    if not progress.at_work:
+        return progress
+    seen = progress.seen
+    return replace(progress, lines=last_words(seen.store.runtime(seen.session_id)))
+
+
+def _place(seen: Seen) -> _Place:
+    return seen.root, seen.session_id
+
+
+def _stamp(private: Path) -> object:
+    """Who drives, and every file of the private folder but the one that is read at each look."""
+    with suppress(OSError, PlaybookError), os.scandir(private) as files:
+        times = {file.name: _changed(file) for file in files if file.name != NAME}
+        bound = binding.load(private)
+        return times, driver_lock.living(private) if bound is None else binding.lives(bound)
+    return None
+
+
+def _changed(path: Path | os.DirEntry[str]) -> int:
+    """When it was written last, in ns since the epoch; 0 where there is nothing."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []

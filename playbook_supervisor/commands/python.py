@@ -1,0 +1,107 @@
+"""From Python: the five functions that a program calls, on what the command line calls itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from playbook_supervisor.commands import checking, driving, view
+from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.kernel.directives import Attempt
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.state import Event
+    from playbook_supervisor.project.library import Shelved
+    from playbook_supervisor.sessions.snapshot import Outlook
+
+
+def list_playbooks(root: Path | str | None = None) -> tuple[Shelved, ...]:
+    """The playbooks of the project that `root` lies in; those that cannot run say why."""
+    return view.playbooks(cwd=_folder(root))
+
+
+def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
+    """The playbook of that name or path. CheckError if it is not valid."""
+    return view.load_playbook(reference, cwd=_folder(cwd))
+
+
+def check(path: Path | str) -> checking.Checked:
+    """One file, with every problem and its place; `ok` if it can run."""
+    (checked,) = checking.check([str(path)])
+    return checked
+
+
+def run(
+    reference: str,
+    args: Mapping[str, str] | Sequence[str] = (),
+    *,
+    mode: Mode | str = Mode.MANUAL,
+    cwd: Path | str | None = None,
+    agent: str = "",
+    on_event: Callable[[Event], None] | None = None,
+) -> Ending:
+    """Begin a playbook and drive it to its end or to a gate, where it is left to wait.
+
+    `agent` is what `--agent` takes. `on_event` is given every fact once it is journaled. The
+    ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`.
+    Raises PlaybookErrors before anything is begun.
+    """
+    drive = driving.Drive(agent=agent, mode=Mode(mode))
+    watcher = _Watcher(on_event or _ignore)
+    given = [f"{k}={v}" for k, v in args.items()] if isinstance(args, Mapping) else list(args)
+    return driving.run(reference, given, cwd=_folder(cwd), drive=drive, watcher=watcher)
+
+
+def resume(
+    session: str = "",
+    *,
+    answer: str = "",
+    cwd: Path | str | None = None,
+    agent: str = "",
+    retry: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+) -> Ending:
+    """Go on where a session stands, after answering its open gate if an answer is given.
+
+    ArgumentError PB-ARG-ANSWER if it is none of the gate's choices; nothing is recorded then.
+    """
+    folder, watcher = _folder(cwd), _Watcher(on_event or _ignore)
+    if answer:
+        for event in driving.answer([answer], session=session, cwd=folder).events:
+            watcher.on_event(event)
+    drive = driving.Drive(agent=agent)
+    return driving.resume(session, cwd=folder, retry=retry, drive=drive, watcher=watcher)
+
+
+class _Watcher(Record):
+    """Hands on what is journaled, and nothing else."""
+
+    on_event: Callable[[Event], None]
+
+    def happened(self, event: Event, outlook: Outlook) -> None:
+        del outlook
+        self.on_event(event)
+
+    def said(self, attempt: Attempt, line: str) -> None:
+        """Not journaled."""
+
+    def waits(self, outlook: Outlook) -> None:
+        """The ending says so."""
+
+    def ended(self, outlook: Outlook) -> None:
+        """The ending says so."""
+
+    def notice(self, text: str) -> None:
+        """For people."""
+
+
+def _ignore(event: Event) -> None:
+    del event
+
+
+def _folder(path: Path | str | None) -> Path | None:
+    return None if path is None else Path(path)

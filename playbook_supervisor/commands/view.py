@@ -1,0 +1,239 @@
+"""What only looks: list, status, show, probe, schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.overview import Seen
+    from playbook_supervisor.commands.progress import Progress
+    from playbook_supervisor.kernel.directives import Probed
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.project.library import Shelved
+    from playbook_supervisor.project.session_policy import Effect, Policy
+    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.store import Store
+
+
+# ── playbooks ───────────────────────────────────────────────────────────────────────────────
+
+
+def playbooks(*, cwd: Path | None = None) -> tuple[Shelved, ...]:
+    """The project's playbooks, those that cannot run with their problem (kai FR9)."""
+    from playbook_supervisor.project import library
+    from playbook_supervisor.system import checkout
+
+    return library.playbooks(checkout.find(cwd or locate.current_folder()).root)
+
+
+def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
+    """The playbook of that name or path. CheckError if it is not valid."""
+    from playbook_supervisor.project import library, schema
+    from playbook_supervisor.system import checkout
+
+    file, data = library.find(checkout.find(cwd or locate.current_folder()).root, reference)
+    return schema.read_playbook(data, str(file))
+
+
+# ── sessions ────────────────────────────────────────────────────────────────────────────────
+
+
+def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
+    """The sessions of all worktrees, or the one that is named; what waits for a human first."""
+    from playbook_supervisor.commands import overview
+
+    store = locate.store(cwd)
+    seen = overview.sessions(store)
+    if session:
+        overview.find(store, session)
+        seen = tuple(each for each in seen if each.session_id == session)
+    return seen
+
+
+def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progress, ...]]:
+    """The same, with how far each session is, at every step of the iterator as it is then."""
+    from playbook_supervisor.commands import overview, progress
+
+    store = locate.store(cwd)
+    watch = progress.Watch(store)
+    while True:
+        seen = watch.look()
+        if session:
+            seen = tuple(each for each in seen if each.seen.session_id == session)
+        if session and not seen:
+            overview.find(store, session)  # says in its own words that there is none
+        yield seen
+
+
+def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+    """Whether a runner lives that drives the session of this outlook."""
+    from playbook_supervisor.drivers import driver_lock
+
+    store, session_id = locate.meant(outlook.manifest.session_id, cwd)
+    return driver_lock.living(store.runtime(session_id)) is not None
+
+
+class Shown(Record):
+    """One session with its whole journal.
+
+    `playbook` is its author's, None where the session keeps none, and `policy` what holds beyond
+    it; `problem` is what keeps it from being read as a whole.
+    """
+
+    seen: Seen
+    entries: tuple[Entry, ...]
+    playbook: Playbook | None
+    policy: Policy
+    problem: StateError | None = None
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What the policies made of the playbook."""
+        from playbook_supervisor.project.session_policy import effects
+
+        return effects(self.playbook, self.policy) if self.playbook else ()
+
+    @property
+    def tightened(self) -> Playbook | None:
+        """The playbook as the session runs it."""
+        from playbook_supervisor.project.session_policy import tightened
+
+        return tightened(self.playbook, self.policy) if self.playbook else None
+
+
+def show(session: str = "", *, cwd: Path | None = None) -> Shown:
+    """One session's timeline, also of one that another tool wrote or that has diverged."""
+    from playbook_supervisor.commands import overview
+
+    store = locate.store(cwd)
+    session_id = session_meant(store, session)
+    (seen,) = status(session_id, cwd=cwd)
+    entries: tuple[Entry, ...] = ()
+    problem = StateError(seen.code, seen.problem, where=session_id) if seen.problem else None
+    try:
+        entries = seen.store.journal(session_id).entries
+    except PlaybookError as error:
+        said = f"{error.message} ({error.where})"
+        problem = problem or StateError(error.code, said, where=session_id)
+    playbook = overview.pinned(seen.store, session_id)
+    return Shown(seen, entries, playbook, overview.held(seen.store, session_id), problem)
+
+
+def keep(file: Path, text: str) -> None:
+    """Write what was shown to a file that the caller names, whole or not at all.
+
+    StorageError PB-IO-WRITE, also for a device, a pipe or a link: nothing but a file is replaced.
+    """
+    from playbook_supervisor.system.files import write_atomically
+
+    if os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"cannot write {file}: it is no regular file",
+            guidance="Name a file of its own; `-` is stdout.",
+        )
+    write_atomically(file, text.encode(), durable=False)
+
+
+def session_meant(store: Store, named: str) -> str:
+    """The session of that name in any worktree, else the one of this one."""
+    from playbook_supervisor.commands import overview
+
+    named = named or locate.named()
+    if not named:
+        return locate.chosen(store, "")
+    overview.find(store, named)
+    return named
+
+
+# ── conditions ──────────────────────────────────────────────────────────────────────────────
+
+
+def probe(
+    names: Sequence[str], *, feature: str = "", session: str = "", cwd: Path | None = None
+) -> tuple[Probed, ...]:
+    """What conditions and triggers say now; a trigger is held where it would fire."""
+    from playbook_supervisor.kernel.vocabulary import Condition
+    from playbook_supervisor.project import conditions, config
+    from playbook_supervisor.project.conditions import World
+
+    _require_known(names)
+    store = locate.store(cwd)
+    root, branch = store.checkout.root, store.checkout.branch
+    settings = config.load(root)
+    world = World(root, _feature(store, feature, session), branch, settings)
+    return tuple(
+        conditions.probe(Condition(name), world)
+        if name in set(Condition)
+        else _trigger(name, world, conditions.finding)
+        for name in names
+    )
+
+
+def _trigger(name: str, world: object, finding: Callable[..., tuple[str, str] | None]) -> Probed:
+    from playbook_supervisor.kernel.directives import Answer, Probed
+    from playbook_supervisor.kernel.vocabulary import Trigger
+
+    found = finding(Trigger(name), world)
+    if found is None:
+        return Probed(name, Answer.NOT_HELD, "no report says so")
+    return Probed(name, Answer.HELD, found[0])
+
+
+def _require_known(names: Sequence[str]) -> None:
+    from playbook_supervisor.formats.sanitize import first_line, suggestion
+
+    known = words()
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                "PB-COND-UNKNOWN",
+                f"{first_line(name, 60)!r} is nothing that can be probed{suggestion(name, known)}",
+                guidance=f"There are {', '.join(known)}.",
+            )
+
+
+def words() -> list[str]:
+    """What can be probed: every condition, and the triggers that look at reports."""
+    from playbook_supervisor.kernel.vocabulary import Condition, Trigger
+
+    return [*Condition, Trigger.AGREEMENT_BREAKING, Trigger.VERDICT_FAIL]
+
+
+def _feature(store: Store, given: str, session: str) -> str:
+    """The feature that is named, else the session's, else the branch's."""
+    from playbook_supervisor.project import config, features
+    from playbook_supervisor.sessions.selection import open_here
+    from playbook_supervisor.system.git import branches
+
+    root = store.checkout.root
+    if given:
+        return features.resolve(root, given, config.load(root), lambda: branches(root)).name
+    named = session or locate.named()
+    if named:
+        return store.manifest(named).feature
+    here = open_here(store)
+    feature = store.manifest(here[0]).feature if here else ""
+    return feature or features.of_branch(store.checkout.branch)
+
+
+def schema_names() -> tuple[str, ...]:
+    """The names of which there is a JSON Schema."""
+    from playbook_supervisor.project.schema import schema_names as names
+
+    return names()
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema of that name."""
+    from playbook_supervisor.project.schema import schema_text as text
+
+    return text(name)

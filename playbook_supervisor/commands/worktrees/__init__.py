@@ -1,0 +1,1 @@
+"""Sessions in worktrees of their own: started, and removed once their work is merged."""

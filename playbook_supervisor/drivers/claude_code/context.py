@@ -1,0 +1,129 @@
+"""What a hook has before it: the payload, the binding, the session; and what it may reply."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.drivers.claude_code import ancestry, binding, request_limit
+from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.drivers.notifications import Notice
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.checkout import Checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal
+
+_SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})
+
+
+class Reply(Record):
+    """What a hook says. `tell` is the outlook that the model is to know, `note` a plain sentence.
+
+    `given_out` are the attempts that agents have been given, of what `tell` says is to run.
+    `given` replaces a tool's input. `end` ends the run at once, with this sentence. `ring` calls
+    the person, with this notice, and `notice` is the same for whoever is not at this terminal;
+    `shown` is what they see, beside the steps that have gone by; `closed` are those that went by
+    when no hook looked.
+    """
+
+    event: str
+    decision: Literal["", "allow", "deny", "ask", "block"] = ""
+    reason: str = ""
+    tell: Outlook | None = None
+    given_out: frozenset[str] = frozenset()
+    note: str = ""
+    given: Mapping[str, Any] | None = None
+    end: str = ""
+    ring: str = ""
+    notice: Notice | None = None
+    shown: str = ""
+    closed: tuple[Entry, ...] = ()
+
+
+class Desk(Record, frozen=False):
+    """One hook of the conversation that a session is bound to, under the binding's lock."""
+
+    here: Checkout
+    store: Store
+    private: Path
+    bound: Binding
+    payload: dict[str, Any]
+    environment: dict[str, str]
+    released: bool = False
+    _supervisor: list[Supervisor] = field(default_factory=list)
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """It starts no program: a check that asks the world is left to `playbook next --wait`."""
+        if not self._supervisor:
+            made = Supervisor(self.store, self.bound.session, exports=False, asks_the_world=False)
+            self._supervisor.append(made)
+        return self._supervisor[0]
+
+    @property
+    def worker(self) -> bool:
+        """Whether it is a subagent's hook."""
+        return bool(self.payload.get("agent_id"))
+
+    @property
+    def owned(self) -> bool:
+        """Whether the hook is of the conversation, and of the process, that drives."""
+        return self.text("session_id") == self.bound.client and self.same_process
+
+    @property
+    def same_process(self) -> bool:
+        return process(self.environment) == self.bound.pid
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person types here."""
+        return interactive(self.environment)
+
+    def text(self, key: str) -> str:
+        """A text of the payload; empty where there is none."""
+        value = self.payload.get(key)
+        return value if isinstance(value, str) else ""
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        """A mapping of the payload; empty where there is none."""
+        value = self.payload.get(key)
+        return value if isinstance(value, dict) else {}
+
+    def look(self) -> Outlook:
+        """What is outstanding, with nothing answered and nothing launched."""
+        return self.supervisor.look()
+
+    def outlook(self) -> Outlook:
+        """What is outstanding, after the checks that only look at files."""
+        return self.supervisor.outlook()
+
+    def progress(self) -> None:
+        """Something was accepted: the model is not going round in circles."""
+        self.bound.progress()
+        request_limit.begin_anew(str(self.private))
+
+    def release(self) -> None:
+        """The conversation drives no longer."""
+        binding.unbind(self.here, self.private)
+        self.released = True
+
+
+def process(environment: Mapping[str, str]) -> int:
+    """The client's process: it says so itself, else it is above the shells that started us."""
+    said = environment.get("CLAUDE_PID", "")
+    if said.isdecimal():
+        return int(said)
+    above = (each.pid for each in ancestry.ancestors() if each.name not in _SHELLS)
+    return next(above, os.getppid())
+
+
+def interactive(environment: Mapping[str, str]) -> bool:
+    """Whether a person types here; a worker's own `claude -p` is none."""
+    return environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"

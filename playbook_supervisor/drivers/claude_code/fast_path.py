@@ -1,0 +1,119 @@
+"""Calls of tools that are answered without opening the session: most hooks are of this kind.
+
+What a worker does, and what the main thread only reads; and rounds of calls, which are counted. The
+rules are the same as ever, followed with next to nothing imported; whatever is not plain here
+(another process, the command of a step, a dialog that waits) is left to those who look at it all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os.path import exists, expanduser, join, realpath
+
+from playbook_supervisor.drivers.claude_code import allowlist, request_limit
+from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from playbook_supervisor.drivers.claude_code.allowlist import Ruling
+
+_LONGEST: Final = 10_000  # characters of a path
+_SESSIONS: Final = ".playbooks/sessions"
+_LOOKED_AT: Final = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
+"""Tools whose calls begin or end something."""
+_UNHEARD: Final = frozenset({"SessionEnd", "SubagentStart"})
+"""Events of which nothing follows."""
+_ROUND: Final = "PostToolBatch"
+
+
+def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Ruling | None:
+    """Whether the call passes; None where that has to be looked at properly."""
+    tool, given = payload.get("tool_name"), payload.get("tool_input")
+    agent, cwd = payload.get("agent_id"), payload.get("cwd")
+    event = payload.get("hook_event_name")
+    if isinstance(event, str) and event in _UNHEARD:
+        return allowlist.PASS
+    root = environment.get("CLAUDE_PROJECT_DIR") or (cwd if isinstance(cwd, str) else "")
+    if event == _ROUND:
+        return _round(payload, root, environment)
+    if event != "PreToolUse" or not isinstance(tool, str):
+        return None
+    worker = isinstance(agent, str) and agent != "" and tool not in _LOOKED_AT
+    if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):
+        return None
+    git_dir, private = _private(payload, root)
+    if _plainly_ours(private, str(agent), environment) is None:
+        return None
+    return allowlist.rule(
+        allowlist.Call(
+            tool,
+            given,
+            worker=worker,
+            supervised=False,
+            file=named_file(cwd if isinstance(cwd, str) and cwd else root, given),
+            kept=kept_folders(root, git_dir),
+        )
+    )
+
+
+def _round(payload: Mapping[str, Any], root: str, environment: Mapping[str, str]) -> Ruling | None:
+    """All calls of one message are done: it is counted, unless that leads to something."""
+    agent = payload.get("agent_id")
+    _, private = _private(payload, root)
+    bound = _plainly_ours(private, str(agent), environment)
+    if bound is None:
+        return None
+    if agent:
+        if bound["workers"]:
+            request_limit.begin_anew(private)
+    elif bound["turn"] == "supervised":
+        if request_limit.spent(private) + 1 >= request_limit.WARNED:
+            return None
+        request_limit.spend(private, waiting=bool(bound["workers"]))
+    return allowlist.PASS
+
+
+def _private(payload: Mapping[str, Any], root: str) -> tuple[str, str]:
+    """The git directory, and in it the folder of the conversation's session; empty: none is."""
+    git_dir = git_directory(root)
+    session, client = marked(git_dir)
+    ours = session.replace("-", "").isalnum() and client == payload.get("session_id")
+    return git_dir, join(git_dir, "playbook", session) if ours else ""
+
+
+def _plainly_ours(
+    private: str, agent: str, environment: Mapping[str, str]
+) -> Mapping[str, Any] | None:
+    """The binding, if it is of the process that drives, and of an agent that is waited for."""
+    if not private or exists(join(private, "dialog")):
+        return None
+    try:
+        with open(join(private, "claude.json"), "rb") as file:
+            bound = json.load(file)
+        pid, dismissed = str(bound["pid"]), bound["dismissed"]
+        ours = pid == environment.get("CLAUDE_PID") and agent not in dismissed
+        return bound if ours and {"turn", "workers"} <= bound.keys() else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def named_file(folder: str, given: Mapping[str, Any]) -> str:
+    """The file that the call names, wherever symbolic links lead."""
+    named = allowlist.named_file(given)
+    try:
+        return realpath(join(folder, expanduser(named))) if named else ""
+    except (OSError, ValueError):
+        return named  # no file can have that name
+
+
+def kept_folders(root: str, git_dir: str) -> tuple[str, ...]:
+    """The folders that only playbook writes."""
+    shared = git_dir
+    if exists(pointer := join(git_dir, "commondir")):
+        with open(pointer, encoding="utf-8", errors="surrogateescape") as file:
+            shared = join(git_dir, file.readline(_LONGEST).strip())
+    folders = (join(root, _SESSIONS), join(git_dir, "playbook"), join(shared, "playbook"))
+    return tuple(map(realpath, folders))

@@ -1,0 +1,197 @@
+"""A mapping that a person wrote, read strictly: what does not fit is told, all of it, with places.
+
+A key that is absent, or wrong and told, reads as its default, so that reading always goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, TypeVar
+
+    from playbook_supervisor.formats.located import Data, Document, Path
+
+    Word = TypeVar("Word", bound=str)
+
+MOST: Final = 500
+"""So many faults of a hostile file are told; they are more than a person can use."""
+_EMPTY: Final = "Give it a value, or take the key out."
+
+
+class Fault(Record):
+    """What is wrong at a place (both count from 1), and how to mend it."""
+
+    line: int
+    col: int
+    message: str
+    guidance: str
+
+
+class Faults:
+    """Everything that is wrong with a document. `cure` mends what has no guidance of its own."""
+
+    def __init__(self, document: Document, cure: str) -> None:
+        self._document, self._cure = document, cure
+        self._found: list[Fault] = []
+
+    def add(self, path: Path, text: str, cure: str = "", *, key: bool = False) -> None:
+        """A fault of the value at `path`, or of its `key`."""
+        find = self._document.key_place if key else self._document.place
+        name = ".".join(first_line(part, 60) for part in path if isinstance(part, str))
+        said = f"{name}: {text}" if name else text
+        if len(self._found) < MOST:
+            self._found.append(Fault(*find(path), said, cure or self._cure))
+
+    def found(self) -> tuple[Fault, ...]:
+        """All of them in the order of the file."""
+        return tuple(sorted(self._found, key=lambda fault: (fault.line, fault.col)))
+
+
+def refusal(code: str, source: str, faults: Sequence[Fault]) -> CheckError:
+    """The error that names the first fault and lists all of them."""
+    first, *more = faults
+    return CheckError(
+        code,
+        first.message + (f" (and {len(more)} more)" if more else ""),
+        where=f"{source}:{first.line}:{first.col}",
+        guidance=f"`playbook check {source}` lists them all." if more else first.guidance,
+        details=tuple(
+            f"{source}:{each.line}:{each.col}: {each.message}. {each.guidance}" for each in faults
+        ),
+    )
+
+
+class Section:
+    """One mapping. `keys` are those that it may have; without them they are the author's own."""
+
+    def __init__(self, faults: Faults, data: Data, path: Path, keys: Sequence[str] = ()) -> None:
+        self._faults, self._path = faults, path
+        self._data: dict[str, Data] = data if isinstance(data, dict) else {}
+        if not isinstance(data, dict) and not is_empty(data):
+            faults.add(path, "must be a mapping of keys to values")
+        for key in self._data:
+            if keys and key not in keys:
+                near = did_you_mean(key, keys)
+                hint = f"Did you mean `{near}`?" if near else f"Known are {', '.join(keys)}."
+                self.fault(key, "unknown key", hint, key_itself=True)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Everything that stands there, known or not."""
+        return frozenset(self._data)
+
+    def fault(self, key: str, text: str, cure: str = "", *, key_itself: bool = False) -> None:
+        """Tell a fault of the value under `key`, or of the key."""
+        self._faults.add((*self._path, key), text, cure, key=key_itself)
+
+    def names(self, form: str, what: str) -> list[str]:
+        """The keys of a mapping whose keys are the author's own, those of the right form."""
+        for name in self._data:
+            if not re.match(form, name):
+                self.fault(name, f"is not {what}", key_itself=True)
+        return [name for name in self._data if re.match(form, name)]
+
+    def section(self, key: str, keys: Sequence[str] = ()) -> Section:
+        """The mapping under `key`."""
+        return Section(self._faults, self._data.get(key, {}), (*self._path, key), keys)
+
+    def line(self, key: str, default: str) -> str:
+        """A text of one line."""
+        if key not in self._data:
+            return default
+        return self._line(self._data[key], (*self._path, key)) or default
+
+    def lines(self, key: str) -> tuple[str, ...] | None:
+        """A list of one-line texts; None if the key is absent."""
+        items = self._items(key)
+        return None if items is None else tuple(items)
+
+    def words(self, key: str, allowed: Sequence[Word]) -> tuple[Word, ...]:
+        """A list of words of a fixed vocabulary, each once."""
+        found: dict[Word, None] = {}
+        for index, text in enumerate(self._items(key) or ()):
+            word = next((word for word in allowed if word == text), None)
+            if word is not None:
+                found[word] = None
+            elif text:
+                self._not_allowed((*self._path, key, index), text, allowed)
+        return tuple(found)
+
+    def argv(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
+        """A program and its arguments, one text each: nothing here is split by a shell."""
+        argv = self.lines(key)
+        if needed and not argv and (argv is not None or key not in self._data):
+            self.fault(key, "is missing: a list, the program first, then its arguments")
+        return argv or ()
+
+    def switch(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        if key not in self._data:
+            return default
+        value = getattr(self._data[key], "value", None)  # of what has no quotes
+        if not isinstance(value, bool):
+            self.fault(key, "must be true or false, without quotes")
+            return default
+        return value
+
+    def choice(self, key: str, allowed: Sequence[Word], default: Word) -> Word:
+        """One of a fixed vocabulary."""
+        return self.maybe(key, allowed) or default
+
+    def maybe(self, key: str, allowed: Sequence[Word]) -> Word | None:
+        """One of a fixed vocabulary; None if the key is absent."""
+        if key not in self._data:
+            return None
+        text = self.line(key, "")
+        for word in allowed:
+            if text == word:
+                return word
+        if text:
+            self._not_allowed((*self._path, key), text, allowed)
+        return None
+
+    def folder(self, key: str, default: str) -> str:
+        """A folder inside the repository, without a trailing slash."""
+        text = self.line(key, default)
+        path = PurePosixPath(text)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            self.fault(key, "must be a folder inside the repository")
+        return str(path)
+
+    def _items(self, key: str) -> list[str] | None:
+        if key not in self._data:
+            return None
+        items, path = self._data[key], (*self._path, key)
+        if not isinstance(items, list):
+            self.fault(key, "must be a list of texts (`[]` for none)")
+            return None
+        return [self._line(item, (*path, index)) for index, item in enumerate(items)]
+
+    def _not_allowed(self, path: Path, text: str, allowed: Sequence[str]) -> None:
+        near = did_you_mean(text, allowed)
+        hint = f"Did you mean `{near}`?" if near else ""
+        self._faults.add(path, f"must be one of {', '.join(allowed)}", hint)
+
+    def _line(self, data: Data, path: Path) -> str:
+        if not isinstance(data, str):
+            self._faults.add(path, "must be a text")
+        elif is_empty(data) or not data.strip():
+            self._faults.add(path, "is empty", _EMPTY)
+        elif printable(data) != data:
+            self._faults.add(path, "must be one line without control characters")
+        else:
+            return str(data)
+        return ""
+
+
+def is_empty(data: Data) -> bool:
+    """Whether nothing stands there, or only `null`."""
+    return getattr(data, "value", data) is None

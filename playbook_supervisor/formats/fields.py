@@ -1,0 +1,201 @@
+"""Typed values out of a mapping that came from YAML or from JSON.
+
+A value that does not fit raises `UnfitError` with its key and a sentence; an absent one is absent
+whether its key is missing or it has no value. What a person typed as text stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from playbook_supervisor.formats.timestamps import from_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self, TypeVar
+
+    from playbook_supervisor.words import Words
+
+    _Word = TypeVar("_Word", bound=Words)
+
+
+class UnfitError(ValueError):
+    """A mapping is not what it should be; `key` is where, the text says why in one sentence."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}")
+        self.key = key
+
+
+class Fields:
+    """The values of `mapping` by key. Strings are `str`, or `strict_yaml.Plain` where unquoted."""
+
+    def __init__(self, mapping: Mapping[str, object]) -> None:
+        self._mapping = mapping
+
+    def text(self, key: str) -> str:
+        """A string, empty where there is none; an unquoted number or word is text as typed."""
+        value = self._value(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise UnfitError(key, f"wants text, not {_shape(value)}")
+        return str(value)
+
+    def required(self, key: str) -> str:
+        """A string that must be there."""
+        if not (text := self.text(key)):
+            raise UnfitError(key, "is missing")
+        return text
+
+    def word(self, key: str, words: type[_Word]) -> _Word:
+        """One of a fixed vocabulary."""
+        return _word(key, self.required(key), words)
+
+    def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
+        """One of a fixed vocabulary, or None."""
+        return self.word(key, words) if self.text(key) else None
+
+    def words(self, key: str, words: type[_Word]) -> tuple[_Word, ...]:
+        """A list of words of a fixed vocabulary, empty where there is none."""
+        return tuple(_word(key, text, words) for text in self.texts(key))
+
+    def time(self, key: str) -> int:
+        """Milliseconds since the epoch of an ISO 8601 time with its zone."""
+        text = self.required(key)
+        if (ms := from_time(text)) is None:
+            raise UnfitError(key, f"{text[:40]!r} is no ISO 8601 time with a zone")
+        return ms
+
+    def maybe_time(self, key: str) -> int | None:
+        """Milliseconds since the epoch, or None."""
+        return self.time(key) if self.text(key) else None
+
+    def integer(self, key: str, *, least: int | None = None) -> int:
+        """A whole number."""
+        if (number := self.maybe_integer(key, least=least)) is None:
+            raise UnfitError(key, "is missing")
+        return number
+
+    def maybe_integer(self, key: str, *, least: int | None = None) -> int | None:
+        """A whole number, or None."""
+        value = _typed(self._value(key))
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UnfitError(key, f"wants a whole number, not {_shape(value)}")
+        if least is not None and value < least:
+            raise UnfitError(key, f"wants a whole number from {least}, not {value}")
+        return value
+
+    def maybe_decimal(self, key: str) -> float | None:
+        """A number, or None."""
+        value = _typed(self._value(key))
+        if value is None or value == "":
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise UnfitError(key, f"wants a number, not {_shape(value)}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """`true` or `false`, which is also what an absent one is."""
+        value = _typed(self._value(key))
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise UnfitError(key, f"wants true or false, not {_shape(value)}")
+        return value
+
+    def items(self, key: str) -> list[object]:
+        """A list, empty where there is none."""
+        value = self._value(key)
+        if value is None or value == "":
+            return []
+        if not isinstance(value, list):
+            raise UnfitError(key, f"wants a list, not {_shape(value)}")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings, empty where there is none."""
+        items = self.items(key)
+        for item in items:
+            if not isinstance(item, str):
+                raise UnfitError(key, f"wants text in its list, not {_shape(item)}")
+        return tuple(map(str, items))
+
+    def each(self, key: str) -> list[Self]:
+        """The fields of every mapping in a list, empty where there is none."""
+        fields: list[Self] = []
+        for number, item in enumerate(self.items(key), 1):
+            if not isinstance(item, Mapping):
+                raise UnfitError(key, f"wants a mapping at place {number}, not {_shape(item)}")
+            fields.append(type(self)(item))
+        return fields
+
+    def mapping(self, key: str) -> Mapping[str, object]:
+        """A mapping, empty where there is none."""
+        value = self._value(key)
+        if value is None or value == "":
+            return {}
+        if not isinstance(value, Mapping):
+            raise UnfitError(key, f"wants a mapping, not {_shape(value)}")
+        return value
+
+    def strings(self, key: str) -> dict[str, str]:
+        """A mapping of strings; what was typed without quotes is text as typed."""
+        mapping = self.mapping(key)
+        fields = Fields(mapping)
+        try:
+            return {name: fields.text(name) for name in mapping}
+        except UnfitError as unfit:
+            raise UnfitError(key, f"in it, {unfit}") from None
+
+    def record(self, key: str) -> dict[str, str | int | float]:
+        """A mapping of text and numbers."""
+        record: dict[str, str | int | float] = {}
+        for name, value in self.mapping(key).items():
+            typed = _typed(value)
+            if isinstance(typed, (int, float)) and not isinstance(typed, bool):
+                record[name] = typed
+            elif isinstance(value, str):
+                record[name] = str(value)
+            else:
+                raise UnfitError(key, f"wants text or a number for {name}, not {_shape(value)}")
+        return record
+
+    def _value(self, key: str) -> object:
+        value = self._mapping.get(key)
+        return None if _typed(value) is None else value
+
+
+class JsonFields(Fields):
+    """The same where times are milliseconds, as in our JSON."""
+
+    def time(self, key: str) -> int:
+        """Milliseconds since the epoch."""
+        return self.integer(key)
+
+    def maybe_time(self, key: str) -> int | None:
+        """Milliseconds since the epoch, or None."""
+        return self.maybe_integer(key)
+
+
+def _word(key: str, text: str, words: type[_Word]) -> _Word:
+    try:
+        return words(text)
+    except ValueError:
+        allowed = ", ".join(words)
+        raise UnfitError(key, f"{text[:40]!r} is none of {allowed}") from None
+
+
+def _typed(value: object) -> object:
+    """What an unquoted scalar means by the core rules of YAML 1.2; anything else as it is."""
+    return getattr(value, "value", value) if isinstance(value, str) else value
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return repr(value)[:40]

@@ -1,0 +1,244 @@
+"""What a strict reader hands over: plain data, and the place of everything in it.
+
+Scalars stay what the author typed: an unquoted one is a `Plain`, and only who wants a boolean or
+a number asks it for its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn, TypeAlias
+
+MAX_DEPTH: Final = 64
+
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEAN: Final = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+# Leading zeros (`013`) and what a float cannot hold (`1234e567`) mean text, not a number.
+_INTEGER: Final = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
+_BASED: Final = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
+_UNSTORABLE: Final = "[\0\ud800-\udfff]"
+
+
+class Plain(str):
+    """A scalar written without quotes, as typed; nothing at all (`key:`) is the empty one."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> bool | int | float | str | None:
+        """What it means by YAML 1.2's core rules; what would not come back as typed is text."""
+        text = str(self)
+        if text in _NULL:
+            return None
+        if text in _BOOLEAN:
+            return _BOOLEAN[text]
+        if re.match(_INTEGER, text):
+            return int(text)
+        if re.match(_BASED, text):
+            return int(text, 0)
+        if re.match(_FLOAT, text):
+            number = float(text)
+            return text if number in (float("inf"), float("-inf")) else number
+        return text
+
+
+Data: TypeAlias = "dict[str, Data] | list[Data] | str"
+"""Mappings with text keys in the author's order, sequences, and scalars (`str` or `Plain`)."""
+
+Path = tuple[str | int, ...]
+"""The way into a document: keys and indices."""
+
+_Members: TypeAlias = "dict[str, _Node] | list[_Node] | None"
+_Node: TypeAlias = tuple[int, int, int, int, _Members]
+# line and column of the value, line and column of its key (its own where it has none), members
+
+
+class Document(Record):
+    """One document of a file. Lines and columns count from 1."""
+
+    data: Data
+    source: str
+    _root: _Node = field(default=(1, 1, 1, 1, None), repr=False, compare=False)
+
+    def place(self, path: Sequence[str | int]) -> tuple[int, int]:
+        """Line and column of the value there, or of the nearest thing around it that exists."""
+        return self._find(path)[:2]
+
+    def told(self, path: Sequence[str | int]) -> str:
+        """That place as an error tells it: `source:line:col`."""
+        line, col = self.place(path)
+        return f"{self.source}:{line}:{col}"
+
+    def key_place(self, path: Sequence[str | int]) -> tuple[int, int]:
+        """Line and column of the key (an item of a sequence has none: of the item)."""
+        return self._find(path)[2:4]
+
+    def _find(self, path: Sequence[str | int]) -> _Node:
+        node = self._root
+        for part in path:
+            members = node[4]
+            if isinstance(members, dict):
+                inner = members.get(str(part))
+            elif isinstance(members, list) and part in range(len(members)):
+                inner = members[int(part)]
+            else:
+                inner = None
+            if inner is None:
+                break
+            node = inner
+        return node
+
+
+def refuse(
+    source: str, line: int, col: int, message: str, guidance: str = "", *, hostile: bool = False
+) -> NoReturn:
+    """Raise the error of a file that is not read, at its place."""
+    code = "PB-CHECK-HOSTILE" if hostile else "PB-CHECK-YAML"
+    raise CheckError(code, message, where=f"{source}:{line}:{col}", guidance=guidance)
+
+
+class _Mapping:
+    """A mapping that has begun and not ended."""
+
+    __slots__ = ("col", "data", "key", "key_col", "key_line", "line", "members", "wants_key")
+
+    def __init__(self, line: int, col: int) -> None:
+        self.data: dict[str, Data] = {}
+        self.members: dict[str, _Node] = {}
+        self.line, self.col = line, col
+        self.wants_key, self.key, self.key_line, self.key_col = True, "", line, col
+
+    def add(self, value: Data, line: int, col: int, members: _Members) -> None:
+        self.data[self.key] = value
+        self.members[self.key] = (line, col, self.key_line, self.key_col, members)
+        self.wants_key = True
+
+
+class _Sequence:
+    """A sequence that has begun and not ended."""
+
+    __slots__ = ("col", "data", "line", "members")
+    wants_key = False
+
+    def __init__(self, line: int, col: int) -> None:
+        self.data: list[Data] = []
+        self.members: list[_Node] = []
+        self.line, self.col = line, col
+
+    def add(self, value: Data, line: int, col: int, members: _Members) -> None:
+        self.data.append(value)
+        self.members.append((line, col, line, col, members))
+
+
+class Builder:
+    """Puts a document together from its parts in reading order, without recursion.
+
+    Refuses by place: duplicate, complex and empty keys, merge keys, nesting beyond `MAX_DEPTH`,
+    text that no file can hold.
+    """
+
+    def __init__(self, source: str, max_values: int) -> None:
+        self.document = Document(Plain(""), source)
+        self._source = source
+        self._values_left = max_values
+        self._open: list[_Mapping | _Sequence] = []
+
+    def begin(self, line: int, col: int, *, mapping: bool) -> None:
+        """A mapping or a sequence begins."""
+        if self._open and self._open[-1].wants_key:
+            self._complex(line, col)
+        if len(self._open) >= MAX_DEPTH:
+            refuse(
+                self._source,
+                line,
+                col,
+                f"nested deeper than {MAX_DEPTH} levels",
+                "Flatten it; nothing that is read here needs such depth.",
+                hostile=True,
+            )
+        self._open.append(_Mapping(line, col) if mapping else _Sequence(line, col))
+
+    def end(self) -> None:
+        """The mapping or sequence begun last ends."""
+        done = self._open.pop()
+        self._add(done.data, done.line, done.col, done.members)
+
+    def scalar(self, text: str, line: int, col: int) -> None:
+        """A scalar: a `Plain`, or the text of a quoted or block one."""
+        if re.search(_UNSTORABLE, text):
+            refuse(
+                self._source,
+                line,
+                col,
+                "a NUL or half a surrogate pair stands in this text",
+                "Take the escape out.",
+                hostile=True,
+            )
+        top = self._open[-1] if self._open else None
+        if isinstance(top, _Mapping) and top.wants_key:
+            self._key(top, text, line, col)
+        else:
+            self._add(text, line, col, None)
+
+    def _add(self, value: Data, line: int, col: int, members: _Members) -> None:
+        self._values_left -= 1
+        if self._values_left < 0:
+            refuse(
+                self._source,
+                line,
+                col,
+                "too many values for one file",
+                "Split it; nothing that is read here needs so many.",
+                hostile=True,
+            )
+        if self._open:
+            self._open[-1].add(value, line, col, members)
+        else:
+            self.document = Document(value, self._source, (line, col, line, col, members))
+
+    def _key(self, top: _Mapping, text: str, line: int, col: int) -> None:
+        if "\n" in text:
+            self._complex(line, col)
+        if isinstance(text, Plain) and not text:
+            refuse(self._source, line, col, "a value without a key", "Give it a key.")
+        if isinstance(text, Plain) and text == "<<":
+            refuse(
+                self._source,
+                line,
+                col,
+                "merge keys (`<<`) are not read",
+                "Write the keys out where they belong.",
+                hostile=True,
+            )
+        if text in top.data:
+            refuse(
+                self._source,
+                line,
+                col,
+                f"the key `{first_line(text, 60)}` stands here for the second time "
+                f"(first in line {top.members[text][2]})",
+                "Keep one of the two.",
+            )
+        top.wants_key, top.key, top.key_line, top.key_col = False, str(text), line, col
+
+    def _complex(self, line: int, col: int) -> NoReturn:
+        refuse(
+            self._source,
+            line,
+            col,
+            "a key is a list, a mapping or more than one line",
+            "Keys are words on one line.",
+            hostile=True,
+        )

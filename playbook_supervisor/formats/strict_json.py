@@ -1,0 +1,114 @@
+"""JSON by JSON's own rules, into the same documents as YAML: duplicates refused, places kept."""
+
+from __future__ import annotations
+
+import json
+
+from playbook_supervisor.formats.located import Builder, Document, Plain, refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
+_BLANK: Final = (" ", "\n", "\t", "\r")
+
+
+def read_json(text: str, source: str, max_values: int) -> Document:
+    """Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with the place.
+
+    Numbers, `true` and `false` arrive as `Plain`, as typed; `null` as the empty one.
+    """
+    return _Reader(text, source, max_values).read()
+
+
+class _Reader:
+    """Walks over the tokens without recursion; every line break is counted once."""
+
+    def __init__(self, text: str, source: str, max_values: int) -> None:
+        self._text, self._source, self._at = text, source, 0
+        self._line, self._line_start, self._counted = 1, 0, 0
+        self._builder = Builder(source, max_values)
+        self._decoder = json.JSONDecoder(
+            parse_int=str, parse_float=str, parse_constant=self._no_number
+        )
+
+    def read(self) -> Document:
+        closers: list[str] = []
+        while True:
+            self._value(closers)
+            while closers and self._next() == closers[-1]:
+                self._at += 1
+                self._builder.end()
+                closers.pop()
+            if not closers:
+                break
+            self._behind_value(closers[-1])
+        if self._next():
+            self._fail("something stands behind the end of the document")
+        return self._builder.document
+
+    def _value(self, closers: list[str]) -> None:
+        """A scalar, or the beginnings of mappings and sequences down to the first scalar."""
+        while (char := self._next()) in ("{", "["):
+            self._builder.begin(*self._place(), mapping=char == "{")
+            self._at += 1
+            closers.append("}" if char == "{" else "]")
+            if self._next() == closers[-1]:
+                return
+            if char == "{":
+                self._key()
+        self._scalar()
+
+    def _behind_value(self, closer: str) -> None:
+        if self._next() != ",":
+            self._fail(f"a `,` or the closing `{closer}` is missing here")
+        self._at += 1
+        if closer == "}":
+            self._key()
+
+    def _key(self) -> None:
+        if self._next() != '"':
+            self._fail("a key in double quotes is missing here")
+        self._scalar()
+        if self._next() != ":":
+            self._fail("a `:` is missing behind the key")
+        self._at += 1
+
+    def _scalar(self) -> None:
+        start = self._at
+        try:
+            value, self._at = self._decoder.raw_decode(self._text, start)
+        except json.JSONDecodeError as fault:
+            self._at = fault.pos
+            self._fail("a string, a number, true, false or null is missing or not well formed")
+        quoted = self._text[start] == '"'
+        typed = "" if value is None else self._text[start : self._at]
+        end, self._at = self._at, start
+        line, col = self._place()
+        self._at = end
+        self._builder.scalar(value if quoted else Plain(typed), line, col)
+
+    def _next(self) -> str:
+        """The next character that is no blank, and go there; empty at the end."""
+        while self._text.startswith(_BLANK, self._at):
+            self._at += 1
+        return self._text[self._at : self._at + 1]
+
+    def _place(self) -> tuple[int, int]:
+        breaks = self._text.count("\n", self._counted, self._at)
+        if breaks:
+            self._line += breaks
+            self._line_start = self._text.rfind("\n", self._counted, self._at) + 1
+        self._counted = self._at
+        return self._line, self._at - self._line_start + 1
+
+    def _no_number(self, word: str) -> NoReturn:
+        self._fail(f"`{word}` is no number in JSON")
+
+    def _fail(self, message: str) -> NoReturn:
+        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
+
+        if line := conflict_line(self._text):
+            refuse(self._source, line, 1, *CONFLICT)
+        line, col = self._place()
+        refuse(self._source, line, col, message, "Mend the JSON at the place named.")

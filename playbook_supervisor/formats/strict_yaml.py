@@ -1,0 +1,219 @@
+"""Text into data, with places, refusing what is hostile or ambiguous (Catalyst FR-1.5, kai NFR10).
+
+UTF-8, one document, YAML 1.2's core scalars left as typed; no tags, anchors, aliases, merge keys,
+directives, complex or duplicate keys, tabs as indentation. Size is checked before anything else,
+depth while the parser's events come: nothing here recurses, and libyaml looks ahead by one line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.formats.located import (
+    MAX_DEPTH,
+    Builder,
+    Data,
+    Document,
+    Path,
+    Plain,
+    refuse,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, NoReturn
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load", "load_of_session"]
+
+MAX_BYTES: Final = 1024 * 1024
+# What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
+_BYTES_PER_VALUE: Final = 8
+
+# Patterns are compiled where they are first used: most of them only when something is wrong.
+_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
+_TAB_INDENT: Final = r"[ \-?]*+\t[ \t\-?]*\Z"
+_LINE_END: Final = r"\r\n?|\n"
+
+
+def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
+    """The one document of a file; an empty file is the empty `Plain`.
+
+    `source` is the file's name as it is shown; where it ends in `.json`, JSON's rules hold.
+    `limit` bounds the bytes, and by them the number of values.
+    Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with `where` = `file:line:col`.
+    """
+    text = _decode(data, source, limit)
+    if source.endswith(".json"):
+        from playbook_supervisor.formats.strict_json import read_json
+
+        return read_json(text, source, limit // _BYTES_PER_VALUE)
+    return _read_yaml(text, source, limit // _BYTES_PER_VALUE)
+
+
+def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
+    """The same of a file that a session keeps: what `load` refuses is StateError PB-STATE-CORRUPT.
+
+    A playbook that does not parse is its author's to mend; these are ours, and `repair` mends them.
+    """
+    try:
+        return load(data, source, limit=limit)
+    except CheckError as error:
+        raise StateError(
+            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
+        ) from error
+
+
+def _decode(data: bytes, source: str, limit: int) -> str:
+    if len(data) > limit:
+        refuse(
+            source,
+            1,
+            1,
+            f"{len(data):,} bytes; at most {limit:,} are read",
+            "Split it; long text belongs into files of its own.",
+            hostile=True,
+        )
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as fault:
+        before = data[: fault.start].decode("utf-8", "replace").removeprefix("\ufeff")
+        refuse(
+            source,
+            *_end_of(before),
+            f"the byte 0x{data[fault.start]:02x} is not UTF-8",
+            "Save the file as UTF-8.",
+        )
+    control = re.search(_CONTROL, text)
+    if control:
+        refuse(
+            source,
+            *_end_of(text[: control.start()]),
+            f"the character U+{ord(control[0]):04X} is not allowed",
+            "Take it out; it cannot be seen, and readers disagree on what it means.",
+            hostile=True,
+        )
+    return text
+
+
+def _end_of(text: str) -> tuple[int, int]:
+    """Line and column of what follows this text."""
+    lines = re.split(_LINE_END, text)
+    return len(lines), len(lines[-1]) + 1
+
+
+def _read_yaml(text: str, source: str, max_values: int) -> Document:
+    import yaml
+    from yaml import events
+
+    scalar, alias, document = events.ScalarEvent, events.AliasEvent, events.DocumentStartEvent
+    begins = (events.MappingStartEvent, events.SequenceStartEvent)
+    ends = (events.MappingEndEvent, events.SequenceEndEvent)
+    builder = Builder(source, max_values)
+    strictness = _Strictness(text, source)
+    line = col = 1
+    # The pure-Python parser is the same to us, only slower; its constructor of nodes, which
+    # recurses, is never reached.
+    parser: Any = (yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)(text)
+    try:
+        while (event := parser.get_event()) is not None:
+            mark = event.start_mark
+            line, col = mark.line + 1, mark.column + 1
+            if isinstance(event, scalar):
+                strictness.examine_node(event, line, col)
+                builder.scalar(event.value if event.style else Plain(event.value), line, col)
+            elif isinstance(event, begins):
+                strictness.examine_node(event, line, col)
+                builder.begin(line, col, mapping=isinstance(event, begins[0]))
+            elif isinstance(event, ends):
+                builder.end()
+            elif isinstance(event, alias):
+                strictness.refuse_anchor(line, col)
+            elif isinstance(event, document):
+                strictness.examine_document(event, line, col)
+    except yaml.MarkedYAMLError as fault:
+        strictness.explain(fault)
+    except (ValueError, OverflowError):
+        # Only the pure-Python parser: an escape beyond Unicode, a version of 5,000 digits.
+        refuse(source, line, col, "what stands behind this is not well formed", "Mend it.")
+    finally:
+        parser.dispose()
+    return builder.document
+
+
+class _Strictness:
+    """What YAML allows and we do not, and what the parser's complaints mean to an author."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text, self._source = text, source
+        self._tabbed = re.split(_LINE_END, text) if "\t" in text else []
+        self._documents = 0
+
+    def examine_node(self, event: Any, line: int, col: int) -> None:
+        """Refuses tags, anchors, and a node that a tab indents."""
+        if event.anchor is not None:
+            self.refuse_anchor(line, col)
+        if event.tag is not None or self._text.startswith("!", event.start_mark.index):
+            refuse(
+                self._source,
+                line,
+                col,
+                "tags (`!…`) are not read",
+                "Take the tag out, or quote a text that begins with `!`.",
+                hostile=True,
+            )
+        if self._tabbed and re.match(_TAB_INDENT, self._tabbed[line - 1][: col - 1]):
+            self._refuse_tab(line, col)
+
+    def examine_document(self, event: Any, line: int, col: int) -> None:
+        """Refuses directives, and a second document."""
+        self._documents += 1
+        if self._documents > 1:
+            refuse(self._source, line, col, "a second document begins", "One file, one document.")
+        if event.explicit:
+            before = re.split(_LINE_END, self._text[: event.end_mark.index])
+            for number, written in enumerate(before, start=1):
+                if written.startswith("%"):
+                    self._refuse_directive(number)
+
+    def refuse_anchor(self, line: int, col: int) -> NoReturn:
+        refuse(
+            self._source,
+            line,
+            col,
+            "anchors and aliases (`&…`, `*…`) are not read",
+            "Write the value out, or quote a text that begins with `&` or `*`.",
+            hostile=True,
+        )
+
+    def explain(self, fault: Any) -> NoReturn:
+        """Raise what a parser's error means, at the place that is to be mended."""
+        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line, mended
+
+        if line := conflict_line(self._text):
+            refuse(self._source, line, 1, *CONFLICT)
+        mark = fault.problem_mark
+        found = self._text[mark.index : mark.index + 1]
+        problem, context = fault.problem or "", fault.context or ""
+        if "tab character" in problem or found == "\t":
+            self._refuse_tab(mark.line + 1, mark.column + 1)
+        if "directive" in context:
+            self._refuse_directive(mark.line + 1)
+        message, guidance, at_context = mended(context, problem, found)
+        if at_context and fault.context_mark:
+            mark = fault.context_mark
+        refuse(self._source, mark.line + 1, mark.column + 1, message, guidance)
+
+    def _refuse_tab(self, line: int, col: int) -> NoReturn:
+        message = "a tab stands where only spaces may"
+        refuse(self._source, line, col, message, "Indent with spaces, as YAML asks.")
+
+    def _refuse_directive(self, line: int) -> NoReturn:
+        refuse(
+            self._source,
+            line,
+            1,
+            "directives (`%…`) are not read",
+            "Take the line out; YAML 1.2's rules hold always.",
+            hostile=True,
+        )

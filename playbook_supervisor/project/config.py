@@ -1,0 +1,205 @@
+"""`.playbooks/config.yaml`: the project's settings, every key checked, every key optional.
+
+A misspelt setting is an error: one that is silently ignored would be believed to hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.errors import CheckError, StorageError
+from playbook_supervisor.formats.versions import current
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.files import contained, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Literal
+
+    from playbook_supervisor.formats.checked_mapping import Fault, Faults, Section
+    from playbook_supervisor.formats.located import Data, Document
+
+    Commits = Literal["publish", "step", "never"]
+
+FILE: Final = ".playbooks/config.yaml"
+_MISNAMED: Final = ".playbooks/config.yml"
+PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
+"""What a headless client may be told; bypassing permissions is not among them, ever."""
+
+CODE: Final = "PB-CHECK-CONFIG"
+
+_LARGEST: Final = 1 << 20
+_CURE: Final = "docs/config.md shows every key."
+_AGENT_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_HANDLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
+_PLACEHOLDER: Final = r"\{([^{}]*)\}"
+
+
+class Claude(Record):
+    """How the headless Claude Code client is called."""
+
+    permission_mode: str = "acceptEdits"
+    allowed_tools: tuple[str, ...] = ()
+    wait_for_limit: bool = False
+
+
+class Bounds(Record):
+    """Patterns of programs, hosts and tools; None where the project says nothing (tyr 27)."""
+
+    cli: tuple[str, ...] | None = None
+    http: tuple[str, ...] | None = None
+    mcp: tuple[str, ...] | None = None
+
+
+class Config(Record):
+    """The settings of a project; each default is what holds without a file.
+
+    `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders
+    relative to the repository, without a trailing slash. `worktrees` is a path pattern with
+    `{repo}` and `{session}`, relative to the main checkout.
+    """
+
+    agent: str = ""
+    agents_exec: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claude: Claude = field(default_factory=Claude)
+    secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commit_sessions: Commits = "publish"
+    push_sessions: bool = True
+    worktrees: str = "../{repo}-session-{session}"
+    specs: str = "specs"
+    agreements: str = ".agreements"
+    qa: str = ".qa"
+    allow: Bounds = field(default_factory=Bounds)
+    deny: Bounds = field(default_factory=Bounds)
+    notify: tuple[str, ...] = ()
+
+
+def load(root: Path) -> Config:
+    """The settings of the repository at `root`; the defaults where it has no file.
+
+    Raises CheckError PB-CHECK-CONFIG (or the YAML reader's) that names the first fault's place
+    and lists every fault, StateError PB-STATE-NEWER where a newer version's number stands in it,
+    StorageError where the file cannot be read or is a link that leads out. A file with the ending
+    `.yml` is a fault: whoever wrote it believes that it holds.
+    """
+    try:
+        data = read_bytes(contained(root, FILE), limit=_LARGEST)
+    except FileNotFoundError:
+        if os.path.lexists(root / _MISNAMED):
+            raise CheckError(
+                CODE, f"settings stand in {FILE}", where=_MISNAMED, guidance="Rename the file."
+            ) from None
+        return Config()
+    except StorageError as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return Config()
+        raise
+    config, faults = examine(data, FILE)
+    if faults:
+        from playbook_supervisor.formats.checked_mapping import refusal
+
+        raise refusal(CODE, FILE, faults)
+    return config
+
+
+def examine(data: bytes, source: str) -> tuple[Config, tuple[Fault, ...]]:
+    """The settings as far as they can be read, and everything that is wrong with them.
+
+    Raises the YAML reader's CheckError, StateError PB-STATE-NEWER.
+    """
+    from playbook_supervisor.formats.checked_mapping import (  # most projects have no file
+        Faults,
+        Section,
+    )
+    from playbook_supervisor.formats.strict_yaml import load as load_yaml
+
+    document = load_yaml(data, source)
+    faults = Faults(document, _CURE)
+    config = _read(Section(faults, _of_today(document, faults), (), _KEYS))
+    return config, faults.found()
+
+
+def _of_today(document: Document, faults: Faults) -> Data:
+    """The data by today's number. StateError PB-STATE-NEWER for one of the future."""
+    data = document.data
+    if not isinstance(data, dict) or "schema" not in data:
+        return data
+    number = getattr(data["schema"], "value", None)  # of what has no quotes
+    if type(number) is not int or number < 1:
+        faults.add(("schema",), "must be a whole number from 1, without quotes")
+        return data
+
+    return dict(current("config.yaml", number, data, lambda: document.told(("schema",))))
+
+
+_KEYS: Final = (
+    "schema",
+    "agent",
+    "agents",
+    "secrets",
+    "commit_sessions",
+    "push_sessions",
+    "worktrees",
+    "artifacts",
+    "allow",
+    "deny",
+    "notify",
+)
+_COMMITS: Final[tuple[Commits, ...]] = ("publish", "step", "never")
+_BOUNDS: Final = ("cli", "http", "mcp")
+_OWN_AGENTS: Final = ("exec", "script")
+
+
+def _read(top: Section) -> Config:
+    default = Config()
+    agents = top.section("agents")
+    claude = agents.section("claude", ("permission_mode", "allowed_tools", "wait_for_limit"))
+    others = {
+        name: agents.section(name, ("exec",)).argv("exec", needed=True)
+        for name in agents.names(_AGENT_NAME, "an agent's name: lower case, digits, - and _")
+        if name != "claude"
+    }
+    for name in _OWN_AGENTS:
+        if name in others:
+            agents.fault(
+                name, f"`{name}` is an agent of its own; choose another name", key_itself=True
+            )
+    secrets = top.section("secrets")
+    folders = top.section("artifacts", ("specs", "agreements", "qa"))
+    return Config(
+        agent=top.line("agent", default.agent),
+        agents_exec=others,
+        claude=Claude(
+            claude.choice("permission_mode", PERMISSION_MODES, default.claude.permission_mode),
+            claude.lines("allowed_tools") or (),
+            claude.switch("wait_for_limit", default=default.claude.wait_for_limit),
+        ),
+        secrets={
+            name: secrets.argv(name, needed=True)
+            for name in secrets.names(_HANDLE, "a handle: letters, digits and _")
+        },
+        commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
+        push_sessions=top.switch("push_sessions", default=default.push_sessions),
+        worktrees=_pattern(top, default.worktrees),
+        specs=folders.folder("specs", default.specs),
+        agreements=folders.folder("agreements", default.agreements),
+        qa=folders.folder("qa", default.qa),
+        allow=_bounds(top.section("allow", _BOUNDS)),
+        deny=_bounds(top.section("deny", _BOUNDS)),
+        notify=top.argv("notify"),
+    )
+
+
+def _bounds(section: Section) -> Bounds:
+    return Bounds(section.lines("cli"), section.lines("http"), section.lines("mcp"))
+
+
+def _pattern(top: Section, default: str) -> str:
+    pattern = top.line("worktrees", default)
+    unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
+    if unknown or "{session}" not in pattern:
+        top.fault("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
+    return pattern

@@ -1,0 +1,253 @@
+"""Which feature is meant by what a person typed, and telling spec-kit the same.
+
+A feature is a folder's name. What is typed is checked before anything is created from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.checkout import find
+from playbook_supervisor.system.files import contained, read_bytes, write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from playbook_supervisor.project.config import Config
+
+SPECKIT: Final = "/speckit"
+"""How the commands begin that have to find a feature by themselves."""
+
+_LONGEST: Final = 200
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_OTHER_LETTERS: Final = r"\w[\w-]*\Z"  # of any language: a name all the same, and nothing hostile
+_ALLOWED: Final = "a to z, digits, `.`, `_` and `-`, a letter or digit first, no `..`"
+_NUMBER: Final = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
+_LEADING: Final = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
+_OF_SESSION: Final = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` puts behind a branch that is taken
+_POINTER: Final = ".specify/feature.json"
+_POINTER_KEY: Final = "feature_directory"
+_SCRIPT_BYTES: Final = 262_144
+
+
+class Feature(Record):
+    """A resolved feature; `warning` is a sentence for the person, or empty."""
+
+    name: str
+    warning: str = ""
+
+
+# ── what is meant ───────────────────────────────────────────────────────────────────────────
+
+
+def resolve(
+    root: Path, given: str, config: Config, branches: Callable[[], Sequence[str]]
+) -> Feature:
+    """The feature that `given` names: `013`, `013-slug`, `specs/013-slug`, `20260219-101500`.
+
+    A number means the one folder of specs that begins with it, else the one agreement, QA folder,
+    feature file or branch; `branches` is asked only then. Nothing of that name is a warning, since
+    the playbook may be about to create it. Raises ArgumentError PB-ARG-FEATURE for a name that is
+    not one, and for several candidates (kai FR10; data model, `feature`).
+    """
+    text = given.strip().rstrip("/").removeprefix(f"{config.specs}/")
+    if not is_name(text):
+        raise ArgumentError(
+            "PB-ARG-FEATURE",
+            f"{first_line(given, 60)!r} is no feature: {_ALLOWED}",
+        )
+    specs = _folders(root, config.specs)
+    if text in specs:
+        return Feature(text)
+    found = _beginning(text, specs)
+    others: set[str] = set()
+    if not found:
+        named = {re.sub(_OF_SESSION, "", name) for name in branches()}
+        others = _elsewhere(root, config) | {name for name in named if is_name(name)}
+        if text in others:
+            return Feature(text)
+        found = _beginning(text, others)
+    if len(found) > 1:
+        raise ArgumentError(
+            "PB-ARG-FEATURE",
+            f"{text} may be {_some(found)}",
+            guidance=f"Name the one you mean, as in `{found[0]}`.",
+            details=tuple(found),
+        )
+    if not found:
+        _refuse_unnamable(root / config.specs, text)
+    return Feature(found[0]) if found else Feature(text, _unknown(text, specs | others))
+
+
+def _refuse_unnamable(specs: Path, number: str) -> None:
+    """What lies under that number is meant, and no folder beside it that is made only now."""
+    with suppress(OSError):
+        names = (each.name for each in specs.iterdir() if each.is_dir())
+        if meant := _beginning(number, (name for name in names if re.match(_OTHER_LETTERS, name))):
+            raise ArgumentError(
+                "PB-ARG-FEATURE",
+                f"{number} may be {first_line(meant[0], 60)!r}, and that is no feature: {_ALLOWED}",
+                where=str(specs),
+                guidance="Rename the folder.",
+            )
+
+
+def of_branch(branch: str) -> str:
+    """The feature of a playbook without an arg `feature`: the branch's own name, slashes and all.
+
+    Of a second branch for the same feature, which ends with a session's id, the name before it.
+    Empty where there is no branch, or one that no folder could be named for.
+    """
+    feature = re.sub(_OF_SESSION, "", branch)
+    return feature if all(is_name(part) for part in feature.split("/")) else ""
+
+
+def is_name(text: str) -> bool:
+    """Whether a feature may be called so; nothing that passes can leave a folder."""
+    return len(text) <= _LONGEST and re.match(_NAME, text) is not None and ".." not in text
+
+
+def _folders(root: Path, folder: str) -> set[str]:
+    return {name for name, is_folder in _listed(root, folder) if is_folder}
+
+
+def _elsewhere(root: Path, config: Config) -> set[str]:
+    files = {name for name, is_folder in _listed(root, ".features") if not is_folder}
+    features = {name.removesuffix(".yaml") for name in files if name.endswith(".yaml")}
+    return (
+        _folders(root, config.agreements)
+        | _folders(root, config.qa)
+        | {name for name in features if is_name(name)}
+    )
+
+
+def _listed(root: Path, folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(root / folder) as entries:
+            return [(entry.name, entry.is_dir()) for entry in entries if is_name(entry.name)]
+    except OSError:
+        return []
+
+
+def _beginning(text: str, known: Iterable[str]) -> list[str]:
+    if not re.match(_NUMBER, text):
+        return []
+    return sorted(name for name in known if name.startswith(f"{text}-"))
+
+
+def _unknown(text: str, known: set[str]) -> str:
+    near = did_you_mean(text, known) or _same_number(text, known)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"there is no folder, feature file or branch {text} yet{hint}"
+
+
+def _same_number(text: str, known: set[str]) -> str:
+    """`13` is near `013-slug`, though its spelling is not."""
+    for name in sorted(known):
+        leading = re.match(_LEADING, name)
+        if leading and leading[0].lstrip("0") == text.partition("-")[0].lstrip("0"):
+            return name
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return f"{shown} or {len(names) - 8} others" if len(names) > 8 else shown
+
+
+# ── telling spec-kit ────────────────────────────────────────────────────────────────────────
+
+
+def point_speckit(
+    root: Path, feature: str, config: Config, *, exported: bool = True
+) -> Mapping[str, str]:
+    """Make the project's own spec-kit find `feature`; the variables for whoever runs its commands.
+
+    Where spec-kit keeps `.specify/feature.json` (from 0.10 on) it is set, other keys kept, a right
+    one left alone. An older one goes by `SPECIFY_FEATURE`, or by the branch alone: where the
+    variable cannot reach the worker (`exported` false) or is not looked at, StateError
+    PB-STATE-SPECKIT names the branch to be on. Without spec-kit: nothing is done, no variables.
+    """
+    if not (root / ".specify").is_dir():
+        return {}
+    folder = f"{config.specs}/{feature}"
+    if (pointer := _pointer_to(root, feature, folder, exported=exported)) is not None:
+        write_atomically(contained(root, _POINTER), pointer)
+    return {"SPECIFY_FEATURE": feature, "SPECIFY_FEATURE_DIRECTORY": folder}
+
+
+def require_speckit(root: Path, feature: str, config: Config, *, exported: bool = True) -> None:
+    """Nothing is done; raises what `point_speckit` would."""
+    if (root / ".specify").is_dir():
+        _pointer_to(root, feature, f"{config.specs}/{feature}", exported=exported)
+
+
+def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> bytes | None:
+    """What is to be written to the pointer; None where it is right, or where there is none."""
+    scripts = _scripts(root)
+    if (root / _POINTER).exists() or "feature.json" in scripts:
+        return _pointed(root, folder)
+    if scripts and not (exported and "SPECIFY_FEATURE" in scripts):
+        _require_branch(root, feature, by_number="by_prefix" in scripts)
+    return None
+
+
+def _scripts(root: Path) -> str:
+    """The text of spec-kit's shared scripts, by which its generations differ."""
+    texts = []
+    for file in sorted((root / ".specify" / "scripts").glob("**/common.*")):
+        try:
+            with file.open("rb") as stream:
+                texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(texts)
+
+
+def _pointed(root: Path, folder: str) -> bytes | None:
+    file = contained(root, _POINTER)
+    pointer: object = {}
+    try:
+        pointer = json.loads(read_bytes(file, limit=_SCRIPT_BYTES))
+    except FileNotFoundError:
+        pass
+    except (ValueError, RecursionError):
+        pointer = None
+    if not isinstance(pointer, dict):
+        raise StateError(
+            "PB-STATE-SPECKIT",
+            f"{_POINTER} is no JSON object, so spec-kit would not find {folder}",
+            where=_POINTER,
+            guidance="Mend the file, or remove it; it is spec-kit's note of the current feature.",
+        )
+    there = pointer.get(_POINTER_KEY)
+    if isinstance(there, str) and _same_folder(root, there, folder):
+        return None
+    pointer[_POINTER_KEY] = folder
+    return (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _same_folder(root: Path, one: str, other: str) -> bool:
+    return os.path.normpath(root / one) == os.path.normpath(root / other)
+
+
+def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
+    branch = find(root).branch
+    leading = re.match(_LEADING, feature)
+    if branch == feature or (by_number and leading and branch.startswith(f"{leading[0]}-")):
+        return
+    here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"
+    raise StateError(
+        "PB-STATE-SPECKIT",
+        f"this project's spec-kit finds its feature by the branch, and {here}, not {feature}",
+        guidance=f"Change to it: git switch {feature} (with -c, where it has still to be made)",
+    )

@@ -1,0 +1,170 @@
+"""`.playbooks/policies/`: what a team insists on, whatever a playbook says.
+
+Each file is one rule, or a list of them (kai P3-2). A misspelt one is an error: it would be
+believed to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from playbook_supervisor.formats.checked_mapping import Fault, Faults, Section, is_empty, refusal
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
+from playbook_supervisor.project import yaml_folder
+from playbook_supervisor.project.session_policy import LADDER, Demand, Policy
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.files import contained, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from playbook_supervisor.formats.located import Data
+
+FOLDER: Final = ".playbooks/policies"
+CODE: Final = "PB-CHECK-POLICY"
+
+_MATCHED: Final = ("command", "step", "playbook")
+_DEMANDED: Final = ("autonomy", "postconditions", "answered_by")
+_CURE: Final = "docs/policies.md shows every key."
+_LONGEST: Final = 200  # characters of a pattern
+
+
+class Rule(Record):
+    """What is asked of the steps that match: every pattern that is there must (globs).
+
+    `line` is where it begins in the file called `policy`.
+    """
+
+    policy: str
+    line: int
+    command: str = ""
+    step: str = ""
+    playbook: str = ""
+    autonomy: Autonomy | None = None
+    postconditions: tuple[Condition, ...] = ()
+    answered_by: tuple[str, ...] = ()
+
+    def matches(self, playbook: Playbook, step: Step) -> bool:
+        """Whether it speaks of this step.
+
+        Case does not matter, nor whether a command is spelled `/speckit.plan` or `/speckit-plan`:
+        both lead to the same one.
+        """
+        return (
+            _like(playbook.name, self.playbook)
+            and _like(step.id, self.step)
+            and (
+                _like(step.command, self.command)
+                or _like(step.command.replace(".", "-"), self.command.replace(".", "-"))
+            )
+        )
+
+
+def _like(name: str, pattern: str) -> bool:
+    return not pattern or fnmatchcase(name.casefold(), pattern.casefold())
+
+
+def merged(rules: Sequence[Rule], playbook: Playbook) -> Policy:
+    """What they ask of the steps of a playbook, in its order."""
+    return Policy(
+        tuple(
+            Demand(step.id, rule.policy, rule.autonomy, rule.postconditions, rule.answered_by)
+            for step in playbook.steps
+            for rule in rules
+            if rule.matches(playbook, step)
+        )
+    )
+
+
+# ── the files ───────────────────────────────────────────────────────────────────────────────
+
+
+def project_rules(root: Path) -> tuple[Rule, ...]:
+    """All rules of the project, by file and place in it; () where it has none.
+
+    CheckError PB-CHECK-POLICY (or the YAML reader's) that names the first fault's place and lists
+    all faults of that file; StorageError where one cannot be read or is a link that leads out.
+    """
+    rules: list[Rule] = []
+    for name in yaml_folder.names(contained(root, FOLDER)):
+        source = f"{FOLDER}/{name}"
+        found, faults = examine(read_bytes(contained(root, source), limit=MAX_BYTES), source)
+        if faults:
+            raise refusal(CODE, source, faults)
+        rules += found
+    return tuple(rules)
+
+
+def examine(data: bytes, source: str) -> tuple[tuple[Rule, ...], tuple[Fault, ...]]:
+    """The rules of one file as far as they can be read, and everything that is wrong with them.
+
+    Raises the YAML reader's CheckError.
+    """
+    document = load(data, source)
+    faults = Faults(document, _CURE)
+    top = document.data
+    rules: list[Rule] = []
+    policy = first_line(Path(source).name)
+    listed: Sequence[tuple[Data, tuple[int, ...]]] = [(top, ())]
+    if isinstance(top, list):
+        listed = [(item, (index,)) for index, item in enumerate(top)]
+    if is_empty(top) or not listed:
+        faults.add((), "there is no rule in it", "Write one, or remove the file.")
+        return (), faults.found()
+    for item, path in listed:
+        rule = Section(faults, item, path, ("match", *_DEMANDED))
+        rules.append(_rule(rule, policy, document.place(path)[0], known=isinstance(item, dict)))
+    return tuple(rules), faults.found()
+
+
+def _rule(rule: Section, policy: str, line: int, *, known: bool) -> Rule:
+    match = rule.section("match", _MATCHED)
+    command, step, playbook = (_pattern(match, key) for key in _MATCHED)
+    if known and not match.keys:
+        said = "names no steps" if "match" in rule.keys else "is missing"
+        rule.fault("match", said, f"Name {_listed(_MATCHED)}, as in `command: /feature.*`.")
+    if command and command[0] not in "/*?[":
+        match.fault("command", "begins with `/`, or with a wildcard", "As in `/feature.*`.")
+    if rule.keys == {"match"}:
+        rule.fault("match", "asks for nothing", f"Add {_listed(_DEMANDED)}.", key_itself=True)
+    return Rule(
+        policy,
+        line,
+        command,
+        step,
+        playbook,
+        rule.maybe("autonomy", LADDER),
+        rule.words("postconditions", tuple(Condition)),
+        _people(rule),
+    )
+
+
+def _pattern(match: Section, key: str) -> str:
+    pattern = match.line(key, "")
+    if len(pattern) > _LONGEST:
+        match.fault(key, f"has {len(pattern):,} characters", f"At most {_LONGEST} are read.")
+    return pattern
+
+
+def _people(rule: Section) -> tuple[str, ...]:
+    patterns = rule.lines("answered_by")
+    if patterns == ():
+        rule.fault("answered_by", "names nobody", "Name e-mail addresses, or `*` for any person.")
+    for pattern in patterns or ():
+        if (pattern and "@" not in pattern and pattern != "*") or len(pattern) > _LONGEST:
+            rule.fault(
+                "answered_by",
+                f"`{first_line(pattern, 60)}` is no e-mail address or pattern of some",
+                "As in `*@release.example.org`; `*` alone is any person.",
+            )
+    return patterns or ()
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,136 @@
+"""What a playbook must be beyond its schema (kai FR8, Catalyst FR-1.3).
+
+Works on data that may violate the schema elsewhere, so that all faults come at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.formats.located import Path
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.project.later_version import LATER_VERSION, READ_VERSION
+from playbook_supervisor.project.references import names
+from playbook_supervisor.project.violations import RULE, VERSION, Violation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    Thing = Mapping[str, Any]
+
+_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+
+
+def violations(data: Any) -> Iterator[Violation]:
+    """Every rule that does not hold, and the warning of a version that is not known."""
+    if not isinstance(data, dict):
+        return
+    yield from _version(data)
+    yield from _repeated(data, "args", "name", "arg")
+    yield from _repeated(data, "steps", "id", "step")
+    yield from _undeclared(data)
+    yield from _scattered_groups(data)
+    yield from _unprintable(data)
+
+
+def _version(data: Thing) -> Iterator[Violation]:
+    version = _text(data, "version")
+    if version not in ("", READ_VERSION):
+        word = "read yet" if version == LATER_VERSION else "known"
+        yield Violation(
+            ("version",),
+            VERSION,
+            f"version `{first_line(version, 20)}` is not {word}; the rules of {READ_VERSION} hold",
+            f'Write `version: "{READ_VERSION}"`.',
+            warning=True,
+        )
+
+
+def _repeated(data: Thing, key: str, name: str, kind: str) -> Iterator[Violation]:
+    """`name` must be unique among the things under `key`."""
+    seen: dict[str, int] = {}
+    for index, each in _things(data, key):
+        value = _text(each, name)
+        if value in seen:
+            yield Violation(
+                (key, index, name),
+                RULE,
+                f"`{first_line(value, 60)}` is also the {name} of {kind} {seen[value] + 1}",
+                f"Give each {kind} {'an id' if name == 'id' else 'a name'} of its own.",
+            )
+        elif value:
+            seen[value] = index
+
+
+def _undeclared(data: Thing) -> Iterator[Violation]:
+    """Every `{{name}}` must be a declared arg; never an empty string at run time."""
+    declared = dict.fromkeys(_text(arg, "name") for _, arg in _things(data, "args"))
+    some = ", ".join(list(declared)[:10]) + (", …" if len(declared) > 10 else "")
+    for index, step in _things(data, "steps"):
+        for name in names(_text(step, "args")):
+            if name in declared:
+                continue
+            near = did_you_mean(name, declared)
+            guidance = f"Did you mean `{{{{{near}}}}}`? " if near else ""
+            yield Violation(
+                ("steps", index, "args"),
+                RULE,
+                f"`{{{{{first_line(name, 60)}}}}}` is no declared arg",
+                guidance
+                + f"Declare it under `args`; declared there: {first_line(some) or 'nothing'}.",
+            )
+
+
+def _scattered_groups(data: Thing) -> Iterator[Violation]:
+    """Steps of one parallel group stand next to each other (kai FR7)."""
+    closed: set[str] = set()
+    former = ""
+    for index, step in _things(data, "steps"):
+        group = _text(step, "parallel_group")
+        if group != former:
+            closed.add(former)
+            if group and group in closed:
+                yield Violation(
+                    ("steps", index, "parallel_group"),
+                    RULE,
+                    f"other steps stand between this one and the group `{first_line(group, 60)}`",
+                    "Move the steps of one group next to each other, or name two groups.",
+                )
+        former = group
+
+
+def _unprintable(data: Thing) -> Iterator[Violation]:
+    """Text goes to terminals and agents: it holds no control characters but line ends and tabs."""
+    for path, text in _free_texts(data):
+        found = re.search(_CONTROL, text)
+        if found:
+            yield Violation(
+                path,
+                RULE,
+                f"`{path[-1]}` holds the control character U+{ord(found[0]):04X}",
+                "Take it out.",
+            )
+
+
+def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
+    yield ("description",), _text(data, "description")
+    for index, arg in _things(data, "args"):
+        yield ("args", index, "description"), _text(arg, "description")
+    for index, step in _things(data, "steps"):
+        yield ("steps", index, "args"), _text(step, "args")
+        yield ("steps", index, "parallel_group"), _text(step, "parallel_group")
+
+
+def _things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
+    """The mappings of the list under `key`, with their index, whatever else stands there."""
+    items = data.get(key)
+    if isinstance(items, list):
+        yield from ((index, each) for index, each in enumerate(items) if isinstance(each, dict))
+
+
+def _text(each: Thing, key: str) -> str:
+    """The text under a key; empty where there is none or something else."""
+    value = each.get(key)
+    return value if isinstance(value, str) else ""

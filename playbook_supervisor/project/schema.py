@@ -1,0 +1,181 @@
+"""Data into a `Playbook`, or every violation at once, each with its place (kai FR8, NFR3).
+
+A generated validator says yes or no; jsonschema is imported only to explain a no. The same rules
+for every reader: `check`, `run`, editors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.formats.strict_yaml import Document, Plain, load
+from playbook_supervisor.kernel.model import Arg, Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.project import rules
+from playbook_supervisor.project.violations import SCHEMA, Violation, explain
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal
+
+MOST: Final = 500
+_SCHEMAS: Final = Path(__file__).parent / "schemas"
+_BOOLEANS: Final = frozenset({"required"})
+_NAMES: Final = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
+
+
+class Problem(Record):
+    """What `check` reports: a place that counts from 1, what is wrong, and how to mend it."""
+
+    line: int
+    col: int
+    severity: Literal["error", "warning", "note"]
+    code: str
+    message: str
+    guidance: str
+
+
+Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
+
+
+def examine(data: bytes, source: str) -> Examined:
+    """The playbook (None where there is an error), all problems by place, and the document.
+
+    Reads only; the document is None where the text itself cannot be read. Raises nothing.
+    """
+    try:
+        document = load(data, source)
+    except CheckError as error:
+        return None, (_unread(error),), None
+    from playbook_supervisor.project.schemas.playbook_validator import conforms
+
+    typed = _typed("", document.data)
+    conforming = conforms(typed)
+    found: Iterable[Violation] = rules.violations(typed)
+    if not conforming:
+        found = chain(found, _schema_violations(typed))
+    problems = tuple(sorted({_located(each, document) for each in _first(found)}, key=_by_place))
+    if any(problem.severity == "error" for problem in problems):
+        return None, problems, document
+    return _playbook(typed), problems, document
+
+
+def read_playbook(data: bytes, source: str) -> Playbook:
+    """The playbook, or CheckError PB-CHECK-INVALID that names the first of all its errors."""
+    playbook, problems, _ = examine(data, source)
+    if playbook is not None:
+        return playbook
+    errors = [problem for problem in problems if problem.severity == "error"]
+    first, more = errors[0], len(errors) - 1
+    raise CheckError(
+        "PB-CHECK-INVALID",
+        first.message + (f" (and {more} more)" if more else ""),
+        where=f"{source}:{first.line}:{first.col}",
+        guidance=first.guidance if not more else "",
+        details=tuple(
+            f"{source}:{error.line}:{error.col}: {error.message}. {error.guidance}"
+            for error in errors
+        ),
+    )
+
+
+def schema_names() -> tuple[str, ...]:
+    """The documents that have a JSON Schema: `playbook`, `session`, `journal`, `config`, …"""
+    return tuple(sorted(path.stem for path in _SCHEMAS.glob("*.json")))
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema (draft-07) of a document."""
+    if name not in (known := schema_names()):
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            f"there is no schema of that name; there are {', '.join(known)}",
+            guidance="`playbook schema NAME` prints one of them.",
+        )
+    return (_SCHEMAS / f"{name}.json").read_text("utf-8")
+
+
+def _typed(key: str, value: Any) -> Any:
+    """The data as the schema wants them: text as typed, booleans where there are booleans.
+
+    A key with nothing behind it is null, and so is `null` where a name is wanted.
+    """
+    if isinstance(value, dict):
+        return {inner: _typed(inner, each) for inner, each in value.items()}
+    if isinstance(value, list):
+        return [_typed(key, each) for each in value]
+    if isinstance(value, Plain):
+        if value == "" or (key in _NAMES and value.value is None):
+            return None
+        if key in _BOOLEANS and isinstance(value.value, bool):
+            return value.value
+    return str(value)
+
+
+def _schema_violations(typed: Any) -> Iterator[Violation]:
+    import json
+
+    from jsonschema import Draft7Validator
+
+    for error in Draft7Validator(json.loads(schema_text("playbook"))).iter_errors(typed):
+        keyword, path, schema = error.validator, tuple(error.absolute_path), error.schema
+        yield from explain(str(keyword), path, error.instance, dict(schema))
+
+
+def _first(found: Iterable[Violation]) -> Iterator[Violation]:
+    """All of them; of a hostile file with many thousands only so many as a person can use."""
+    for number, violation in enumerate(found):
+        if number == MOST:
+            message = f"more than {MOST} faults; these are the first"
+            yield Violation((), SCHEMA, message, "Mend them, then check again.")
+            return
+        yield violation
+
+
+def _located(violation: Violation, document: Document) -> Problem:
+    place = document.key_place if violation.at_key else document.place
+    return Problem(
+        *place(violation.path),
+        "warning" if violation.warning else "error",
+        violation.code,
+        violation.message,
+        violation.guidance,
+    )
+
+
+def _unread(error: CheckError) -> Problem:
+    line, col = error.where.rsplit(":", 2)[1:]
+    return Problem(int(line), int(col), "error", error.code, error.message, error.guidance)
+
+
+def _by_place(problem: Problem) -> tuple[int, int, str]:
+    return problem.line, problem.col, problem.message
+
+
+def _playbook(data: dict[str, Any]) -> Playbook:
+    return Playbook(
+        name=data["name"],
+        description=data["description"],
+        version=data["version"],
+        args=tuple(Arg(arg["name"], arg["description"], arg["required"]) for arg in data["args"]),
+        steps=tuple(_step(step) for step in data["steps"]),
+    )
+
+
+def _step(data: dict[str, Any]) -> Step:
+    return Step(
+        id=data["id"],
+        command=data["command"],
+        autonomy=Autonomy(data["autonomy"]),
+        error_policy=ErrorPolicy(data["error_policy"]),
+        args=data.get("args", ""),
+        model=data.get("model", ""),
+        preconditions=tuple(map(Condition, data.get("preconditions", ()))),
+        postconditions=tuple(map(Condition, data.get("postconditions", ()))),
+        escalation_triggers=tuple(map(Trigger, data.get("escalation_triggers", ()))),
+        parallel_group=data.get("parallel_group", ""),
+    )

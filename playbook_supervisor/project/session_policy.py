@@ -1,0 +1,223 @@
+"""What a session is held to beyond its playbook: its project's policies as they were at its begin.
+
+A policy only tightens: a step is never made freer by one. What is kept of them is small and plain,
+so that the session is held to the same on another machine, whatever the project says by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from playbook_supervisor.errors import PolicyError, StateError
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.versions import current
+from playbook_supervisor.formats.yaml_writer import pair
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode, Resolution
+from playbook_supervisor.records import Record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+FILE: Final = "policy.yaml"
+SCHEMA: Final = 1
+LADDER: Final = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
+"""What a policy may ask for, the strictest last."""
+
+_HEADER: Final = b"# What the project's policies asked for when this session began.\n"
+
+
+class Demand(Record):
+    """What one rule of the project asks of one step; `policy` is the name of the rule's file."""
+
+    step: str
+    policy: str
+    autonomy: Autonomy | None = None
+    postconditions: tuple[Condition, ...] = ()
+    answered_by: tuple[str, ...] = ()
+
+
+class Effect(Record):
+    """What a demand changes in a playbook: only what was not so before, and who may answer."""
+
+    step: str
+    policy: str
+    was: Autonomy
+    autonomy: Autonomy
+    postconditions: tuple[Condition, ...] = ()
+    answered_by: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """`gate_always instead of auto, also spec_exists, answered by *@example.org`."""
+        words = [f"{self.autonomy} instead of {self.was}"] if self.autonomy != self.was else []
+        words += [f"also {condition}" for condition in self.postconditions]
+        words += [f"answered by {' or '.join(self.answered_by)}"] if self.answered_by else []
+        return ", ".join(words)
+
+
+class Policy(Record):
+    """All demands on the steps of one session, in the order of the policies' files."""
+
+    demands: tuple[Demand, ...] = ()
+
+    def of(self, step_id: str) -> Iterator[Demand]:
+        """What is asked of a step."""
+        return (demand for demand in self.demands if demand.step == step_id)
+
+    def people(self, step_id: str) -> tuple[Demand, ...]:
+        """The demands that say who may answer at the gates of a step; each of them has to agree."""
+        return tuple(demand for demand in self.of(step_id) if demand.answered_by)
+
+    def admit(self, step_id: str, resolution: Resolution, by: str) -> None:
+        """PolicyError PB-POLICY-ANSWER unless `by` may answer so at a gate of the step.
+
+        `by` is a git identity or `autonomous`, which is nobody. To abort is everybody's: it lets
+        nothing through, and a session is no hostage of people who are away.
+        """
+        if resolution is not Resolution.ABORT:
+            self._admit(step_id, by, "PB-POLICY-ANSWER", "answer for")
+
+    def admit_start(self, playbook: Playbook, start: str, who: Callable[[], str]) -> None:
+        """PolicyError PB-POLICY-SKIP unless `who` may leave out what is before `start` (`--from`).
+
+        `who` is asked only where it matters.
+        """
+        passed = [step.id for step in playbook.steps]
+        passed = passed[: passed.index(start)] if start in passed else []
+        guarded = [step_id for step_id in passed if self.people(step_id)]
+        if guarded:
+            by = who()
+            for step_id in guarded:
+                self._admit(step_id, by, "PB-POLICY-SKIP", "pass over")
+
+    def _admit(self, step_id: str, by: str, code: str, deed: str) -> None:
+        for demand in self.people(step_id):
+            if not _among(by, demand.answered_by):
+                who = "nobody" if by == Mode.AUTONOMOUS else by or "somebody unknown to git"
+                raise PolicyError(
+                    code,
+                    f"{who} may not {deed} `{step_id}`: "
+                    f"the policy {demand.policy} asks for {' or '.join(demand.answered_by)}",
+                )
+
+
+def _among(by: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a person's e-mail address is one of these; `*` is any person, also without one."""
+    from fnmatch import fnmatchcase  # only where somebody is asked for
+
+    mail = by.rpartition("<")[2].removesuffix(">") if by.endswith(">") else ""
+    return by != Mode.AUTONOMOUS and any(
+        fnmatchcase(mail.casefold(), pattern.casefold()) for pattern in patterns
+    )
+
+
+# ── tightening ──────────────────────────────────────────────────────────────────────────────
+
+
+def tightened(playbook: Playbook, policy: Policy) -> Playbook:
+    """The playbook as the session runs it."""
+    if not policy.demands:
+        return playbook
+    return replace(playbook, steps=tuple(_held(step, policy) for step in playbook.steps))
+
+
+def effects(playbook: Playbook, policy: Policy) -> tuple[Effect, ...]:
+    """What the policy makes of the author's playbook, step by step, demand by demand."""
+    return tuple(effect for step in playbook.steps for effect in _effects(step, policy))
+
+
+def _held(step: Step, policy: Policy) -> Step:
+    for demand in policy.of(step.id):
+        step = _tighter(step, demand)
+    return step
+
+
+def _effects(step: Step, policy: Policy) -> Iterator[Effect]:
+    for demand in policy.of(step.id):
+        before, step = step, _tighter(step, demand)
+        added = step.postconditions[len(before.postconditions) :]
+        if step != before or demand.answered_by:
+            yield Effect(
+                step.id, demand.policy, before.autonomy, step.autonomy, added, demand.answered_by
+            )
+
+
+def _tighter(step: Step, demand: Demand) -> Step:
+    """The step with one demand met.
+
+    A step that the playbook leaves out is not run for a policy's sake, and not left out silently
+    either: a person is asked, and may skip it.
+    """
+    autonomy = step.autonomy
+    if autonomy is Autonomy.SKIP and (demand.autonomy or demand.postconditions):
+        autonomy = Autonomy.GATE_ALWAYS
+    elif autonomy is not Autonomy.SKIP and demand.autonomy:
+        autonomy = max(autonomy, demand.autonomy, key=LADDER.index)
+    postconditions = tuple(dict.fromkeys((*step.postconditions, *demand.postconditions)))
+    return replace(step, autonomy=autonomy, postconditions=postconditions)
+
+
+# ── in the session's folder ─────────────────────────────────────────────────────────────────
+
+
+def emit_policy(policy: Policy) -> bytes:
+    """policy.yaml: a line for each demand."""
+    shape = policy_to_json(policy)
+    return _HEADER + "".join(pair(key, value, 0) for key, value in shape.items()).encode()
+
+
+def policy_to_json(policy: Policy) -> dict[str, object]:
+    """A policy with the keys of its file, those of a demand only where they say something."""
+    return {"schema": SCHEMA, "demands": [demand_to_json(demand) for demand in policy.demands]}
+
+
+def policy_from_json(shape: Mapping[str, object]) -> Policy:
+    """The inverse of `policy_to_json`; ValueError where it is none."""
+    demands = []
+    for number, fields in enumerate(Fields(shape).each("demands"), 1):
+        try:
+            demands.append(_demand(fields))
+        except UnfitError as unfit:
+            raise UnfitError("demands", f"in line {number}, {unfit}") from None
+    return Policy(tuple(demands))
+
+
+def read_policy(data: bytes, source: str) -> Policy:
+    """The policy.yaml of a session. StateError PB-STATE-CORRUPT or -NEWER with its place."""
+    from playbook_supervisor.formats.strict_yaml import load_of_session
+
+    document = load_of_session(data, source)
+    try:
+        shape = document.data if isinstance(document.data, dict) else {}
+        number = Fields(shape).integer("schema", least=1)
+        return policy_from_json(current(FILE, number, shape, lambda: document.told(("schema",))))
+    except UnfitError as unfit:
+        where = document.told((unfit.key,))
+        raise StateError("PB-STATE-CORRUPT", str(unfit), where=where) from None
+
+
+def demand_to_json(demand: Demand) -> dict[str, object]:
+    """One demand, a line of the file."""
+    shape: dict[str, object] = {"step": demand.step, "policy": demand.policy}
+    if demand.autonomy:
+        shape["autonomy"] = demand.autonomy.value
+    if demand.postconditions:
+        shape["postconditions"] = [condition.value for condition in demand.postconditions]
+    if demand.answered_by:
+        shape["answered_by"] = list(demand.answered_by)
+    return shape
+
+
+def _demand(fields: Fields) -> Demand:
+    autonomy = fields.maybe_word("autonomy", Autonomy)
+    if autonomy is Autonomy.SKIP:
+        raise UnfitError("autonomy", "cannot be skip")
+    return Demand(
+        step=fields.required("step"),
+        policy=fields.required("policy"),
+        autonomy=autonomy,
+        postconditions=fields.words("postconditions", Condition),
+        answered_by=fields.texts("answered_by"),
+    )

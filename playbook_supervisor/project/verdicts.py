@@ -1,0 +1,185 @@
+"""A report's text → the verdict that it states, and whether it says breaking.
+
+A verdict is read from where reports state one, never from a sentence that mentions the word. Every
+pattern is anchored and bounded: a megabyte of hostile text costs one pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_WORDS: Final = {
+    "pass": "PASS",
+    "passed": "PASS",
+    "fail": "FAIL",
+    "failed": "FAIL",
+    "stale": "STALE",
+}
+_STATED: Final = re.compile(r"(passed|pass|failed|fail|stale)(?!\w)\s*", re.IGNORECASE)
+_TERMINATORS: Final = ".,;:!-\u2013\u2014([{)]}"
+_ANOTHER: Final = re.compile(r"[\W_]{0,9}(?:or\b)?[\W_]{0,9}(passed|pass|failed|fail|stale)\b")
+_PREFIX: Final = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
+_KEY: Final = re.compile(r"[\w-]+[ \t]*:")
+_COUNTS: Final = frozenset(
+    {"breaking change", "breaking changes", "adr violation", "adr violations"}
+)
+_NUMBER: Final = re.compile(r"[0-9]+")
+_TAG: Final = re.compile(r"(?<!\b[Nn]o )(?<!\b0 )\[(?:BREAKING|ADR_VIOLATION)\]")
+_DRESSING: Final = {ord(mark): None for mark in "*`\u2705\u274c\u2714\u2716\ufe0f"}
+_EDGES: Final = " \t_\"'"
+_BOM: Final = "\ufeff"
+
+
+class Reading(Record):
+    """What a report says.
+
+    `verdict` is PASS, FAIL, STALE or empty, and `reason` then says why, so that "in PATH" may
+    follow. `breaking` is the place that says breaking (one short printable line), or empty.
+    """
+
+    verdict: str
+    reason: str = ""
+    breaking: str = ""
+
+
+def read_report(text: str, *, yaml: bool) -> Reading:
+    """Read a report (kai FR3, FR6; data model `agreement_pass`, `qa_verdict_pass`).
+
+    `yaml`: the whole text is one YAML mapping; else it is Markdown, perhaps with front matter. A
+    key `verdict` that states none is not made good by the body: it was left to be filled in.
+    """
+    try:
+        front, body = (text, "") if yaml else _split(text.removeprefix(_BOM))
+        keys = _mapping(front)
+    except CheckError as error:
+        what = "YAML" if yaml else "front matter"
+        reason = f"{what} that does not parse ({first_line(error.message, 120)})"
+        return Reading("", reason, _breaking_line(text))
+    breaking = _breaking_key(keys) or _breaking_line(text if yaml else body)
+    if "verdict" not in keys:
+        verdict = _last_stated(body)
+        return Reading(verdict, "" if verdict else "no verdict", breaking)
+    stated = keys["verdict"]
+    verdict = _word(stated) if isinstance(stated, str) else ""
+    shown = first_line(str(stated), 40)
+    reason = "" if verdict else f"no PASS, FAIL or STALE but `verdict: {shown}`"
+    return Reading(verdict, reason, breaking)
+
+
+# ── front matter ────────────────────────────────────────────────────────────────────────────
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Front matter and body. An opening rule that is followed by no key is just a rule."""
+    first, _, rest = text.partition("\n")
+    if first.rstrip() != "---":
+        return "", text
+    lines = rest.splitlines(keepends=True)
+    for index, line in enumerate(lines):
+        if line.rstrip() in ("---", "..."):
+            return "".join(lines[:index]), "".join(lines[index + 1 :])
+    if _KEY.match(rest):
+        raise CheckError("PB-CHECK-YAML", "it is not closed by a line of three dashes")
+    return "", rest
+
+
+def _mapping(text: str) -> Mapping[str, object]:
+    data = load(text.encode("utf-8", "replace"), "report").data
+    if isinstance(data, dict):
+        return data
+    if data == "":
+        return {}
+    raise CheckError("PB-CHECK-YAML", "it is no mapping of keys to values")
+
+
+def _breaking_key(keys: Mapping[str, object]) -> str:
+    for key in ("breaking_changes", "adr_violations", "breaking"):
+        value = keys.get(key)
+        if isinstance(value, list | dict):
+            if value:
+                return f"{key}: {len(value)}"
+        elif isinstance(value, str) and _says_breaking(value):
+            return f"{key}: {first_line(value, 40)}"
+    return ""
+
+
+def _says_breaking(value: str) -> bool:
+    number = _NUMBER.match(value)
+    return number[0].strip("0") != "" if number else value.casefold() in ("true", "yes")
+
+
+# ── body ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _visible(body: str) -> Iterator[str]:
+    """The lines outside code fences and comments, without emphasis."""
+    fence, comment = "", False
+    for line in body.splitlines():
+        mark = _FENCE.match(line)
+        if comment or (not fence and line.lstrip().startswith("<!--")):
+            comment = "-->" not in line
+        elif fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        else:
+            yield line.translate(_DRESSING)
+
+
+def _stated_pair(line: str) -> tuple[str, str]:
+    """`Label: value`, or the cells of a table row; the label in lower case, "" without one."""
+    row = line.strip()
+    if row.startswith("|"):
+        label, *cells = row.strip("|").split("|", 9)
+        value = ", ".join(cells)
+    else:
+        label, colon, value = _PREFIX.sub("", row, count=1).partition(":")
+        label = label if colon else ""
+    return label.strip(_EDGES).replace("_", " ").casefold(), value.strip(_EDGES)
+
+
+def _word(value: str) -> str:
+    """The verdict that `value` begins with, if it states exactly one."""
+    match = _STATED.match(value)
+    if not match:
+        return ""
+    verdict, rest = _WORDS[match[1].lower()], value[match.end() :].lstrip(_EDGES)
+    if rest and rest[0] not in _TERMINATORS:
+        return ""
+    another = _ANOTHER.match(rest.lower())
+    return "" if another and _WORDS[another[1]] != verdict else verdict
+
+
+def _last_stated(body: str) -> str:
+    found, under_heading = "", False
+    for line in _visible(body):
+        row = line.strip(_EDGES)
+        if not row.strip("-="):
+            continue
+        if under_heading:
+            found = _word(row) or found
+        label, value = _stated_pair(line)
+        if label == "verdict":
+            found = _word(value) or found
+        under_heading = row.lstrip("#").strip(_EDGES + ":").casefold() == "verdict"
+    return found
+
+
+def _breaking_line(body: str) -> str:
+    for line in _visible(body):
+        label, value = _stated_pair(line)
+        if (label in _COUNTS and _says_breaking(value)) or _TAG.search(line):
+            return first_line(line, 120)
+    return ""

@@ -1,0 +1,330 @@
+"""The record: an entry ↔ its mapping ↔ its text in journal.yaml.
+
+What was written once is read for ever: `schema` counts the shapes, and a journal without it is one
+of kai's own. Settled entries never change, so a write is the old bytes plus one emitted entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.timestamps import from_time as from_time
+from playbook_supervisor.formats.timestamps import to_time as to_time
+from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.formats.yaml_writer import pair
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import (
+    Decision,
+    EntryStatus,
+    GateReason,
+    Place,
+    Resolution,
+    Trigger,
+)
+from playbook_supervisor.records import Record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from playbook_supervisor.formats.located import Document
+
+SCHEMA: Final = NEWEST["journal.yaml"]
+HEADER: Final = b"schema: 1\nentries:\n"
+EMPTY: Final = b"schema: 1\nentries: []\n"
+
+
+# ── entry → text ────────────────────────────────────────────────────────────────────────────
+
+
+def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
+    """The entry with the journal's keys, in their order, only those that have a value (kai FR37).
+
+    `duration_seconds` is computed: exactly `completed_at - started_at`, to the millisecond.
+    `time` says how an instant is written.
+    """
+
+    def maybe(ms: int | None) -> str | int | None:
+        return None if ms is None else time(ms)
+
+    duration = None
+    if entry.completed_at is not None:
+        duration = (entry.completed_at - entry.started_at) / 1000
+    pairs = {
+        "step_id": entry.step_id,
+        "status": entry.status,
+        "decision": entry.decision,
+        "started_at": time(entry.started_at),
+        "launched_at": maybe(entry.launched_at),
+        "returned_at": maybe(entry.returned_at),
+        "completed_at": maybe(entry.completed_at),
+        "duration_seconds": duration,
+        "attempt": entry.attempt if entry.attempt > 1 else None,
+        "trigger": entry.trigger,
+        "human_response": entry.human_response,
+        "resolution": entry.resolution,
+        "error": entry.error,
+        "error_code": entry.error_code,
+        "error_guidance": entry.error_guidance,
+        "error_cause": entry.error_cause,
+        "error_lasts": entry.error_lasts or None,
+        "failing": list(entry.failing),
+        "waived": list(entry.waived),
+        "recovered": entry.recovered or None,
+        "evidence": list(entry.evidence),
+        "output": entry.output,
+        "agent": dict(entry.agent),
+        "gates": [_gate_mapping(gate, time) for gate in entry.gates],
+    }
+    return {key: value for key, value in pairs.items() if value not in _ABSENT}
+
+
+_ABSENT: Final[tuple[object, ...]] = (None, "", [], {})
+
+
+def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
+    pairs = {
+        "id": gate.id,
+        "reason": gate.reason,
+        "place": gate.place,
+        "opened_at": time(gate.opened_at),
+        "answered_at": None if gate.answered_at is None else time(gate.answered_at),
+        "by": gate.by,
+        "text": gate.text,
+        "resolution": gate.resolution,
+    }
+    return {key: value for key, value in pairs.items() if value not in _ABSENT}
+
+
+def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
+    """The entry as it stands under `entries:`, `indent` being the column of its dash."""
+    text = "".join(pair(key, value, indent + 2) for key, value in entry_mapping(entry).items())
+    return f"{' ' * indent}- {text[indent + 2 :]}".encode()
+
+
+# ── text → entry ────────────────────────────────────────────────────────────────────────────
+
+
+def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
+    """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
+
+    Values are those of `strict_yaml` or of JSON. Keys that are not the journal's are a person's
+    notes. In a `legacy` entry (kai's own) empty strings are absent values, an open entry that
+    waited at no gate before its step had been launched, and `decision` may still be missing.
+    """
+    return entry_of(Fields(mapping), legacy=legacy)
+
+
+def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
+    """The entry that these fields describe, however they write times; raises `UnfitError`."""
+    status = fields.word("status", EntryStatus)
+    decision = fields.maybe_word("decision", Decision) if legacy else None
+    started_at = fields.time("started_at")
+    launched_at = fields.maybe_time("launched_at")
+    gates = tuple(_gate_of(gate, n) for n, gate in enumerate(fields.each("gates"), 1))
+    if legacy and status is EntryStatus.IN_PROGRESS and launched_at is None:
+        waited = any(gate.place is Place.BEFORE for gate in gates)
+        launched_at = None if waited else started_at
+    return Entry(
+        step_id=fields.required("step_id"),
+        status=status,
+        decision=(decision or Decision.AUTO) if legacy else fields.word("decision", Decision),
+        started_at=started_at,
+        completed_at=fields.maybe_time("completed_at"),
+        attempt=fields.maybe_integer("attempt", least=1) or 1,
+        launched_at=launched_at,
+        returned_at=fields.maybe_time("returned_at"),
+        trigger=fields.maybe_word("trigger", Trigger),
+        human_response=fields.text("human_response"),
+        resolution=fields.maybe_word("resolution", Resolution),
+        error=fields.text("error"),
+        error_code=fields.text("error_code"),
+        error_guidance=fields.text("error_guidance"),
+        error_cause=fields.text("error_cause"),
+        error_lasts=fields.flag("error_lasts"),
+        failing=fields.texts("failing"),
+        waived=fields.texts("waived"),
+        recovered=fields.flag("recovered"),
+        evidence=fields.texts("evidence"),
+        gates=gates,
+        agent=fields.record("agent"),
+        output=fields.text("output"),
+    )
+
+
+def _gate_of(fields: Fields, number: int) -> Gate:
+    try:
+        return Gate(
+            id=fields.required("id"),
+            reason=fields.word("reason", GateReason),
+            place=fields.word("place", Place),
+            opened_at=fields.time("opened_at"),
+            answered_at=fields.maybe_time("answered_at"),
+            by=fields.text("by"),
+            text=fields.text("text"),
+            resolution=fields.maybe_word("resolution", Resolution),
+        )
+    except UnfitError as unfit:
+        raise UnfitError("gates", f"in the one at place {number}, {unfit}") from None
+
+
+# ── the whole journal ───────────────────────────────────────────────────────────────────────
+
+
+class Parsed(Record):
+    """A journal's entries and where each stands in its bytes.
+
+    `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the
+    next one's, so a comment between two entries belongs to the earlier one's text, and every byte
+    from the first entry to `end` belongs to exactly one. `end` is where the next entry is to be
+    put, `indent` the column of the dashes.
+    """
+
+    entries: tuple[Entry, ...]
+    spans: tuple[tuple[int, int], ...]
+    legacy: bool
+    end: int
+    indent: int = 2
+    hollow: tuple[int, int] = (0, 0)
+    """What an empty journal has for a value (`[]`), to be taken out before the first entry."""
+
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Journals grow: some 40,000 entries, where a file that a person writes may have 1 MiB."""
+
+_BREAK: Final = rb"\r\n?|\n"
+_ENTRIES: Final = (
+    rb"""(?m)^(?:\xef\xbb\xbf)?(["']?)entries\1[ \t]*:(?P<value>[ \t]*(?:\[[ \t]*\]|~|null)?)"""
+    rb"""(?=[ \t]*(?:[ \t]#.*)?\r?$)"""
+)
+_DASH: Final = rb"(?m)^( *)-(?=[ \t\r\n])"
+_NO_TEXT: Final = rb"[ \t]*(?:#|\r?\n|\Z)"
+_DOCUMENT_END: Final = rb"(?m)^\.\.\.(?=\s|\Z)"
+
+
+def parse_journal(data: bytes, source: str) -> Parsed:
+    """The entries of a journal.yaml (kai D-J), read by the strict rules of every file.
+
+    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with `source:line:col`. A legacy
+    journal's repeated entries of one step are its attempts, counted, and that a failed one was
+    retried is plain from the next one.
+    """
+    lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
+    document = _load(data, source)
+    top, items = _entries(document)
+    legacy = "schema" not in top
+    entries = [_entry(document, index, item, legacy=legacy) for index, item in enumerate(items)]
+    if legacy:
+        entries = _counted(
+            entries, [isinstance(item, dict) and "attempt" in item for item in items]
+        )
+    dashes = [_dash(data, lines, document, index) for index in range(len(items))]
+    begin = document.key_place(("entries",))[0]
+    behind = (document.key_place((key,))[0] for key in top)
+    end = min((lines[line - 1] for line in behind if line > begin), default=len(data))
+    if closing := re.compile(_DOCUMENT_END).search(data, dashes[-1][0] if dashes else 0):
+        end = min(end, closing.start())
+    if not entries:
+        return _empty(data, document, lines[begin - 1], end, legacy=legacy)
+    offsets = [offset for offset, _ in dashes]
+    spans = tuple(zip(offsets, [*offsets[1:], end], strict=True))
+    return Parsed(tuple(entries), spans, legacy, end, dashes[-1][1])
+
+
+def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
+    """Entries of one step as its attempts; one that another follows, and that failed, was retried.
+
+    Those that state their attempt were added since by this tool, which says why, too.
+    """
+    last: dict[str, int] = {}
+    counted: list[Entry] = []
+    for entry, its_own in zip(entries, stated, strict=True):
+        earlier = last.get(entry.step_id)
+        last[entry.step_id] = len(counted)
+        if earlier is None or its_own:
+            counted.append(entry)
+            continue
+        former = counted[earlier]
+        if former.status is EntryStatus.FAILED and former.resolution is None:
+            counted[earlier] = replace(former, resolution=Resolution.RETRY)
+        counted.append(replace(entry, attempt=former.attempt + 1))
+    return counted
+
+
+def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
+    """(index, seconds) of every entry that states its duration, which is derived and so may lie.
+
+    Those of a legacy journal are estimates of whoever wrote it: none. Errors as `parse_journal`.
+    """
+    document = _load(data, source)
+    top, items = _entries(document)
+    for index, item in enumerate(items if "schema" in top else ()):
+        try:
+            seconds = Fields(item).maybe_decimal("duration_seconds")
+        except UnfitError as unfit:
+            raise _corrupt(document, ("entries", index, unfit.key), str(unfit)) from None
+        if seconds is not None:
+            yield index, seconds
+
+
+def _load(data: bytes, source: str) -> Document:
+    from playbook_supervisor.formats.strict_yaml import load_of_session
+
+    return load_of_session(data, source, limit=MAX_BYTES)
+
+
+def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
+    """The top level and its entries."""
+    top = document.data
+    if not isinstance(top, dict) or "entries" not in top:
+        raise _corrupt(document, (), "a journal has `entries:` at its top level")
+    fields = Fields(top)
+    try:
+        number = fields.maybe_integer("schema", least=1) or 1
+        data = current("journal.yaml", number, top, lambda: _at(document, ("schema",)))
+        return data, Fields(data).items("entries")
+    except UnfitError as unfit:
+        raise _corrupt(document, (unfit.key,), str(unfit)) from None
+
+
+def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
+    path: tuple[str | int, ...] = ("entries", index)
+    if not isinstance(item, Mapping):
+        raise _corrupt(document, path, "an entry is a mapping with `step_id`, `status` and so on")
+    try:
+        return read_entry(item, legacy=legacy)
+    except UnfitError as unfit:
+        raise _corrupt(document, (*path, unfit.key), str(unfit)) from None
+
+
+def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> tuple[int, int]:
+    """Offset of the line with the entry's dash, and the dash's column."""
+    path = ("entries", index)
+    first = line = document.place(path)[0]
+    while line > 1:
+        start = lines[line - 1]
+        if dash := re.compile(_DASH).match(data, start):
+            return start, len(dash[1])
+        if line < first and not re.compile(_NO_TEXT).match(data, start):
+            break
+        line -= 1
+    raise _corrupt(document, path, "each entry begins a line of its own, with a dash")
+
+
+def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> Parsed:
+    if not (top := re.compile(_ENTRIES).match(data, line)):
+        raise _corrupt(document, ("entries",), "an empty journal says `entries: []` on a line")
+    line_end = data.find(b"\n", top.end()) + 1 or end
+    return Parsed((), (), legacy, line_end, hollow=top.span("value"))
+
+
+def _corrupt(document: Document, path: tuple[str | int, ...], why: str) -> StateError:
+    return StateError("PB-STATE-CORRUPT", why, where=_at(document, path))
+
+
+def _at(document: Document, path: tuple[str | int, ...]) -> str:
+    line, col = document.place(path)
+    return f"{document.source}:{line}:{col}"

@@ -1,0 +1,101 @@
+"""The bytes of a journal, taken apart where they may still change.
+
+Settled phases are one block of bytes that is never looked at again, so settling the last of 1,000
+entries costs what it costs in a journal of ten, give or take the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.journal import EMPTY, Parsed, emit_entry, entry_mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Span = tuple[int, int]
+
+
+class JournalText(Record):
+    """`due` is the text of each entry of the due phase, in order; `past` all before, `rest` behind.
+
+    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has a
+    value (`[]`), which it loses with its first entry.
+    """
+
+    past: bytes = EMPTY
+    due: tuple[bytes, ...] = ()
+    rest: bytes = b""
+    indent: int = 2
+    hollow: Span = (len(EMPTY) - 4, len(EMPTY) - 1)
+
+    @property
+    def data(self) -> bytes:
+        """All of it, as it stands in the file."""
+        return b"".join((self.past, *self.due, self.rest))
+
+    @classmethod
+    def parsed(cls, data: bytes, parsed: Parsed, due: int) -> JournalText:
+        """The text of a journal just read, of whose entries the last `due` may still change."""
+        spans = parsed.spans[len(parsed.spans) - due :]
+        begin = spans[0][0] if spans else parsed.end
+        return cls(
+            past=data[:begin],
+            due=tuple(data[start:stop] for start, stop in spans),
+            rest=data[parsed.end :],
+            indent=parsed.indent,
+            hollow=parsed.hollow,
+        )
+
+    def with_entry(self, index: int, before: Entry, after: Entry) -> JournalText:
+        """The entry at `index` of the due phase changed; what a person put into it survives."""
+        text = self.due[index]
+        untouched = emit_entry(before, indent=self.indent)
+        if text.startswith(untouched):
+            changed = emit_entry(after, indent=self.indent) + text[len(untouched) :]
+        else:
+            from playbook_supervisor.formats.yaml_edit import edit_entry
+
+            changed = edit_entry(text, entry_mapping(before), entry_mapping(after))
+        return replace(self, due=(*self.due[:index], changed, *self.due[index + 1 :]))
+
+    def with_new(self, entry: Entry) -> JournalText:
+        """One more entry at the end; every byte that was there before is there."""
+        new = emit_entry(entry, indent=self.indent)
+        if self.due:
+            *earlier, last = self.due
+            return replace(self, due=(*earlier, _ended(last), new))
+        start, stop = self.hollow
+        past = self.past[:start] + self.past[stop:] if stop else self.past
+        return replace(self, past=_ended(past), due=(new,), hollow=(0, 0))
+
+    def settled(self) -> JournalText:
+        """The same bytes, all of whose entries are past."""
+        return replace(self, past=b"".join((self.past, *self.due)), due=())
+
+    def places(self) -> dict[str, Any]:
+        """Everything but the bytes, as JSON, for the runtime state."""
+        return {
+            "past": len(self.past),
+            "due": [len(text) for text in self.due],
+            "indent": self.indent,
+            "hollow": self.hollow,
+        }
+
+    @classmethod
+    def placed(cls, data: bytes, places: Mapping[str, Any]) -> JournalText:
+        """The inverse of `places`."""
+        at: int = places["past"]
+        past, due = data[:at], []
+        for length in places["due"]:
+            due.append(data[at : at + length])
+            at += length
+        start, stop = places["hollow"]
+        return cls(past, tuple(due), data[at:], places["indent"], (start, stop))
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"

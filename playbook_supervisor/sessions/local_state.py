@@ -1,0 +1,183 @@
+"""What one worktree knows of a session beyond the journal: a little JSON in its git directory.
+
+It is never committed and may be lost: everything in it either can be had again from the session's
+files or is evidence (what stood on the disk at a launch) without which the rules fall back to
+what the files alone can say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.files import Stamp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+FORMAT: Final = NEWEST["runtime"]
+NAME: Final = "runtime"
+JOURNAL: Final = "journal.yaml"
+
+Artifacts = dict[str, Stamp | None]
+"""Repository-relative path → what stood there, None where nothing did."""
+
+
+class Launch(Record):
+    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty."""
+
+    at: int
+    head: str
+    artifacts: Artifacts
+
+    def as_json(self) -> dict[str, Any]:
+        return {"at": self.at, "head": self.head, "artifacts": _stamps_to_json(self.artifacts)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Launch:
+        return cls(data["at"], data["head"], _stamps_from_json(data["artifacts"]))
+
+
+class Runtime(Record, frozen=False):
+    """The runtime state of one session in one worktree.
+
+    `digests` holds for journal.yaml, session.yaml and playbook.yaml the digests that are ours:
+    the last one written, and the one before it, which stands on the disk when a crash fell
+    between this file and that one. Everything from `state` on belongs to the last journal;
+    `former` is the same for the journal before it, as JSON, so that such a crash leaves no trace.
+    """
+
+    digests: dict[str, list[str]] = field(default_factory=dict)
+    agent: str = ""
+    mode: str = "manual"
+    limits: dict[str, float] = field(default_factory=dict)
+    begun: Launch | None = None
+
+    state: dict[str, Any] = field(default_factory=dict)
+    text: dict[str, Any] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    chain: str = ""
+    """A digest over the data of the settled phases' entries."""
+    launches: dict[str, Launch] = field(default_factory=dict)
+    """Attempt id → what stood there at its launch, for the due phase."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Condition or trigger name → digest of its evidence when it last failed, in the due phase."""
+    waivers: dict[str, str] = field(default_factory=dict)
+    """Condition name → digest of the evidence that a human waived."""
+    findings: dict[str, str] = field(default_factory=dict)
+    """Digest of a report → `answered` or `accepted`."""
+
+    former: dict[str, Any] = field(default_factory=dict)
+    _saved: dict[str, Any] = field(default_factory=dict)
+
+    def ours(self, name: str, digest: str) -> bool:
+        """Whether these are bytes that we wrote."""
+        return digest in self.digests.get(name, ())
+
+    def latest(self, name: str, digest: str) -> bool:
+        """Whether these are the bytes that we wrote last."""
+        return self.digests.get(name, ())[-1:] == [digest]
+
+    def will_write(self, name: str, digest: str) -> None:
+        """Note the digest of what is about to be written, and keep the one that stands there."""
+        self.digests[name] = [*self.digests.get(name, ())[-1:], digest]
+        if name == JOURNAL:
+            self.former = self._saved
+
+    def step_back(self) -> None:
+        """The journal on the disk is the one before: what belongs to the last never happened."""
+        self.digests[JOURNAL] = self.digests[JOURNAL][:1]
+        self._restore(self.former)
+
+    def save(self, place: Alternating) -> None:
+        """Write it, durably: it is the intent that a following write carries out."""
+        self._saved = self._snapshot()
+        data = {
+            "format": FORMAT,
+            "digests": self.digests,
+            "agent": self.agent,
+            "mode": self.mode,
+            "limits": self.limits,
+            "begun": self.begun.as_json() if self.begun else None,
+            "now": self._saved,
+            "former": self.former,
+        }
+        place.write(json.dumps(data, separators=(",", ":")).encode())
+
+    @classmethod
+    def load(cls, place: Alternating) -> Runtime | None:
+        """The runtime state, or None where this worktree has none.
+
+        StateError `PB-STATE-CORRUPT` if somebody else wrote there, `PB-STATE-NEWER` if a later
+        version of this program did.
+        """
+        written = place.read()
+        if written is None:
+            return None
+        try:
+            data = json.loads(written)
+            return cls._from_json(current("runtime", data["format"], data, lambda: str(place.path)))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise unreadable(place, str(error)) from error
+        except (RecursionError, StateError) as error:
+            if isinstance(error, StateError) and error.code == "PB-STATE-NEWER":
+                raise
+            raise unreadable(place, "it was never written here") from error
+
+    @classmethod
+    def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
+        begun = Launch.from_json(data["begun"]) if data["begun"] else None
+        limits = data.get("limits", {})  # sessions of 1.0 have none
+        runtime = cls(data["digests"], data["agent"], data["mode"], dict(limits), begun)
+        runtime.former = data["former"]
+        runtime._restore(data["now"])
+        return runtime
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "text": self.text,
+            "manifest": self.manifest,
+            "chain": self.chain,
+            "launches": {name: launch.as_json() for name, launch in self.launches.items()},
+            "failing": dict(self.failing),
+            "waivers": dict(self.waivers),
+            "findings": dict(self.findings),
+        }
+
+    def _restore(self, snapshot: dict[str, Any]) -> None:
+        self._saved = snapshot
+        self.state = snapshot["state"]
+        self.text = snapshot["text"]
+        self.manifest = snapshot["manifest"]
+        self.chain = snapshot["chain"]
+        self.launches = {
+            name: Launch.from_json(launch) for name, launch in snapshot["launches"].items()
+        }
+        self.failing = dict(snapshot["failing"])
+        self.waivers = dict(snapshot["waivers"])
+        self.findings = dict(snapshot["findings"])
+
+
+def _stamps_to_json(artifacts: Artifacts) -> dict[str, Any]:
+    return {path: stamp.as_list() if stamp else None for path, stamp in artifacts.items()}
+
+
+def _stamps_from_json(data: Mapping[str, Any]) -> Artifacts:
+    return {path: Stamp.from_list(stamp) if stamp else None for path, stamp in data.items()}
+
+
+def unreadable(place: Alternating, why: str) -> StateError:
+    """The error that says how to go on without it."""
+    return StateError(
+        "PB-STATE-CORRUPT",
+        "the runtime state of the session cannot be read",
+        where=f"{place.path}-*",
+        guidance="Remove these two files: the session's own files are then taken as they are.",
+        cause=why,
+    )

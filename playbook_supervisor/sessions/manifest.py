@@ -1,0 +1,156 @@
+"""session.yaml ↔ `Manifest`: which playbook, on what, and where it stands.
+
+The journal is the truth; `status`, `current_step` and `gate` are a projection of it for people and
+for listings. Every key stands there, empty where there is nothing to say, as in kai's own files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.formats.versions import NEWEST, current
+from playbook_supervisor.formats.yaml_writer import Block, pair
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+SCHEMA: Final = NEWEST["session.yaml"]
+
+SESSION_ID: Final = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
+"""`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
+
+
+class Waiting(Record):
+    """The gate that waits. `opened_at` in ms since the epoch."""
+
+    id: str
+    reason: str
+    question: str
+    opened_at: int
+
+
+class Manifest(Record):
+    """One session (kai data model, Session). Times in ms since the epoch.
+
+    `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of
+    kai's own tools (`legacy`), which knew none.
+    """
+
+    session_id: str
+    playbook: str
+    feature: str
+    args: Mapping[str, str]
+    status: SessionStatus
+    started_at: int
+    completed_at: int | None = None
+    current_step: str = ""
+    worktree: str = ""
+    branch: str = ""
+    gate: Waiting | None = None
+    legacy: bool = False
+
+
+def manifest_mapping(manifest: Manifest) -> dict[str, object]:
+    """The keys of session.yaml in their order; `gate` only while one waits."""
+    completed_at = manifest.completed_at
+    mapping: dict[str, object] = {
+        "schema": SCHEMA,
+        "session_id": manifest.session_id,
+        "playbook": manifest.playbook,
+        "feature": manifest.feature,
+        "args": dict(manifest.args),
+        "status": manifest.status,
+        "started_at": to_time(manifest.started_at),
+        "completed_at": "" if completed_at is None else to_time(completed_at),
+        "current_step": manifest.current_step,
+        "worktree": manifest.worktree,
+        "branch": manifest.branch,
+    }
+    if manifest.legacy:
+        del mapping["schema"]
+    if gate := manifest.gate:
+        mapping["gate"] = Block(
+            id=gate.id,
+            reason=gate.reason,
+            question=gate.question,
+            opened_at=to_time(gate.opened_at),
+        )
+    return mapping
+
+
+def emit_manifest(manifest: Manifest) -> bytes:
+    """The whole of a session.yaml that nobody has touched."""
+    return "".join(pair(k, v, 0) for k, v in manifest_mapping(manifest).items()).encode()
+
+
+def update_manifest(data: bytes, old: Manifest, new: Manifest) -> bytes:
+    """`data`, which reads as `old`, so that it reads as `new`; what a person wrote stays."""
+    if data == emit_manifest(old):
+        return emit_manifest(new)
+    from playbook_supervisor.formats.yaml_edit import edit_mapping
+
+    return edit_mapping(data, manifest_mapping(old), manifest_mapping(new))
+
+
+def read_manifest(data: bytes, source: str) -> Manifest:
+    """A session.yaml, ours or one of kai's own tools (no `schema`, empty strings, no `branch`).
+
+    Raises StateError `PB-STATE-CORRUPT` with `source:line:col`, `PB-STATE-NEWER` likewise.
+    """
+    from playbook_supervisor.formats.strict_yaml import load_of_session
+
+    document = load_of_session(data, source)
+    try:
+        if not isinstance(document.data, dict):
+            raise UnfitError("session_id", "is missing")  # noqa: TRY301 - one way to say it
+        number = Fields(document.data).maybe_integer("schema", least=1) or 1
+        of_today = current(
+            "session.yaml", number, document.data, lambda: document.told(("schema",))
+        )
+        return _read(Fields(of_today), legacy="schema" not in document.data)
+    except UnfitError as unfit:
+        where = document.told((unfit.key,))
+        raise StateError("PB-STATE-CORRUPT", str(unfit), where=where) from None
+
+
+def _read(fields: Fields, *, legacy: bool) -> Manifest:
+    session_id = fields.required("session_id")
+    if not SESSION_ID.match(session_id):
+        raise UnfitError("session_id", "wants a date and three of [a-z0-9], as in 20260219-a7k")
+    return Manifest(
+        session_id=session_id,
+        playbook=fields.required("playbook"),
+        feature=fields.text("feature"),
+        args=fields.strings("args"),
+        status=fields.word("status", SessionStatus),
+        started_at=fields.time("started_at"),
+        completed_at=fields.maybe_time("completed_at"),
+        current_step=fields.text("current_step"),
+        worktree=fields.text("worktree"),
+        branch=fields.text("branch"),
+        gate=_read_gate(fields),
+        legacy=legacy,
+    )
+
+
+def _read_gate(fields: Fields) -> Waiting | None:
+    mapping = fields.mapping("gate")
+    if not mapping:
+        return None
+    gate = Fields(mapping)
+    try:
+        return Waiting(
+            id=gate.required("id"),
+            reason=gate.required("reason"),
+            question=gate.text("question"),
+            opened_at=gate.time("opened_at"),
+        )
+    except UnfitError as unfit:
+        raise UnfitError("gate", f"in it, {unfit}") from None

@@ -1,0 +1,132 @@
+"""What a session began with: its playbook, and the policies that held. It runs under both.
+
+Comments and layout of the pinned files may change; what they say may not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.project import session_policy
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import serialize
+from playbook_supervisor.sessions.integrity import read_file, shown, tampered
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
+from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+
+def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
+    """The playbook that the session runs, as tight as its policies make it, and these.
+
+    Each is read once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if one no
+    longer says what it said, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`;
+    CheckError for a playbook that was never one of ours to know and does not conform.
+    """
+    playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
+    held = _policy(folder, private, runtime)
+    return session_policy.tightened(playbook, held), held
+
+
+def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
+    """None where the project had none when the session began."""
+    name = _POLICY.file
+    if name not in runtime.digests:
+        if not os.path.lexists(folder / name):
+            return Policy()
+        if JOURNAL in runtime.digests:  # of a session that is known here, and had none
+            raise tampered(f"{name} was put there by something else", shown(folder, name))
+    found: Policy = _unchanged(_POLICY, folder, private, runtime)
+    return found
+
+
+class _Kind(Record):
+    """What one of the two is called, its file, and how it is read and kept."""
+
+    word: str
+    file: str
+    compiled: str
+    read: Callable[[bytes, str], Any]
+    to_json: Callable[[Any], dict[str, Any]]
+    from_json: Callable[[dict[str, Any]], Any]
+
+
+def _unchanged(kind: _Kind, folder: Path, private: Path, runtime: Runtime) -> Any:
+    data = read_file(folder, kind.file)
+    written = digest(data)
+    former = _compiled(kind, private, written)
+    if former is not None and runtime.ours(kind.file, written):
+        return former
+    source = shown(folder, kind.file)
+    found = _read(kind, data, runtime, source)
+    if not runtime.ours(kind.file, written):
+        _same(kind, found, private, runtime, source)
+        runtime.digests[kind.file] = [written]
+    made = json.dumps({"digest": written, kind.word: kind.to_json(found)}, separators=(",", ":"))
+    write_atomically(private / kind.compiled, made.encode(), durable=False)
+    return found
+
+
+def _read(kind: _Kind, data: bytes, runtime: Runtime, source: str) -> Any:
+    try:
+        return kind.read(data, source)
+    except (CheckError, StateError) as error:
+        if kind.file not in runtime.digests:
+            raise
+        raise tampered(f"{_changed(kind)}: {error.message}", source) from error
+
+
+def _same(kind: _Kind, found: Any, private: Path, runtime: Runtime, source: str) -> None:
+    """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
+    for known in runtime.digests.get(kind.file, ()):
+        recorded = _compiled(kind, private, known)
+        if recorded is None:
+            recorded = _read(kind, read_file(private, kind.file), runtime, source)
+        if recorded != found:
+            raise tampered(_changed(kind), source)
+
+
+def _changed(kind: _Kind) -> str:
+    return f"the pinned {kind.word} was changed by something else"
+
+
+def _compiled(kind: _Kind, private: Path, written: str) -> Any:
+    """What is kept, if it is that of these bytes; else None."""
+    try:
+        made = json.loads(read_bytes(private / kind.compiled))
+        return kind.from_json(made[kind.word]) if made["digest"] == written else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _read_playbook(data: bytes, source: str) -> Playbook:
+    from playbook_supervisor.project.schema import read_playbook
+
+    return read_playbook(data, source)
+
+
+_PLAYBOOK: Final = _Kind(
+    "playbook",
+    "playbook.yaml",
+    "compiled.json",
+    _read_playbook,
+    serialize.playbook_to_json,
+    serialize.playbook_from_json,
+)
+_POLICY: Final = _Kind(
+    "policy",
+    session_policy.FILE,
+    "policy.json",
+    session_policy.read_policy,
+    session_policy.policy_to_json,
+    session_policy.policy_from_json,
+)

@@ -1,0 +1,117 @@
+"""Which session is meant, and whether a new one may begin (kai FR15, FR16).
+
+Without a name it is the session of *this* worktree: the one that its runtime state names, else one
+of HEAD's branch, else one that says it lives here; never one whose worktree exists elsewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
+
+
+class Chosen(Record):
+    """The session that is meant, and other open ones that might have been."""
+
+    session_id: str
+    others: tuple[str, ...] = ()
+
+
+def choose(store: Store, named: str = "") -> Chosen:
+    """The session of that name, else the one of this worktree: an open one, else the last ended.
+
+    StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if it lives in another
+    worktree, and only its files are here.
+    """
+    if named:
+        if not store.drives(named):
+            _require_home(store, store.manifest(named))  # says in its own words why there is none
+        return Chosen(named)
+    if candidates := open_here(store):
+        return Chosen(candidates[0], tuple(candidates[1:]))
+    if ended := _by_activity(store, _here(store, ended=True)):
+        return Chosen(ended[0])
+    raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
+
+
+def open_here(store: Store) -> list[str]:
+    """The open sessions of this worktree, the one with the latest activity first."""
+    return _by_activity(store, _here(store, ended=False))
+
+
+def strayed(store: Store, session_id: str) -> str:
+    """A sentence where another branch is checked out than the session began on; else empty."""
+    known, here = store.manifest(session_id), store.checkout.branch
+    if known.branch in ("", here):
+        return ""
+    now = f"{first_line(here)} is checked out" if here else "no branch is checked out"
+    return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"
+
+
+def _require_home(store: Store, manifest: Manifest) -> None:
+    if _lives_elsewhere(store, manifest):
+        import shlex
+
+        place = _place(store, manifest)
+        raise StateError(
+            "PB-STATE-ELSEWHERE",
+            f"session {manifest.session_id} lives in another worktree",
+            where=str(place),
+            guidance=f"Go on there: cd {shlex.quote(str(place))} && claude, then /playbook.resume.",
+        )
+
+
+def _here(store: Store, *, ended: bool) -> list[str]:
+    if not ended and (driven := store.driven()):
+        return driven
+    manifests = {name: _readable(store, name) for name in store.ids()}
+    wanted = {
+        name: manifest
+        for name, manifest in manifests.items()
+        if manifest is not None and (manifest.status not in OPEN) is ended
+    }
+    ours = [name for name in wanted if store.drives(name)]
+    if ours:
+        return ours
+    home = {name: m for name, m in wanted.items() if not _lives_elsewhere(store, m)}
+    branch = store.checkout.branch
+    same_branch = [name for name, m in home.items() if branch and m.branch == branch]
+    return same_branch or [name for name, m in home.items() if _lives_here(store, m)]
+
+
+def _readable(store: Store, session_id: str) -> Manifest | None:
+    """The manifest, or None: a broken session must not hide the others."""
+    try:
+        return store.manifest(session_id)
+    except StateError:
+        return None
+
+
+def _place(store: Store, manifest: Manifest) -> Path:
+    return (store.checkout.main_root / manifest.worktree).resolve()
+
+
+def _lives_here(store: Store, manifest: Manifest) -> bool:
+    return _place(store, manifest) == store.checkout.root.resolve()
+
+
+def _lives_elsewhere(store: Store, manifest: Manifest) -> bool:
+    return not _lives_here(store, manifest) and (_place(store, manifest) / ".git").exists()
+
+
+def _by_activity(store: Store, names: list[str]) -> list[str]:
+    if len(names) < 2:
+        return names
+    return sorted(names, key=lambda name: (store.activity(name), name), reverse=True)

@@ -1,0 +1,286 @@
+"""Data ↔ JSON: runtime state, what a worker reports, and the directive for a client.
+
+Times stay milliseconds since the epoch. `PROTOCOL` counts the shapes that clients rely on; whatever
+is read back raises ValueError where it does not fit, for the caller to say what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.fields import Fields, JsonFields, UnfitError
+from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.kernel.directives import Ask, Failure, Finish, Outcome, Run
+from playbook_supervisor.kernel.model import Arg, Playbook, Step
+from playbook_supervisor.kernel.state import Entry, Past, State
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.journal import entry_mapping, entry_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    Json = dict[str, Any]
+
+PROTOCOL: Final = 1
+
+
+# ── the compiled playbook ───────────────────────────────────────────────────────────────────
+
+
+def playbook_to_json(playbook: Playbook) -> Json:
+    """A playbook with the keys of its file, those of a step only where they say something."""
+    return {
+        "name": playbook.name,
+        "description": playbook.description,
+        "version": playbook.version,
+        "args": [
+            {"name": arg.name, "description": arg.description, "required": arg.required}
+            for arg in playbook.args
+        ],
+        "steps": [_step_to_json(step) for step in playbook.steps],
+    }
+
+
+def _step_to_json(step: Step) -> Json:
+    return _valued(
+        id=step.id,
+        command=step.command,
+        args=step.args,
+        autonomy=step.autonomy,
+        model=step.model,
+        preconditions=list(step.preconditions),
+        postconditions=list(step.postconditions),
+        error_policy=step.error_policy,
+        escalation_triggers=list(step.escalation_triggers),
+        parallel_group=step.parallel_group,
+    )
+
+
+def playbook_from_json(shape: Json) -> Playbook:
+    """The inverse of `playbook_to_json`, of what it has made: at every start, so without `Fields`.
+
+    ValueError for a word that is not ours, KeyError and TypeError for a shape of another kind.
+    """
+    return Playbook(
+        name=shape["name"],
+        description=shape["description"],
+        version=shape["version"],
+        args=tuple(Arg(**arg) for arg in shape["args"]),
+        steps=tuple(_step_from_json(step) for step in shape["steps"]),
+    )
+
+
+def _step_from_json(shape: Json) -> Step:
+    said = dict(shape)
+    for key, words in _WORDS_OF_A_STEP.items():
+        if key in said:
+            said[key] = tuple(map(words, said[key]))
+    said["autonomy"] = Autonomy(said["autonomy"])
+    said["error_policy"] = ErrorPolicy(said["error_policy"])
+    return Step(**said)
+
+
+_WORDS_OF_A_STEP: Final = {
+    "preconditions": Condition,
+    "postconditions": Condition,
+    "escalation_triggers": Trigger,
+}
+
+
+# ── the replayed state ──────────────────────────────────────────────────────────────────────
+
+
+def entry_to_json(entry: Entry) -> Json:
+    """An entry with the keys of the journal, only those that have a value; times in ms."""
+    return entry_mapping(entry, time=int)
+
+
+def entry_from_json(shape: Mapping[str, object]) -> Entry:
+    """The inverse of `entry_to_json`."""
+    return entry_of(JsonFields(shape))
+
+
+def state_to_json(state: State) -> Json:
+    """The sum of the settled phases and the entries of the due one; the playbook apart."""
+    past = state.past
+    return {
+        "past": {
+            "phases": past.phases,
+            "steps": past.steps,
+            "entries": past.entries,
+            "waived": sorted(past.waived),
+            "latest": past.latest,
+        },
+        "entries": [entry_to_json(entry) for entry in state.entries],
+    }
+
+
+def state_from_json(shape: Json, playbook: Playbook) -> State:
+    """The inverse of `state_to_json`, on the playbook that the session runs."""
+    fields = JsonFields(shape)
+    past = Fields(fields.mapping("past"))
+    return State(
+        playbook,
+        Past(
+            phases=past.integer("phases"),
+            steps=past.integer("steps"),
+            entries=past.integer("entries"),
+            waived=frozenset(past.texts("waived")),
+            latest=past.integer("latest"),
+        ),
+        tuple(entry_of(entry) for entry in fields.each("entries")),
+    )
+
+
+# ── what a worker brought ───────────────────────────────────────────────────────────────────
+
+_OUTCOME_KEYS: Final = ("error", "output", "agent")
+_WORKER_ERRORS: Final = ("PB-AGENT-", "PB-STEP-")
+
+
+def outcome_from_json(shape: object) -> Outcome:
+    """What `report --output FILE` holds: `{"error": …, "output": "…", "agent": {…}}`, all optional.
+
+    `error` is a sentence, or an error's shape with a code of a worker's (`PB-AGENT-…`,
+    `PB-STEP-…`). It comes from an agent: text is made printable, anything else that does not fit
+    is an ArgumentError `PB-ARG-INVALID`, so that a misspelt `error` never counts as success.
+    """
+    try:
+        if not isinstance(shape, Mapping):
+            raise UnfitError("outcome", "wants a JSON object")  # noqa: TRY301 - one way to say it
+        for key in shape:
+            if key not in _OUTCOME_KEYS:
+                allowed = ", ".join(_OUTCOME_KEYS)
+                raise UnfitError(printable(str(key))[:40], f"is none of {allowed}")  # noqa: TRY301
+        fields = Fields(shape)
+        return Outcome(
+            error=_failure(shape.get("error"), fields),
+            output=first_line(fields.text("output")),
+            agent=_usage(fields.record("agent")),
+        )
+    except UnfitError as unfit:
+        raise ArgumentError(
+            "PB-ARG-INVALID",
+            f"the reported outcome is not one: {unfit}",
+            guidance='Write a JSON object, as in {"output": "12 tests pass"}.',
+        ) from None
+
+
+def _failure(error: object, fields: Fields) -> Failure | None:
+    if isinstance(error, str):
+        if not error.strip():
+            return None
+        return Failure("PB-AGENT-FAILED", printable(error).strip())
+    mapping = fields.mapping("error")
+    if not mapping:
+        return None
+    inner = Fields(mapping)
+    code = inner.required("code")
+    if not code.startswith(_WORKER_ERRORS):
+        raise UnfitError("code", "wants to begin with PB-AGENT- or PB-STEP-")
+    return Failure(
+        code=printable(code),
+        message=printable(inner.required("message")),
+        guidance=printable(inner.text("guidance")),
+        cause=printable(inner.text("cause")),
+    )
+
+
+def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    return {
+        first_line(key): first_line(value) if isinstance(value, str) else value
+        for key, value in record.items()
+    }
+
+
+# ── the directive for a client ──────────────────────────────────────────────────────────────
+
+
+class Handout(Record):
+    """What a client needs to run one attempt: the installed command, its args with values put in.
+
+    `prompt` is the subagent's whole prompt; left out of the JSON where it is empty, as in the line
+    that a model reads.
+    """
+
+    command: str
+    args: str
+    prompt: str = ""
+
+
+class Scene(Record):
+    """Which session speaks, and how far it is: `done` of `total` steps are settled."""
+
+    session: str
+    playbook: str
+    feature: str
+    done: int
+    total: int
+
+
+def run_to_json(
+    run: Run, scene: Scene, handouts: Mapping[str, Handout], *, outstanding: bool = False
+) -> Json:
+    """The directive to run these attempts, each with its handout by attempt id."""
+    steps = []
+    for member in run.members:
+        handout = handouts[member.id]
+        steps.append(
+            {
+                "id": member.id,
+                "step": member.step.id,
+                "command": handout.command,
+                "args": handout.args,
+                **_valued(model=member.step.model),
+                "description": f"{member.id} {handout.command}",
+                **_valued(prompt=handout.prompt),
+            }
+        )
+    return {**_opening("run", scene, outstanding=outstanding), "steps": steps}
+
+
+def ask_to_json(
+    ask: Ask, scene: Scene, question: str, context: Sequence[str], *, outstanding: bool = False
+) -> Json:
+    """The directive to put this gate to a human; `context` is the evidence, a line each."""
+    gate = {
+        "id": ask.id,
+        "step": ask.member.step.id,
+        "reason": ask.reason,
+        "question": question,
+        "context": list(context),
+        "choices": list(ask.choices),
+    }
+    return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
+
+
+def wait_to_json(steps: Sequence[str], scene: Scene, command: str = "") -> Json:
+    """The word that somebody is at work; `command` waits for it, where that has to be asked."""
+    return {**_opening("wait", scene), "steps": list(steps), **_valued(command=command)}
+
+
+def finish_to_json(finish: Finish, scene: Scene, summary: str) -> Json:
+    """The word that the session has ended."""
+    return {**_opening("finish", scene), "status": finish.status, "summary": summary}
+
+
+def _opening(directive: str, scene: Scene, *, outstanding: bool = False) -> Json:
+    return {
+        "protocol": PROTOCOL,
+        "session": scene.session,
+        "playbook": scene.playbook,
+        "feature": scene.feature,
+        "progress": {"done": scene.done, "total": scene.total},
+        "directive": directive,
+        **_valued(outstanding=outstanding or None),
+    }
+
+
+def _valued(**pairs: object) -> Json:
+    return {key: value for key, value in pairs.items() if value not in _ABSENT}
+
+
+_ABSENT: Final[tuple[object, ...]] = (None, "", [], {})

@@ -1,0 +1,340 @@
+"""One open session: its state, its three files, and the one way to write them.
+
+Whoever holds an `OpenSession` holds the session's lock. `accept` takes facts in, `write`
+takes them to the disk; nothing else does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.kernel import gates, machine, phases
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry, Event, State
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import Record, as_mapping, field, replace
+from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
+from playbook_supervisor.sessions.integrity import FILES
+from playbook_supervisor.sessions.journal import Parsed, parse_journal
+from playbook_supervisor.sessions.journal_bytes import JournalText
+from playbook_supervisor.sessions.local_state import Runtime, unreadable
+from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest, update_manifest
+from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+_ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
+
+
+class OpenSession(Record, frozen=False):
+    """The session under its lock. `folder` is in the work tree, `private` in the git directory.
+
+    `playbook` is the one that it runs: the pinned one, as tight as `policy` makes it.
+    """
+
+    folder: Path
+    private: Path
+    playbook: Playbook
+    policy: Policy
+    state: State
+    manifest: Manifest
+    text: JournalText
+    runtime: Runtime
+    place: Alternating
+    _manifest_text: bytes = b""
+    _watched: tuple[str, ...] = field(init=False)
+    _seen: tuple[object, ...] = field(init=False, default=())
+    _entered: tuple[Entry, ...] = field(init=False, default=())
+    """The entries of the due phase as the text has them."""
+
+    def __post_init__(self) -> None:
+        self._entered = self.state.entries
+        self._watched = tuple(str(self.folder / name) for name in FILES)
+
+    @property
+    def current(self) -> bool:
+        """Whether the files are still those that this object last saw."""
+        return self._seen == self._look()
+
+    @property
+    def vanished(self) -> bool:
+        """Whether something has taken the files away that this object has written."""
+        seen = self._look()
+        return (
+            seen[:1] == self._seen[:1]
+            and None in seen
+            and all(now in (None, was) for now, was in zip(seen, self._seen, strict=True))
+        )
+
+    def accept(self, events: Iterable[Event]) -> None:
+        """Take in facts that the kernel has decided; `write` makes them durable."""
+        for event in events:
+            self._take_in(event)
+
+    def write(self) -> None:
+        """What was accepted is on the disk, fsynced, when this returns (kai NFR2).
+
+        The runtime state goes first and names the journal that is to come: a crash between the
+        two leaves the former journal, known as ours. session.yaml only repeats what the journal
+        says: where it cannot be written now, the next opening will write it.
+        """
+        self._put_down(self.state.entries)
+        data = self.text.data
+        journaled = digest(data)
+        grown = not self.runtime.latest("journal.yaml", journaled)
+        if grown:
+            self.runtime.will_write("journal.yaml", journaled)
+        changed = self._project()
+        self._save()
+        if grown:
+            write_atomically(self.folder / "journal.yaml", data)
+        try:
+            if changed:
+                write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
+        except StorageError:
+            self._seen = ()
+        else:
+            self._seen = self._look()
+
+    def save(self) -> None:
+        """Write the runtime state alone, where nothing has been accepted."""
+        self._save()
+        self._seen = self._look()
+
+    def copy(self) -> None:
+        """Keep copies of the files out of a worker's reach; not durable, they are a comfort."""
+        write_atomically(self.private / "journal.yaml", self.text.data, durable=False)
+        write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
+        for name in integrity.PINNED:
+            kept = self.private / name
+            if name in self.runtime.digests and not kept.exists():
+                write_atomically(kept, read_bytes(self.folder / name), durable=False)
+
+    def entry(self, attempt_id: str) -> Entry:
+        """The entry of an attempt of the due phase; KeyError if there is none."""
+        for entry in self.state.entries:
+            if entry.id == attempt_id:
+                return entry
+        raise KeyError(attempt_id)
+
+    def _take_in(self, event: Event) -> None:
+        evolved = machine.evolve(self.state, event)
+        if evolved.past.phases > self.state.past.phases:
+            self._leave_behind(self.state.with_entry(event.entry).entries)
+        self.state = evolved
+
+    def _leave_behind(self, entries: tuple[Entry, ...]) -> None:
+        self._put_down(entries)
+        self.runtime.chain = integrity.chain(self.runtime.chain, entries)
+        self.runtime.launches.clear()
+        self.runtime.failing.clear()
+        self.text, self._entered = self.text.settled(), ()
+
+    def _put_down(self, entries: tuple[Entry, ...]) -> None:
+        """Make the text say what these entries of the due phase say; one that changed, once."""
+        for index, entry in enumerate(entries):
+            if index == len(self._entered):
+                self.text = self.text.with_new(entry)
+            elif entry is not (before := self._entered[index]):
+                self.text = self.text.with_entry(index, before, entry)
+            else:
+                continue
+            self._entered = (*self._entered[:index], entry, *self._entered[index + 1 :])
+
+    def _project(self) -> bool:
+        projected = project(self.manifest, self.state)
+        if projected == self.manifest:
+            return False
+        self._manifest_text = update_manifest(self._manifest_text, self.manifest, projected)
+        self.manifest = projected
+        self.runtime.will_write("session.yaml", digest(self._manifest_text))
+        return True
+
+    def _save(self) -> None:
+        self.runtime.state = serialize.state_to_json(self.state)
+        self.runtime.text = self.text.places()
+        self.runtime.manifest = _manifest_to_json(self.manifest)
+        self.runtime.save(self.place)
+
+    def _look(self) -> tuple[object, ...]:
+        return (self.place.look(), *map(_signature, self._watched))
+
+
+# ── from the disk ───────────────────────────────────────────────────────────────────────────
+
+
+def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> OpenSession:
+    """The session as its files and the runtime state say, which must agree in their data.
+
+    StateError `PB-STATE-TAMPERED` if something else changed data; what a person changed in
+    comments and layout is taken silently, and what a crash left unfinished is finished.
+    """
+    known = {name: list(digests) for name, digests in runtime.digests.items()}
+    playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
+    try:
+        state, text = _journaled(folder, private, playbook, runtime)
+        manifest, data = _projected(folder, runtime)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(place, str(error)) from error
+    opened = OpenSession(
+        folder, private, playbook, policy, state, manifest, text, runtime, place, data
+    )
+    if runtime.digests != known or project(manifest, state) != manifest:
+        opened.write()
+    else:
+        opened._seen = opened._look()
+    return opened
+
+
+def adopt(
+    folder: Path, private: Path, place: Alternating, runtime: Runtime | None = None
+) -> OpenSession:
+    """The session as its files say, where this worktree knows no more of it than `runtime`."""
+    runtime = runtime or Runtime()
+    playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
+    data = integrity.read_file(folder, "journal.yaml")
+    parsed = parse_journal(data, integrity.shown(folder, "journal.yaml"))
+    state = machine.replay(playbook, parsed.entries)
+    due = len(state.entries)
+    runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
+    runtime.digests["journal.yaml"] = [digest(data)]
+    manifest_text = integrity.read_file(folder, "session.yaml")
+    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
+    runtime.digests["session.yaml"] = [digest(manifest_text)]
+    text = JournalText.parsed(data, parsed, due)
+    opened = OpenSession(
+        folder, private, playbook, policy, state, known, text, runtime, place, manifest_text
+    )
+    opened.write()
+    return opened
+
+
+def project(manifest: Manifest, state: State) -> Manifest:
+    """The manifest with what the journal says: `status`, `current_step`, `gate`, the end.
+
+    The original's own tools ended sessions without a word in the journal: that stands.
+    """
+    status = machine.status(state)
+    if manifest.legacy and manifest.status in _ENDED and status not in _ENDED:
+        return manifest
+    asked = machine.directive(state)
+    waiting = None
+    if isinstance(asked, Ask):
+        entry = state.attempts(asked.member.step.id)[-1]
+        waiting = Waiting(
+            id=asked.id,
+            reason=asked.reason.value,
+            question=question(state, asked),
+            opened_at=entry.gates[-1].opened_at,
+        )
+    return replace(
+        manifest,
+        status=status,
+        current_step=phases.current_step(state),
+        completed_at=state.latest if status in _ENDED else None,
+        gate=waiting,
+    )
+
+
+def question(state: State, asked: Ask) -> str:
+    """The question of the gate that is being asked."""
+    entry = state.attempts(asked.member.step.id)[-1]
+    return gates.question(
+        asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
+    )
+
+
+def _journaled(
+    folder: Path, private: Path, playbook: Playbook, runtime: Runtime
+) -> tuple[State, JournalText]:
+    """The recorded state, which the journal must agree with, and the journal's text."""
+    data = integrity.read_file(folder, "journal.yaml")
+    written = digest(data)
+    if not runtime.ours("journal.yaml", written):
+        parsed = _taken(data, private, playbook, runtime, integrity.shown(folder, "journal.yaml"))
+        state = serialize.state_from_json(runtime.state, playbook)
+        runtime.digests["journal.yaml"] = [written]
+        return state, JournalText.parsed(data, parsed, len(state.entries))
+    if not runtime.latest("journal.yaml", written):
+        runtime.step_back()
+    return serialize.state_from_json(runtime.state, playbook), JournalText.placed(
+        data, runtime.text
+    )
+
+
+def _taken(data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str) -> Parsed:
+    """What somebody else has written, whose data must be those of the last journal or the former.
+
+    StateError `PB-STATE-TAMPERED` if they are not.
+    """
+    parsed = parse_journal(data, source)
+
+    def difference() -> str:
+        recorded = serialize.state_from_json(runtime.state, playbook)
+        copy = private / "journal.yaml"
+        return integrity.journal_difference(recorded, runtime.chain, parsed.entries, copy)
+
+    found = difference()
+    if found and runtime.former:
+        runtime.step_back()
+        found = found if difference() else ""
+    found = found or integrity.lying_duration(data, parsed.entries, source)
+    if found:
+        raise integrity.tampered(found, source)
+    return parsed
+
+
+def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
+    """The manifest as it stands in session.yaml, which may lag behind the journal, and its text."""
+    recorded = manifest_from_json(runtime.manifest)
+    data = integrity.read_file(folder, "session.yaml")
+    written = digest(data)
+    if runtime.latest("session.yaml", written):
+        return recorded, data
+    source = integrity.shown(folder, "session.yaml")
+    found = read_manifest(data, source)
+    difference = integrity.manifest_difference(recorded, found)
+    if difference and not runtime.ours("session.yaml", written):
+        lagging = runtime.former and manifest_from_json(runtime.former["manifest"]) == found
+        if not lagging:
+            raise integrity.tampered(difference, source)
+    runtime.digests["session.yaml"] = [written]
+    return found, data
+
+
+def _manifest_to_json(manifest: Manifest) -> dict[str, Any]:
+    gate = manifest.gate
+    made = {"args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+    return as_mapping(manifest) | made
+
+
+def _gate_to_json(gate: Waiting) -> dict[str, Any]:
+    return {
+        "id": gate.id,
+        "reason": gate.reason,
+        "question": gate.question,
+        "opened_at": gate.opened_at,
+    }
+
+
+def manifest_from_json(data: dict[str, Any]) -> Manifest:
+    """The manifest as the runtime state keeps it."""
+    gate = Waiting(**data["gate"]) if data["gate"] else None
+    return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
+    """What changes whenever a file is written: also where its times were put back."""
+    try:
+        seen = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size

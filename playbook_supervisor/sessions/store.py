@@ -1,0 +1,345 @@
+"""Sessions on disk: created, opened under the lock, and written ahead of every deed.
+
+A change is two durable writes: the runtime state with the digest of what is to come, then the
+journal. A crash between them leaves the old journal, which is known as ours; nothing is ever
+half-written. session.yaml is a projection and follows; it is repaired at the next opening.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError, naming
+from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project.session_policy import FILE as POLICY
+from playbook_supervisor.sessions import integrity, session
+from playbook_supervisor.sessions.journal import EMPTY, Parsed, parse_journal
+from playbook_supervisor.sessions.local_state import NAME, Runtime
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import (
+    contained,
+    ensure_folder,
+    locked,
+    read_bytes,
+    reserve_folder,
+    sweep,
+    write_atomically,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+SESSIONS: Final = ".playbooks/sessions"
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+Clock = Callable[[], int]
+"""Milliseconds since the epoch."""
+
+
+def system_clock() -> int:
+    """The machine's own time, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """The sessions of one worktree. Everything that changes one goes through `open`."""
+
+    def __init__(
+        self, checkout: Checkout, *, clock: Clock = system_clock, seen_from: Path | None = None
+    ) -> None:
+        self.checkout = checkout
+        self.clock = clock
+        self.seen_from = seen_from or checkout.root
+        """The folder from which a person is shown the files of sessions."""
+        self.notices: list[str] = []
+        """Sentences for the person: what was restored or taken silently."""
+        self._known: dict[str, OpenSession] = {}
+
+    # ── where things are ────────────────────────────────────────────────────────────────────
+
+    def folder(self, session_id: str) -> Path:
+        """The session's folder in the work tree; refuses what is no id or a symbolic link."""
+        folder = self.checkout.root / SESSIONS / _id(session_id)
+        if contained(self.checkout.root, f"{SESSIONS}/{session_id}") != folder:
+            shown = self._shown(folder)
+            raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
+        return folder
+
+    def runtime(self, session_id: str) -> Path:
+        """The session's folder in this worktree's git directory."""
+        return self.checkout.runtime / _id(session_id)
+
+    def _place(self, session_id: str) -> Alternating:
+        return Alternating(self.runtime(session_id) / NAME)
+
+    def ids(self) -> list[str]:
+        """The sessions whose folders stand in this work tree, oldest first."""
+        names = _names(self.checkout.root / SESSIONS)
+        return [name for name in names if self._has(name)]
+
+    def driven(self) -> list[str]:
+        """Open sessions that this worktree drives, also those whose folders are gone."""
+        return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
+
+    def vanished(self) -> list[str]:
+        """Open sessions that this worktree drove and whose folders are gone."""
+        return [name for name in self.driven() if not self._has(name)]
+
+    def _has(self, session_id: str) -> bool:
+        return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
+
+    def _is_open(self, session_id: str) -> bool:
+        """As far as is known: a state that cannot be read is told when the session is opened."""
+        if not self.drives(session_id):
+            return False
+        runtime = self._recorded(session_id)
+        ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
+        return runtime is None or runtime.manifest.get("status") not in ended
+
+    def _recorded(self, session_id: str) -> Runtime | None:
+        """The runtime state, as far as there is one that can be read."""
+        try:
+            return Runtime.load(self._place(session_id))
+        except StateError:
+            return None
+
+    def drives(self, session_id: str) -> bool:
+        """Whether this worktree's runtime state knows the session."""
+        return self._place(session_id).exists
+
+    def activity(self, session_id: str) -> int:
+        """When the session was last written, ns since the epoch; 0 where that is not known."""
+        for file in (self.folder(session_id) / "journal.yaml", self.runtime(session_id)):
+            if file.exists():
+                return file.stat().st_mtime_ns
+        return 0
+
+    # ── reading, without the lock ───────────────────────────────────────────────────────────
+
+    def manifest(self, session_id: str) -> Manifest:
+        """What is known of the session, without its lock. StateError if session.yaml is unreadable.
+
+        Where this worktree drives it, that is what was written last: session.yaml is a projection,
+        which may lag behind a crash, and which somebody may have changed.
+        """
+        path = self.folder(session_id) / "session.yaml"
+        try:
+            with self._told_of(session_id):
+                found = read_manifest(read_bytes(path), integrity.shown(path.parent, path.name))
+        except FileNotFoundError as error:
+            if self.drives(session_id):
+                self.require_worktree(session_id)
+            raise _no_session(session_id) from error
+        runtime = self._recorded(session_id)
+        if runtime is None or not runtime.manifest:
+            return found
+        return session.manifest_from_json(runtime.manifest)
+
+    def journal(self, session_id: str) -> Parsed:
+        """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
+        path = self.folder(session_id) / "journal.yaml"
+        with self._told_of(session_id):
+            try:
+                return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
+            except FileNotFoundError as error:
+                if not self._has(session_id):
+                    raise _no_session(session_id) from error
+                said = f"session {session_id} has no journal.yaml"
+                raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
+
+    # ── creating ────────────────────────────────────────────────────────────────────────────
+
+    def create(
+        self,
+        *,
+        playbook: str,
+        text: bytes,
+        feature: str,
+        args: Mapping[str, str],
+        policy: bytes = b"",
+        session_id: str = "",
+        runtime: Runtime | None = None,
+    ) -> str:
+        """A new, pending session with what it is pinned to (kai FR11, FR12); returns its id.
+
+        `policy` is the text of its policy.yaml; it has none where that is empty. `session_id` is
+        an id that was reserved before. `runtime` knows with what it is going to be driven.
+        """
+        now = self.clock()
+        session_id = session_id or self.reserve(now)
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        ensure_folder(folder)
+        ensure_folder(private)
+        made = Manifest(
+            session_id=session_id,
+            playbook=playbook,
+            feature=feature,
+            args=args,
+            status=SessionStatus.PENDING,
+            started_at=now,
+            worktree=self._worktree(),
+            branch=self.checkout.branch,
+        )
+        with locked(private / "lock"):
+            self._pin(folder, text, policy)
+            write_atomically(folder / "journal.yaml", EMPTY)
+            write_atomically(folder / "session.yaml", emit_manifest(made))
+            self._adopt(session_id, runtime)
+        return session_id
+
+    def require_room(self) -> None:
+        """StorageError where a session could not be created, as far as that is to be seen."""
+        folder = self.folder("00000000-new").parent
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            shown = self._shown(folder)
+            raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
+
+    def reserve(self, now: int | None = None) -> str:
+        """An id that no worktree of this repository has; mkdir decides collisions.
+
+        `now` is ms since the epoch; None asks the clock.
+        """
+        day = to_time(self.clock() if now is None else now)[:10].replace("-", "")
+        ensure_folder(self.checkout.ids)
+        while True:
+            tail = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(3))
+            session_id = f"{day}-{tail}"
+            if reserve_folder(self.checkout.ids / session_id) and not self._has(session_id):
+                return session_id
+
+    def _worktree(self) -> str:
+        root, main = self.checkout.root, self.checkout.main_root
+        return "" if root == main else os.path.relpath(root, main)
+
+    # ── opening ─────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def open(self, session_id: str) -> Iterator[OpenSession]:
+        """The session, exclusively, as it stands now.
+
+        StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
+        """
+        known = self._known.get(session_id)
+        if known is None:
+            self._expect(session_id)
+        with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
+            if known is None or not known.current:
+                with self._told_of(session_id):
+                    known = self._known[session_id] = self._load(session_id, known)
+            try:
+                yield known
+            except BaseException:
+                self._known.pop(session_id, None)
+                raise
+
+    def changed(self, session_id: str) -> bool:
+        """Whether somebody else has written the session since it was last opened here."""
+        known = self._known.get(session_id)
+        return known is None or not known.current
+
+    def _expect(self, session_id: str) -> None:
+        if not self._has(_id(session_id)) and not self.drives(session_id):
+            raise _no_session(session_id)
+        ensure_folder(self.runtime(session_id))
+
+    def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        sweep(private)
+        place = self._place(session_id)
+        runtime = Runtime.load(place)
+        if runtime is None:
+            return self._adopt(session_id)
+        self.require_worktree(session_id)
+        ensure_folder(folder)
+        sweep(folder)
+        if known is not None and known.vanished:
+            known.copy()
+        if gone := integrity.restore_missing(folder, private):
+            names = ", ".join(gone)
+            self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
+        return session.load(folder, private, runtime, place)
+
+    def require_worktree(self, session_id: str) -> None:
+        """StateError PB-STATE-NO-WORKTREE where somebody has removed the worktree by hand.
+
+        It is not made again, not even for its sessions' sake, unless that is asked for.
+        """
+        if not (self.checkout.root / ".git").exists():
+            raise StateError(
+                "PB-STATE-NO-WORKTREE",
+                f"the worktree of session {session_id} is gone",
+                where=self._shown(self.checkout.root),
+                guidance=f"`playbook repair {session_id} --restore` brings back what was committed "
+                "and staged there, and the session; `git worktree prune` gives it up.",
+            )
+
+    def _adopt(self, session_id: str, runtime: Runtime | None = None) -> OpenSession:
+        """Take the session's files as they are: a new one, or one that another machine began."""
+        place = self._place(session_id)
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        opened = session.adopt(folder, private, place, runtime)
+        opened.copy()
+        return opened
+
+    def pinned(self, session_id: str) -> bool:
+        """Whether the session keeps the playbook that it runs."""
+        return (self.folder(session_id) / "playbook.yaml").is_file()
+
+    def pin(self, session_id: str, text: bytes, policy: bytes = b"") -> None:
+        """Give a session of kai's own tools, which pinned nothing, what it runs under."""
+        self._pin(self.folder(session_id), text, policy)
+
+    def _pin(self, folder: Path, text: bytes, policy: bytes) -> None:
+        if policy:
+            write_atomically(folder / POLICY, policy)
+        write_atomically(folder / "playbook.yaml", text)
+
+    def _shown(self, path: Path) -> str:
+        return os.path.relpath(path, self.seen_from)
+
+    @contextmanager
+    def _told_of(self, session_id: str) -> Iterator[None]:
+        """A place is named as a person can open it, and each command with the session it is for."""
+        try:
+            yield
+        except PlaybookError as error:
+            if error.where.startswith(f"{SESSIONS}/"):
+                error.where = self._shown(self.checkout.root / error.where)
+            error.guidance = naming(error.guidance, session_id)
+            raise
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir() if SESSION_ID.match(path.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _id(session_id: str) -> str:
+    if not SESSION_ID.match(session_id):
+        raise StateError(
+            "PB-STATE-NO-SESSION",
+            f"{session_id[:40]!r} is no session id (they look like 20260219-a7k)",
+            guidance="`playbook status --all` lists the sessions.",
+        )
+    return session_id
+
+
+def _no_session(session_id: str) -> StateError:
+    return StateError(
+        "PB-STATE-NO-SESSION",
+        f"there is no session {session_id} here",
+        guidance="`playbook status --all` lists the sessions.",
+    )

@@ -1,0 +1,245 @@
+"""Where am I: the checkout, its git directory, branch and commit, by reading `.git`.
+
+A few small files are read, no process is started and nothing of the environment is asked: the
+folder alone decides, so `GIT_DIR` and its like have no say.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.system.files import read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_SMALL: Final = 1 << 16
+_PACKED: Final = 1 << 26
+_LEVELS: Final = 5  # git follows as many symbolic references
+_COMMIT_LENGTHS: Final = (40, 64)  # hexadecimal digits
+_REFERENCE: Final = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
+_REFTABLE: Final = b"refs/heads/.invalid"
+
+
+class Checkout(Record):
+    """A working tree of a repository: the main one, a linked worktree, or a submodule.
+
+    `branch` is empty when detached, `head` before the first commit; both are where the repository
+    keeps its references in a reftable, which only git can read.
+    """
+
+    root: Path
+    git_dir: Path
+    common_dir: Path
+    branch: str
+    head: str
+
+    @property
+    def runtime(self) -> Path:
+        """The folder of this checkout's runtime state: never committed, gone with a worktree."""
+        return self.git_dir / "playbook"
+
+    @property
+    def ids(self) -> Path:
+        """The folder in which session ids are reserved for all worktrees."""
+        return self.common_dir / "playbook" / "ids"
+
+    @property
+    def main_root(self) -> Path:
+        """The root of the main checkout; of a bare repository, that repository itself."""
+        if self.git_dir == self.common_dir:
+            return self.root
+        if self.common_dir.name == ".git":
+            return self.common_dir.parent
+        elsewhere = _core(self.common_dir).get("worktree", "")  # a submodule's
+        return Path(os.path.realpath(self.common_dir / elsewhere))
+
+
+def find(start: Path) -> Checkout:
+    """The checkout that the folder `start` lies in.
+
+    StateError PB-STATE-NO-REPOSITORY if there is none, in a bare repository, inside a git
+    directory, and where `.git` points nowhere; StorageError PB-IO-READ if it cannot be read.
+    """
+    try:
+        if not start.is_dir():
+            raise _none(f"there is no folder {str(start)!r}")
+        return _nearest(Path(os.path.realpath(start)))
+    except OSError as error:
+        raise _unreadable(start, error) from error
+
+
+def again(known: Checkout) -> Checkout:
+    """The same checkout with its branch and commit of now. Errors as `find`, if it is gone."""
+    if not (os.path.lexists(f"{known.root}/.git") and os.path.lexists(f"{known.git_dir}/HEAD")):
+        return find(known.root)
+    try:
+        branch, head = _head(known.git_dir, known.common_dir)
+    except OSError as error:
+        raise _unreadable(known.root, error) from error
+    return replace(known, branch=branch, head=head)
+
+
+def worktrees(here: Checkout) -> tuple[Path, ...]:
+    """Where the main checkout and the linked worktrees were made, the main one first.
+
+    Nothing may stand there any more, and a bare repository is named like a checkout.
+    """
+    return (here.main_root, *(root for _, root in _linked(here)))
+
+
+def gone(here: Checkout) -> tuple[Checkout, ...]:
+    """The linked worktrees whose folder somebody has removed; git still knows their branch.
+
+    What cannot be read of them is not told: nothing depends on it.
+    """
+    found = []
+    for folder, root in _linked(here):
+        if not os.path.lexists(root / ".git") and (folder / "HEAD").is_file():
+            with suppress(OSError, PlaybookError):
+                branch, head = _head(folder, here.common_dir)
+                found.append(Checkout(root, folder, here.common_dir, branch, head))
+    return tuple(found)
+
+
+def _linked(here: Checkout) -> list[tuple[Path, Path]]:
+    """The git directory of each linked worktree, and where it was made."""
+    linked = here.common_dir / "worktrees"
+    try:
+        folders = sorted(linked.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(linked, error) from error
+    pointers = ((folder, _small(folder / "gitdir")) for folder in folders if folder.is_dir())
+    return [
+        (folder, Path(os.path.realpath((folder / _path(pointer)).parent)))
+        for folder, pointer in pointers
+        if pointer
+    ]
+
+
+def _nearest(folder: Path) -> Checkout:
+    for root in (folder, *folder.parents):
+        git_dir = _git_directory(root)
+        if git_dir is not None:
+            return _checkout(root, git_dir)
+        if _is_git_directory(root, root):
+            raise _none(f"{folder} lies in a git directory, where nothing is checked out")
+    raise _none(f"{folder} is in no git repository")
+
+
+def _git_directory(root: Path) -> Path | None:
+    """What `root/.git` is or, as a file, points to."""
+    entry = root / ".git"
+    if entry.is_dir():
+        git_dir = Path(os.path.realpath(entry))
+        return git_dir if _is_git_directory(git_dir, git_dir) else None  # git, too, looks on above
+    pointer = _small(entry)
+    if pointer is None:
+        return None
+    git_dir = Path(os.path.realpath(root / _path(pointer.removeprefix(b"gitdir:"))))
+    if not pointer.startswith(b"gitdir:") or not _is_git_directory(git_dir, _common(git_dir)):
+        raise _none(f"{entry} points to no git directory")
+    return git_dir
+
+
+def _is_git_directory(folder: Path, common: Path) -> bool:
+    return (
+        (folder / "HEAD").is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
+    )
+
+
+def _checkout(root: Path, git_dir: Path) -> Checkout:
+    common_dir = _common(git_dir)
+    bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
+    if bare in {"true", "yes", "on", "1"}:
+        raise _none(f"{git_dir} is a bare repository, where nothing is checked out")
+    branch, head = _head(git_dir, common_dir)
+    return Checkout(root, git_dir, common_dir, branch, head)
+
+
+def _common(git_dir: Path) -> Path:
+    """The git directory that all worktrees share."""
+    pointer = _small(git_dir / "commondir")
+    return git_dir if pointer is None else Path(os.path.realpath(git_dir / _path(pointer)))
+
+
+def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
+    """Branch and commit: symbolic references are followed as git does."""
+    content = _small(git_dir / "HEAD")
+    name = b""
+    for _ in range(_LEVELS):
+        symbolic = re.fullmatch(_REFERENCE, content or b"")
+        if symbolic is None or b".." in symbolic[1]:
+            break
+        name = symbolic[1]
+        if name == _REFTABLE:
+            return "", ""
+        content = _small(common_dir / os.fsdecode(name))
+    if content is None:
+        content = _packed(common_dir, name)
+    commit = content.rstrip()
+    if len(commit) not in _COMMIT_LENGTHS or commit.strip(b"0123456789abcdef"):
+        commit = b""
+    in_heads = name.startswith(b"refs/heads/")
+    branch = name.removeprefix(b"refs/heads/").decode("utf-8", "replace") if in_heads else ""
+    return branch, commit.decode()
+
+
+def _packed(common_dir: Path, name: bytes) -> bytes:
+    """The commit of a reference that has no file of its own; nothing before the first commit."""
+    try:
+        packed = read_bytes(common_dir / "packed-refs", limit=_PACKED)
+    except FileNotFoundError:
+        return b""
+    before, found, _ = packed.partition(b" " + name + b"\n")
+    return before.rpartition(b"\n")[2] if found else b""
+
+
+def _core(git_dir: Path) -> dict[str, str]:
+    """The settings of section `[core]`, names in lower case; included files are not followed."""
+    settings: dict[str, str] = {}
+    section = ""
+    for line in (_small(git_dir / "config") or b"").decode("utf-8", "replace").splitlines():
+        setting = line.strip()
+        if setting.startswith("["):
+            section, _, setting = setting[1:].partition("]")
+        setting = setting.partition("#")[0].partition(";")[0]
+        name, given, value = setting.partition("=")
+        if section.strip().lower() == "core" and name.strip():
+            settings[name.strip().lower()] = value.strip().strip('"') if given else "true"
+    return settings
+
+
+def _small(path: Path) -> bytes | None:
+    """The content of a small file, None if there is no such file."""
+    if path.is_dir():  # git leaves empty folders where references had been
+        return None
+    try:
+        content = read_bytes(path, limit=_SMALL)
+    except FileNotFoundError:
+        return None
+    if b"\0" in content:
+        raise _none(f"{path} is damaged")
+    return content
+
+
+def _path(content: bytes) -> str:
+    return os.fsdecode(content.strip(b"\r\n").lstrip(b" "))
+
+
+def _unreadable(start: Path, error: OSError) -> StorageError:
+    return StorageError(
+        "PB-IO-READ", f"cannot read {str(start)!r}: {error.strerror}", where=str(start)
+    )
+
+
+def _none(message: str) -> StateError:
+    return StateError("PB-STATE-NO-REPOSITORY", message)

@@ -1,0 +1,47 @@
+"""What GitHub's `gh` knows of a branch's pull requests: asked without prompts, and not for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from playbook_supervisor.formats.sanitize import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from playbook_supervisor.system.processes import Completed
+
+DEADLINE: Final = 10.0
+"""Seconds that `gh` has to answer."""
+
+_QUIET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+
+
+def can_be_asked(branch: str) -> bool:
+    """Whether the name may be handed over: printable, and nothing that is read as an option."""
+    return bool(branch) and not branch.startswith("-") and printable(branch) == branch
+
+
+def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Completed:
+    """What `gh pr list` says of that branch; `state` is merged or all.
+
+    StorageError where there is no `gh`.
+    """
+    from playbook_supervisor.system.processes import run
+
+    argv = ["gh", "pr", "list", "--head", branch, "--state", state, "--json", ",".join(fields)]
+    return run(argv, cwd=root, env={**os.environ, **_QUIET}, timeout=DEADLINE)
+
+
+def listed(answer: str) -> list[dict[str, Any]] | None:
+    """The pull requests that it lists; None if it is no such list."""
+    try:
+        pulls = json.loads(answer)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pulls, list) or not all(isinstance(pull, dict) for pull in pulls):
+        return None
+    return pulls

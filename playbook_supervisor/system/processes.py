@@ -1,0 +1,350 @@
+"""Processes of ours: an argv, never a shell; a deadline; the whole group ends together.
+
+The only module that starts a process. Each child leads a session and a group of its own, inherits
+no descriptor but the standard three and its worker file, and what is kept of its output is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.cancellation import Interrupted, called, unwatched
+from playbook_supervisor.system.capture import Capture, LineSplitter
+from playbook_supervisor.system.process_groups import (
+    GRACE,
+    PATIENCE,
+    group_lives,
+    hold,
+    let_go,
+    naming,
+    signal_group,
+    until,
+)
+
+if TYPE_CHECKING:
+    import subprocess
+    from selectors import BaseSelector, SelectorKey
+    from typing import IO, NoReturn
+
+POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
+"""What a surrounding git (a hook, an alias) says of itself: a child's own folder decides."""
+_DRAIN: Final = 0.5
+"""Seconds of reading on after the leader has ended, if others hold its pipes."""
+_TICK: Final = 0.1
+"""Seconds after which a child that says nothing is looked at."""
+_CHUNK: Final = 1 << 16
+_FED_AT_ONCE: Final = 512  # POSIX: a pipe reported writable takes this much without blocking
+_NOT_STARTABLE: Final = "Mend its mode or arguments, or what is too much at once (`ulimit -n`)."
+
+
+class Completed(Record):
+    """What a short command left: `truncated` if either output was cut, with a mark at the cut."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    timed_out: bool
+    truncated: bool
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout: float | None = None,
+    cap: int = 1_000_000,
+) -> Completed:
+    """Run a short command to its end, or to `timeout` seconds, when its whole group is ended.
+
+    Each output is kept to `cap` bytes. StorageError PB-IO-PROGRAM if it cannot be started,
+    Interrupted if somebody calls. Any exit status is an answer; that of a signal is negative.
+    """
+    with unwatched():
+        worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
+        for _ in worker.lines():
+            pass
+        if worker.stopped_by == "stop":
+            raise Interrupted
+    return Completed(
+        returncode=cast("int", worker.returncode),  # lines() ends with the process
+        stdout=worker.stdout,
+        stderr=worker.stderr,
+        timed_out=worker.stopped_by == "wall",
+        truncated=worker.truncated,
+    )
+
+
+def become(argv: Sequence[str], *, cwd: Path) -> NoReturn:
+    """Give this process up to another program. StorageError PB-IO-PROGRAM if it cannot start."""
+    try:
+        os.chdir(cwd)
+        os.execvpe(argv[0], [*argv], {**_of_its_own(os.environ), "PWD": str(cwd)})  # noqa: S606
+    except OSError as error:
+        said = f"cannot start {argv[0]!r}: {error.strerror}"
+        raise StorageError("PB-IO-PROGRAM", said, cause=str(error)) from error
+
+
+def apart(work: Callable[[], None]) -> None:
+    """Do it in a process of its own that nobody waits for, and that holds nothing of ours.
+
+    Where no process can be had it is left undone. To be called while there is one thread.
+    """
+    with suppress(OSError):
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        try:
+            if os.fork() == 0:  # its parent ends at once, so that nobody has to bury it
+                let_go()
+                work()
+        finally:
+            os._exit(0)
+
+
+class Worker:
+    """One long running child with its process group.
+
+    The constructor starts it (StorageError PB-IO-PROGRAM if that cannot be); it is to be read
+    through `lines()` to the end. `env` is its whole environment; None hands on ours; neither makes
+    another repository than that of `cwd` its own. `wall` bounds its life, `idle` its silence, in
+    seconds; the time that the reader of `lines()` takes for itself is no silence. Processes that
+    it leaves behind at its own end go on; at a deadline, a `stop()` or an abandoned `lines()` the
+    whole group ends.
+
+    With a `worker_file`, the child and all that it starts hold a lock on that file while they
+    live (`worker_alive`, `kill_worker`); StateError PB-STATE-DRIVEN if others still hold it.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        worker_file: Path | None = None,
+        wall: float | None = None,
+        idle: float | None = None,
+        cap: int = 1_000_000,
+    ) -> None:
+        import threading
+
+        self.stopped_by: Literal["", "wall", "idle", "stop"] = ""
+        self._wall, self._idle, self._cap = wall, idle, cap
+        self._stdin = stdin
+        self._stdout, self._stderr = Capture(cap), Capture(cap)
+        self._worker_file = worker_file
+        self._ending = threading.Lock()
+        self._away = 0.0  # seconds that the reader of lines() took for itself
+        self._started = time.monotonic()
+        if worker_file is None:
+            self._process = _spawn(argv, cwd, env, feed=bool(stdin))
+        else:
+            self._process = self._spawn_holding(worker_file, argv, cwd, env)
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative if a signal ended it."""
+        return self._process.poll()
+
+    @property
+    def stdout(self) -> str:
+        """What it has said: its beginning and its end where that is more than `cap` bytes."""
+        return self._stdout.text()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.text()
+
+    @property
+    def truncated(self) -> bool:
+        return self._stdout.cut or self._stderr.cut
+
+    def lines(self) -> Iterator[str]:
+        """Its standard output, line by line as it comes, invalid UTF-8 replaced. To be read once.
+
+        Ends when the child has ended, by itself or stopped. A line of more than `cap` bytes is
+        cut there and marked. If the reader leaves early, the group is ended.
+        """
+        try:
+            for said in self._turns():
+                left = time.monotonic()
+                yield from said
+                self._away += time.monotonic() - left
+        finally:
+            self._end("stop")
+            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            if self._worker_file is not None:
+                with suppress(OSError):
+                    self._worker_file.unlink()
+
+    def stop(self) -> None:
+        """End the group: SIGTERM, and SIGKILL after two seconds. From any thread, at any time."""
+        self._end("stop")
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────
+
+    def _spawn_holding(
+        self, worker_file: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
+        """Start the child with a locked descriptor, then let go: the lock is its own alone."""
+        descriptor = hold(worker_file)
+        try:
+            process = _spawn(argv, cwd, env, feed=bool(self._stdin), inherited=(descriptor,))
+            with suppress(OSError):  # a full disk: the lock says enough where there is a /proc
+                os.write(descriptor, naming(process.pid))
+        except StorageError:
+            with suppress(OSError):
+                worker_file.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        return process
+
+    def _turns(self) -> Iterator[list[str]]:
+        """Feed and read the child until it has ended; the lines that each turn brings."""
+        import selectors
+
+        process = self._process
+        splitter = LineSplitter(self._cap)
+        unfed = memoryview(self._stdin)
+        heard = self._started
+        ended: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for pipe, capture in ((process.stdout, self._stdout), (process.stderr, self._stderr)):
+                selector.register(_open(pipe), selectors.EVENT_READ, capture)
+            if unfed:
+                selector.register(_open(process.stdin), selectors.EVENT_WRITE)
+            while selector.get_map() or process.poll() is None:
+                said: list[str] = []
+                for key, _ in _wait(selector, process):
+                    if key.data is None:
+                        unfed = _feed(key.fd, unfed)
+                        if not unfed:
+                            selector.unregister(key.fileobj)
+                            _open(process.stdin).close()
+                        continue
+                    chunk = os.read(key.fd, _CHUNK)
+                    heard = self._now()
+                    key.data.add(chunk)
+                    if key.data is self._stdout:
+                        said += splitter.feed(chunk)
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                if said:
+                    yield said
+                if process.poll() is None:
+                    self._end_if_overdue(heard)
+                elif ended is None:
+                    ended = self._now()
+                elif self._now() - ended > _DRAIN:
+                    break
+        yield splitter.rest()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._away
+
+    def _end_if_overdue(self, heard: float) -> None:
+        if self._wall is not None and time.monotonic() - self._started > self._wall:
+            self._end("wall")
+        elif self._idle is not None and self._now() - heard > self._idle:
+            self._end("idle")
+        elif called():
+            self._end("stop")
+
+    def _end(self, why: Literal["wall", "idle", "stop"]) -> None:
+        """End the group unless its leader has ended; wait for whoever is ending it already."""
+        with self._ending:
+            if self._process.poll() is not None:
+                return
+            self.stopped_by = why
+            group = self._process.pid
+            signal_group(group, SIGTERM)
+            # The leader is reaped first: unreaped, it would count as a living member for ever.
+            if not until(
+                lambda: self._process.poll() is not None and not group_lives(group), GRACE
+            ):
+                signal_group(group, SIGKILL)
+                until(lambda: self._process.poll() is not None, PATIENCE)
+
+
+# ── a child's pipes ─────────────────────────────────────────────────────────────────────────
+
+
+def _spawn(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    *,
+    feed: bool,
+    inherited: tuple[int, ...] = (),
+) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            list(argv) or [""],
+            cwd=cwd,
+            env=_of_its_own(os.environ if env is None else env),
+            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            close_fds=True,
+            pass_fds=inherited,
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL, or a lone surrogate
+        if not cwd.is_dir():
+            raise StorageError(
+                "PB-IO-READ", f"the folder {cwd} is gone", where=str(cwd), cause=str(error)
+            ) from error
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise StorageError(
+            "PB-IO-PROGRAM",
+            f"cannot start {(*argv, '')[0]!r}: {reason}",
+            guidance="" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE,
+            cause=reason,
+        ) from error
+
+
+def _of_its_own(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in POINTERS}
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    return cast("IO[bytes]", pipe)  # `_spawn` asked for it
+
+
+def _wait(
+    selector: BaseSelector, process: subprocess.Popen[bytes]
+) -> list[tuple[SelectorKey, int]]:
+    """What is ready within a tick; once all pipes are closed, the end of the process is awaited."""
+    import subprocess
+
+    if selector.get_map():
+        return selector.select(_TICK)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_TICK)
+    return []
+
+
+def _feed(descriptor: int, unfed: memoryview) -> memoryview:
+    """What remains to be fed; nothing once the child has stopped reading."""
+    try:
+        return unfed[os.write(descriptor, unfed[:_FED_AT_ONCE]) :]
+    except BrokenPipeError:
+        return unfed[:0]

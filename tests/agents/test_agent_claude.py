@@ -1,0 +1,404 @@
+"""The agent `claude` with a stand-in for the client: how it is called, and what is made of its end.
+
+What the client itself does is tested in tests/claude/test_headless.py; here it says again what it
+once said there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from project import Project
+
+from playbook_supervisor.agents import claude_conversation
+from playbook_supervisor.agents.registry import (
+    Agent,
+    Budget,
+    Call,
+    Message,
+    Running,
+    carry_out,
+    choose,
+)
+from playbook_supervisor.commands import driving
+from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.testing import call_for
+
+STREAMS: Final = Path(__file__).parents[1] / "streams"
+
+StandIn = Callable[..., None]
+PROGRAM: Final = """\
+#!/bin/sh
+cd '{folder}'
+printf '%s\\n' "$@" >>argv
+env >>environment
+echo . >>calls
+number=$(wc -l <calls)
+cat "$number" 2>/dev/null || cat last
+{then}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the stand-in writes down: argv, environment, calls."""
+    made = tmp_path / "client"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """A `claude` on PATH that says these streams, one at each start and the last from then on."""
+
+    def put(*streams: str, then: str = "exit 0") -> None:
+        for number, stream in enumerate(streams, 1):
+            (folder / str(number)).write_text(stream)
+        (folder / "last").write_text(streams[-1])
+        (folder / "claude").write_text(PROGRAM.format(folder=folder, then=then))
+        (folder / "claude").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    return put
+
+
+def recorded(name: str) -> str:
+    return (STREAMS / f"{name}.jsonl").read_text("utf-8")
+
+
+def limited(ends: float) -> str:
+    return recorded("limit").replace("1950000000", str(int(ends)))
+
+
+def agent(**settings: Any) -> Agent:
+    return choose("claude", Config(claude=Claude(**settings)), Path("/"))
+
+
+def planning(tmp_path: Path, **changes: Any) -> Call:
+    call = call_for("speckit.plan", tmp_path)
+    return replace(call, **changes)
+
+
+def carried_out(call: Call, **settings: Any) -> tuple[Outcome, list[str]]:
+    heard: list[str] = []
+    return carry_out(agent(**settings), call, heard.append), heard
+
+
+def failure(call: Call, **settings: Any) -> Failure:
+    error = carried_out(call, **settings)[0].error
+    assert error is not None
+    assert error.guidance
+    return error
+
+
+# ── how it is called ────────────────────────────────────────────────────────────────────────
+
+
+def test_every_value_belongs_to_its_option_and_the_prompt_to_none(
+    stand_in: StandIn, folder: Path, tmp_path: Path
+) -> None:
+    """Whatever a config or an argument says: permissions are never bypassed."""
+    stand_in(recorded("works"))
+    budget = Budget(max_turns=3, max_tool_calls=9, max_cost_usd=0.25)
+    hostile = "--dangerously-skip-permissions"
+    call = planning(tmp_path, prompt=f"/speckit.plan {hostile}", model=hostile, budget=budget)
+    outcome, heard = carried_out(call, allowed_tools=(hostile, "Bash(git commit *)"))
+    assert (outcome.ok, outcome.output) == (True, "The plan is written.")
+    assert heard == ["I write it.", "Write plan.md", "The plan is written."]
+    assert (folder / "argv").read_text().splitlines() == [
+        "-p",
+        "--verbose",
+        "--output-format=stream-json",
+        "--permission-mode=acceptEdits",
+        f"--model={hostile}",
+        "--max-turns=3",
+        "--max-budget-usd=0.250000",
+        f"--allowedTools={hostile}",
+        "--allowedTools=Bash(git commit *)",
+        "--",
+        f"/speckit.plan {hostile}",
+    ]
+
+
+def test_the_environment_is_ours_but_for_what_another_client_says_of_itself(
+    stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(recorded("works"))
+    for name, value in {
+        "CLAUDECODE": "1",
+        "CLAUDE_CODE_SESSION_ID": "outer",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
+        "TRACEPARENT": "00-a",
+    }.items():
+        monkeypatch.setenv(name, value)
+    carried_out(planning(tmp_path, env={"SPECIFY_FEATURE": "013"}))
+    written = (folder / "environment").read_text()
+    seen = {line.partition("=")[0] for line in written.splitlines()}
+    assert not {"CLAUDECODE", "CLAUDE_CODE_SESSION_ID"} & seen
+    assert {"ANTHROPIC_BASE_URL", "TRACEPARENT", "SPECIFY_FEATURE", "PLAYBOOK_SESSION"} <= seen
+
+
+# ── how it ends ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_last_word_counts_and_no_exit_status(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(recorded("works"), then="echo trouble >&2; exit 3")
+    assert carried_out(planning(tmp_path))[0].ok
+
+
+@pytest.mark.parametrize(
+    ("then", "code", "message"),
+    [
+        ("echo trouble >&2; exit 3", "PB-AGENT-FAILED", "claude ended with exit status 3: trouble"),
+        ("kill -9 $$", "PB-AGENT-CRASHED", "claude was killed by SIGKILL"),
+        ("exit 0", "PB-AGENT-FAILED", "claude ended with exit status 0"),
+    ],
+)
+def test_without_a_last_word_it_has_failed(
+    then: str, code: str, message: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in(recorded("works").splitlines(keepends=True)[0], then=then)
+    error = failure(planning(tmp_path))
+    assert (error.code, error.message.startswith(message)) == (code, True), error.message
+
+
+@pytest.mark.parametrize(
+    ("stream", "command", "changes", "code"),
+    [
+        ("denied", "/speckit.plan", {"budget": Budget(max_tool_calls=3)}, "PB-AGENT-BUDGET"),
+        ("works", "/speckit.plan", {"budget": Budget(max_cost_usd=0.0)}, "PB-AGENT-BUDGET"),
+        ("unknown-command", "/nosuch", {}, "PB-AGENT-COMMAND"),
+        ("works", "/speckit.plan", {"idle": 0.3}, "PB-AGENT-TIMEOUT"),
+    ],
+)
+def test_who_may_not_go_on_is_stopped(
+    stream: str,
+    command: str,
+    changes: dict[str, Any],
+    code: str,
+    stand_in: StandIn,
+    tmp_path: Path,
+) -> None:
+    """The stand-in would sleep for ever."""
+    stand_in("".join(recorded(stream).splitlines(keepends=True)[:-1]), then="exec sleep 600")
+    assert failure(planning(tmp_path, command=command, **changes)).code == code
+
+
+def test_a_client_that_has_gone_meanwhile_is_a_failed_step(
+    stand_in: StandIn, folder: Path, tmp_path: Path
+) -> None:
+    stand_in(recorded("works"))
+    chosen = agent()
+    (folder / "claude").unlink()
+    outcome = carry_out(chosen, planning(tmp_path), print)
+    assert outcome.error
+    assert "claude could not be started" in outcome.error.message
+    assert outcome.agent == {"name": "claude"}
+
+
+def test_secrets_and_sequences_are_taken_out_of_what_it_says(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    told = recorded("logged-out").replace("scripted", "hunter2 \\u001b[31m")
+    stand_in(told)
+    error = failure(planning(tmp_path, secrets=("hunter2",)))
+    assert error.message.endswith("API Error: 401 [redacted]")
+
+
+def test_what_is_too_long_a_line_is_no_event(stand_in: StandIn, tmp_path: Path) -> None:
+    first, *rest = recorded("works").splitlines(keepends=True)
+    giant = json.dumps({"type": "user", "message": "x" * 17_000_000})
+    stand_in(f"{first}{giant}\n{''.join(rest)}")
+    assert carried_out(planning(tmp_path))[0].ok
+
+
+# ── trying again ────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_call_is_tried_again_three_times(
+    stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 1, 2 and 4 seconds, which no test waits for."""
+    paused: list[float | None] = []
+    monkeypatch.setattr(threading.Event, "wait", lambda self, seconds=None: paused.append(seconds))
+    stand_in(recorded("overloaded"))
+    outcome, heard = carried_out(planning(tmp_path))
+    assert outcome.error
+    assert outcome.error.code == "PB-AGENT-API"
+    assert [pause for pause in paused if pause] == [1.0, 2.0, 4.0]
+    assert [line.rpartition("; ")[2] for line in heard if "trying" in line] == [
+        f"trying again in {seconds} s" for seconds in (1, 2, 4)
+    ]
+    assert outcome.agent["retries"] == 3
+    assert (folder / "calls").read_text() == ".\n" * 4
+
+
+def test_after_the_first_call_of_a_tool_nothing_is_tried_again(
+    stand_in: StandIn, folder: Path, tmp_path: Path
+) -> None:
+    stand_in(recorded("overloaded-after-a-tool"))
+    assert failure(planning(tmp_path)).code == "PB-AGENT-API"
+    assert (folder / "calls").read_text() == ".\n"
+
+
+def test_new_tries_count_as_the_steps_time(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(recorded("overloaded"))
+    error = failure(planning(tmp_path, wall=0.8))
+    assert (error.code, error.message) == ("PB-AGENT-TIMEOUT", "claude ran for more than 0.8 s")
+
+
+class Sleepless:
+    """A conversation's clocks and pauses, in which nobody waits."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        real, slept = time, self
+
+        class Pausing(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                slept.seconds += timeout or 0.0
+                return self.is_set()
+
+        clocks = SimpleNamespace(
+            time=lambda: real.time() + slept.seconds,
+            monotonic=lambda: real.monotonic() + slept.seconds,
+        )
+        patch.setattr(claude_conversation, "time", clocks)
+        patch.setattr(claude_conversation, "Event", Pausing)
+
+
+def test_the_wait_for_a_limit_does_not(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step may take is the time that it works; and a wait is no new try."""
+    slept = Sleepless(monkeypatch)
+    stand_in(limited(time.time() + 4000), recorded("works"))
+    outcome, heard = carried_out(planning(tmp_path, wall=600.0), wait_for_limit=True)
+    assert outcome.ok, outcome.error
+    assert heard[1].startswith("usage limit: waiting until ")
+    assert "retries" not in outcome.agent
+    assert slept.seconds > 3000
+
+
+def test_work_that_a_limit_stopped_goes_on_where_it_was(
+    stand_in: StandIn, folder: Path, tmp_path: Path
+) -> None:
+    begun, _, ended = recorded("works").partition('{"type": "user"')
+    rest = limited(time.time() - 100).partition("\n")[2]
+    stand_in(begun + rest, recorded("works"))
+    assert carried_out(planning(tmp_path), wait_for_limit=True)[0].ok
+    first, again = (folder / "argv").read_text().split("-p\n")[1:]
+    assert "--resume" not in first
+    session = json.loads(rest.splitlines()[-1])["session_id"]
+    assert f"--resume={session}" in again
+    assert "/speckit.plan" not in again
+    assert ended
+
+
+def test_a_limit_that_has_ended_already_is_tried_a_moment_later(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in(limited(time.time() - 100), recorded("works"))
+    assert carried_out(planning(tmp_path), wait_for_limit=True)[0].ok
+
+
+@pytest.mark.parametrize("stream", ["limit", "overloaded"])
+def test_who_waits_can_be_stopped(stream: str, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(recorded(stream))
+    running = agent(wait_for_limit=True).run(planning(tmp_path))
+    said: list[Message] = []
+    for message in running:
+        said.append(message)
+        if "waiting until" in message.text or "trying again" in message.text:
+            running.stop()
+    outcome = said[-1].outcome
+    assert outcome is not None
+    assert outcome.error is not None
+    assert outcome.error.message == "claude was stopped before it ended"
+
+
+# ── agents that cannot hold themselves to a limit ───────────────────────────────────────────
+
+
+def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
+    """Silently ignored it would be believed."""
+    drive = driving.Drive("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
+    with pytest.raises(ArgumentError) as caught:
+        driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
+    assert caught.value.message.endswith("nothing holds it to --max-turns, --max-cost-usd")
+    assert not project.sessions
+
+
+def test_one_that_was_remembered_is_told_of(project: Project) -> None:
+    told: list[str] = []
+
+    class Listener(Silence):
+        def notice(self, text: str) -> None:
+            told.append(text)
+
+    script = project.script("default: {fail: not today}\n")
+    driving.run("auto-feature", ["013"], cwd=project.root, drive=driving.Drive(script))
+    with_limits = driving.Drive("claude", limits=Budget(max_turns=1))
+    driving.resume(cwd=project.root, retry=True, drive=with_limits)
+    driving.resume(cwd=project.root, retry=True, drive=driving.Drive(script), watcher=Listener())
+    assert "the agent script does not say what it uses: nothing holds it to --max-turns" in told
+
+
+# ── what a run leaves for a step ────────────────────────────────────────────────────────────
+
+GROUP: Final = """\
+name: group
+description: One, then two at once
+version: "1.0"
+args: []
+steps:
+  - {id: one, command: /qa.plan, autonomy: auto, error_policy: stop}
+  - {id: two, command: /qa.plan, autonomy: auto, error_policy: stop, parallel_group: both}
+  - {id: three, command: /qa.plan, autonomy: auto, error_policy: stop, parallel_group: both}
+"""
+
+
+class Spender:
+    """An agent that keeps to its budget, and spends 40 cents on whatever it does."""
+
+    name = "spender"
+    keeps_budgets = True
+
+    def __init__(self) -> None:
+        self.given: dict[str, Budget] = {}
+
+    def available(self) -> str | None:
+        return None
+
+    def run(self, call: Call) -> Running:
+        self.given[call.step] = call.budget
+        outcome = Outcome(agent={"name": self.name, "cost_usd": 0.4})
+        return Running(iter([Message(outcome=outcome)]), stop=lambda: None)
+
+
+def test_a_group_shares_what_the_run_may_still_cost(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns and calls of tools are each step's own."""
+    project.write(".playbooks/playbooks/group.yaml", GROUP)
+    spender = Spender()
+    monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
+    limits = Budget(max_turns=7, max_cost_usd=1.0)
+    ending = driving.run("group", cwd=project.root, drive=driving.Drive("", limits=limits))
+    assert ending.why == "completed"
+    assert spender.given["one"] == limits
+    for step in ("two", "three"):
+        left = spender.given[step]
+        assert left.max_turns == 7
+        assert left.max_cost_usd == pytest.approx(0.3)

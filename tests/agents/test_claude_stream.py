@@ -1,0 +1,451 @@
+"""What the client of Claude Code says, read and judged: its own streams, as it once said them.
+
+`tests/claude/streams.py` says how each came about, and records them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook_supervisor.agents.claude_account import Account
+from playbook_supervisor.agents.claude_permissions import lacking, refusal
+from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage, described
+from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown
+from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.kernel.directives import Failure
+
+STREAMS: Final = Path(__file__).parents[1] / "streams"
+
+
+def lines(name: str) -> list[str]:
+    return (STREAMS / f"{name}.jsonl").read_text("utf-8").splitlines()
+
+
+def heard(*said: str) -> tuple[Stream, list[str]]:
+    stream = Stream(root="/project")
+    shown = [each for line in said for each in stream.hear(line)]
+    return stream, shown
+
+
+def event(**fields: Any) -> str:
+    return json.dumps(fields)
+
+
+def result(**fields: Any) -> str:
+    plain = {"subtype": "success", "is_error": False, "num_turns": 1, "result": "done"}
+    return event(type="result", **plain | fields)
+
+
+def verdict(*said: str) -> Verdict:
+    found = judge(heard(*said)[0], ())
+    assert found is not None
+    return found
+
+
+def failure(*said: str) -> Failure:
+    found = verdict(*said).failure
+    assert found is not None
+    assert found.guidance
+    return found
+
+
+# ── what it says ────────────────────────────────────────────────────────────────────────────
+
+
+def test_work_is_told_line_by_line_and_summed_up() -> None:
+    """Catalyst NFR-1.3: texts by their first line, tools by what they touch."""
+    stream, shown = heard(*lines("works"))
+    assert shown == ["I write it.", "Write plan.md", "The plan is written."]
+    assert stream.commands is not None
+    assert "speckit.plan" in stream.commands
+    assert (stream.model, stream.turns, stream.tool_calls) == ("claude-opus-5-5", 2, 1)
+    assert stream.usage == Usage(cost_usd=0.0012, input_tokens=200, output_tokens=20)
+    assert len(stream.session) == 36
+    assert judge(stream, ()) == Verdict()
+
+
+def test_without_its_last_word_nothing_is_known_to_have_ended() -> None:
+    stream, _ = heard(*lines("works")[:-1])
+    assert judge(stream, ()) is None
+    assert (stream.turns, stream.usage) == (2, Usage(None, 200, 20))
+
+
+def test_a_word_that_was_not_the_last_is_none() -> None:
+    """A client that was killed in a turn that a background agent began."""
+    said = lines("works")
+    assert judge(heard(*said, said[1])[0], ()) is None
+
+
+def test_the_work_of_subagents_counts_and_their_words_do_not_show() -> None:
+    stream, shown = heard(*lines("background-agent"))
+    assert shown == ["Agent look", "turn 2", "Bash npm test", "turn 5"]
+    assert (stream.turns, stream.tool_calls) == (3, 2)
+    assert stream.usage.input_tokens == 500
+    assert failure(*lines("background-agent")).message == "claude was not permitted: Bash npm test"
+
+
+def test_the_clients_own_new_tries_are_told() -> None:
+    stream, shown = heard(*lines("overloaded-and-tried-again"))
+    assert shown[0] == "the model's server: overloaded (529); the client tries again, 1 of 10"
+    assert judge(stream, ()) == Verdict()
+    _, bare = heard(event(type="system", subtype="api_retry"))
+    assert bare == ["the model's server: an error; the client tries again, 0 of 0"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given_", "told"),
+    [
+        ("Write", {"file_path": "/project/specs/a.md", "content": "x"}, "Write specs/a.md"),
+        ("Read", {"file_path": "/elsewhere/a.md"}, "Read /elsewhere/a.md"),
+        ("Bash", {"command": "npm test\nrm x", "description": "run"}, "Bash npm test"),
+        ("Grep", {"pattern": "x", "path": "src"}, "Grep x"),
+        ("Agent", {"description": "look", "prompt": "p" * 999}, "Agent look"),
+        ("Skill", {"skill": "qa.run"}, "Skill qa.run"),
+        ("Odd", {"file_path": 7, "\x1b": "x"}, "Odd"),
+        ("Bash", {"command": "\x1b[2Jclear"}, "Bash clear"),
+    ],
+)
+def test_a_call_of_a_tool_is_told_in_a_few_words(
+    tool: str, given_: dict[str, Any], told: str
+) -> None:
+    assert described(tool, given_, "/project") == told
+
+
+KEYS: Final = (
+    "type subtype message content model usage id result name input is_error status errors"
+    " permission_denials tool_input resetsAt total_cost_usd modelUsage"
+)
+KEYS_OF_EVENTS: Final = (
+    "message slash_commands permission_denials result is_error errors total_cost_usd modelUsage"
+    " num_turns rate_limit_info api_error_status"
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+EVENTS = st.builds(
+    lambda kind, subtype, rest: {**rest, "type": kind, "subtype": subtype},
+    st.sampled_from(["assistant", "user", "system", "result", "rate_limit_event"]),
+    st.sampled_from(["init", "api_retry", "permission_denied", "success", "error_max_turns", 1]),
+    st.dictionaries(st.sampled_from(KEYS_OF_EVENTS.split()), JSON, max_size=4),
+)
+
+
+@given(st.lists(EVENTS, max_size=4))
+def test_no_shape_of_an_event_is_an_error(events: list[dict[str, Any]]) -> None:
+    stream, _ = heard(*(json.dumps(each) for each in events))
+    account = Account([stream])
+    assert all(value == value for value in account.as_journaled("claude").values())
+    found = judge(stream, ())
+    assert found is None or isinstance(found, Verdict)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "not JSON", "[1]", "7", "{" * 100_000, '{"type": "assistant", "mess'], ids=str
+)
+def test_a_line_that_is_no_event_says_nothing(line: str) -> None:
+    assert heard(line) == (Stream(root="/project"), [])
+
+
+@pytest.mark.parametrize("cost", [-1, 1e300, "dear", None, float("nan"), float("inf")])
+def test_a_cost_that_cannot_be_is_not_known(cost: object) -> None:
+    assert heard(result(total_cost_usd=cost))[0].usage.cost_usd is None
+
+
+# ── what it means ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("turns", "PB-AGENT-BUDGET", "claude was stopped: it has taken all turns"),
+        ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it has spent all that it may spend"),
+        ("model-refuses", "PB-AGENT-REFUSED", "the model refused the request"),
+        ("overloaded", "PB-AGENT-API", "the model could not be asked: API Error: 529 Overloaded"),
+        ("logged-out", "PB-AGENT-API", "the model could not be asked: Failed to authenticate"),
+        ("unreachable", "PB-AGENT-API", "the model could not be asked: API Error: Connection"),
+        (
+            "limit",
+            "PB-AGENT-LIMIT",
+            "claude has reached its usage limit until 2031-10-17T10:40:00Z (",
+        ),
+        (
+            "command-that-fails",
+            "PB-AGENT-EMPTY",
+            "claude never asked the model: Shell command permission check failed",
+        ),
+    ],
+)
+def test_good_words_and_an_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
+    found = failure(*lines(name))
+    assert found.code == code
+    assert found.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "transient"),
+    [("overloaded", True), ("unreachable", True), ("logged-out", False), ("limit", False)],
+)
+def test_what_the_servers_state_explains_can_be_tried_again(name: str, transient: bool) -> None:
+    assert verdict(*lines(name)).transient is transient
+
+
+@pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
+def test_who_is_not_logged_in_is_told_to_log_in(name: str) -> None:
+    found = failure(*lines(name))
+    assert found.code == "PB-AGENT-API"
+    assert "/login" in found.guidance
+
+
+@pytest.mark.parametrize(
+    ("status", "cure"),
+    [
+        (400, "Mend what the message names"),
+        (402, "with the model's provider"),
+        (403, "/login"),
+        (404, "`model:` in the playbook"),
+        (429, "Try again later"),
+        (529, "Try again later"),
+        (None, "Try again later"),
+    ],
+)
+def test_nobody_is_told_to_try_again_what_cannot_help(status: int | None, cure: str) -> None:
+    said = result(is_error=True, api_error_status=status, terminal_reason="api_error", result="No.")
+    found = failure(said)
+    assert cure in found.guidance
+    assert found.message == "the model could not be asked: No"
+
+
+@pytest.mark.parametrize(
+    ("status", "transient"),
+    [(400, False), (403, False), (404, False), (408, True), (429, True), (500, True), (529, True)],
+)
+def test_a_status_says_whose_fault_it_was(status: int, transient: bool) -> None:
+    found = verdict(result(is_error=True, api_error_status=status, terminal_reason="api_error"))
+    assert found.transient is transient
+
+
+def test_the_end_of_a_limit_is_known_to_whoever_waits() -> None:
+    assert verdict(*lines("limit")).limit_ends == 1_950_000_000
+    older = result(is_error=True, result="Claude AI usage limit reached|1950000000")
+    assert verdict(older).limit_ends == 1_950_000_000
+
+
+def test_a_limit_whose_end_nobody_names_cannot_be_waited_for() -> None:
+    endless = result(is_error=True, result="", api_error="usage_limit_reached")
+    found = verdict(endless)
+    assert (found.limit_ends, found.transient) == (0, False)
+    assert found.failure
+    assert found.failure.message.endswith("usage limit for a time that it does not name")
+
+
+def test_a_limit_that_did_not_stop_the_work_is_none() -> None:
+    """Whoever pays for more goes on beyond it."""
+    said = lines("limit")[1]
+    assert verdict(said, result()) == Verdict()
+    lost = result(is_error=True, terminal_reason="api_error", api_error="connection_failed")
+    assert verdict(said, lost).transient
+
+
+def test_whatever_else_goes_wrong_is_a_failure_with_the_clients_own_words() -> None:
+    broken = result(
+        is_error=True, subtype="error_during_execution", result=None, errors=["one", "two"]
+    )
+    found = failure(broken)
+    assert (found.code, found.cause) == ("PB-AGENT-FAILED", "one\ntwo")
+    assert found.message == "claude ended with error_during_execution: one"
+    assert failure(result(is_error="?")).message == "claude ended with success: done"
+    assert failure(result(is_error=True, result="")).message == "claude ended with success"
+
+
+def test_a_turn_that_nobody_took_is_no_work() -> None:
+    assert failure(result(num_turns=0, result="")).message == "claude never asked the model"
+
+
+def test_a_command_that_the_client_does_not_know_is_seen_before_the_model_is_asked() -> None:
+    """It is passed on as words, and the stream says nothing of that."""
+    stream, _ = heard(lines("unknown-command")[0])
+    found = unknown(stream, "/nosuch")
+    assert found
+    assert found.code == "PB-AGENT-COMMAND"
+    assert unknown(stream, "/speckit.plan") is None
+    assert unknown(Stream(), "/anything") is None
+    assert judge(heard(*lines("unknown-command"))[0], ()) == Verdict()
+
+
+# ── permissions ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_denial_shows_the_very_line_that_permits_it() -> None:
+    stream, _ = heard(*lines("denied"))
+    found = judge(stream, ("Bash(git commit *)",))
+    assert found is not None
+    assert found.failure is not None
+    assert found.failure.code == "PB-AGENT-PERMISSION"
+    assert found.failure.message == (
+        "claude was not permitted: Bash npm test -- --watch, Write /etc/x.md, Write .git/x.md"
+        " and 1 more"
+    )
+    rules = ["Bash(git commit *)", "Bash(npm test *)", "Edit(//etc/x.md)"]
+    line = json.dumps([*rules, "WebFetch(domain:example.org)"])
+    assert f"`allowed_tools: {line}`" in found.failure.guidance
+    assert "This command requires approval" in found.failure.cause
+
+
+def test_no_rule_is_shown_where_the_mode_forbids_all_changes() -> None:
+    found = failure(*lines("plan-mode"))
+    assert found.code == "PB-AGENT-PERMISSION"
+    assert "take `permission_mode: plan` out" in found.guidance
+
+
+def test_a_file_of_the_repository_is_named_as_on_every_machine() -> None:
+    """The line goes into a file that is in git."""
+    written = Denial("Write", {"file_path": "/srv/ada/x/specs/a.md"})
+    assert '["Edit(/specs/a.md)"]' in lacking([written], (), "/srv/ada/x").guidance
+    assert '["Edit(//srv/ada/x/specs/a.md)"]' in lacking([written], (), "/srv/ada/y").guidance
+
+
+def test_what_the_project_itself_refuses_is_a_boundary_and_no_lack() -> None:
+    """Deny rules and hooks are there to be run into."""
+    stream, _ = heard(*lines("refused-by-the-project"))
+    assert [denial.tool for denial in stream.denials] == ["Bash", "Write", "Read"]
+    assert all(map(refusal, stream.denials))
+    assert judge(stream, ()) == Verdict()
+
+
+def test_words_of_a_command_make_no_refusal() -> None:
+    told = "This Bash command contains multiple operations. The following part requires approval: "
+    assert not refusal(Denial("Bash", {}, f"{told}echo Permission to use X has been denied."))
+
+
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        ("npm test", ["Bash(npm test *)"]),
+        ("pytest -q", ["Bash(pytest *)"]),
+        ("npm test 2>&1 | head -3", ["Bash(npm test *)", "Bash(head *)"]),
+        ("git commit -m 'a; b' && git push", ["Bash(git commit *)", "Bash(git push *)"]),
+        ("CI=1 npm test", ["Bash(CI=1 npm test)"]),
+        ("(cd a; make) >log", ["Bash(cd a *)", "Bash(make *)"]),
+        ("cat <<'X'\nit's\nX", ["Bash(cat *)"]),
+        ("npm test\nnpm test", ["Bash(npm test *)"]),
+        (">x ls", ["Bash(ls *)"]),
+        ('echo "\x1b[31m"', ["Bash(echo *)"]),
+    ],
+)
+def test_a_rule_is_no_wider_than_one_would_write(command: str, rules: list[str]) -> None:
+    found = lacking([Denial("Bash", {"command": command})], (), "")
+    assert f"`allowed_tools: {json.dumps(rules)}`" in found.guidance
+
+
+@pytest.mark.parametrize(
+    ("tool", "given_", "rule"),
+    [
+        ("Edit", {"file_path": "a.md"}, "Edit"),
+        ("NotebookEdit", {"notebook_path": "/x/a.ipynb"}, "Edit(//x/a.ipynb)"),
+        ("Read", {"file_path": "/etc/hosts"}, "Read(//etc/hosts)"),
+        ("Grep", {"path": "/etc", "pattern": "x"}, "Read(//etc)"),
+        ("WebFetch", {"url": "ftp://odd"}, "WebFetch"),
+        ("WebSearch", {"query": "x"}, "WebSearch"),
+        ("Skill", {"skill": "qa.run"}, "Skill(qa.run)"),
+        ("mcp__jira__get", {}, "mcp__jira__get"),
+    ],
+)
+def test_every_tool_has_its_rule(tool: str, given_: dict[str, Any], rule: str) -> None:
+    assert (
+        f"`allowed_tools: {json.dumps([rule])}`" in lacking([Denial(tool, given_)], (), "").guidance
+    )
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        Denial("Write", {"file_path": ".git/x"}, "… edit .git/x which is a sensitive file."),
+        Denial("Bash", {"command": "'"}),
+        Denial("Bash", {"command": 7}),
+    ],
+)
+def test_where_no_rule_helps_none_is_shown(denial: Denial) -> None:
+    found = lacking([denial], (), "")
+    assert "allowed_tools" not in found.guidance
+    assert "let the step do without it" in found.guidance
+
+
+def test_a_line_with_rules_stays_one_that_somebody_would_paste() -> None:
+    many = [Denial("Bash", {"command": f"tool{number} x"}) for number in range(100)]
+    found = lacking(many, ("Edit",), "")
+    assert found.guidance.count("Bash(") == 6
+
+
+@given(st.text(max_size=200))
+def test_no_command_is_an_error(command: str) -> None:
+    assert lacking([Denial("Bash", {"command": command})], (), "").guidance
+
+
+# ── what it has used ────────────────────────────────────────────────────────────────────────
+
+
+def used(session: str, cost: float | None, turns: int = 1, tokens: int = 100) -> Stream:
+    models = {"opus": {"inputTokens": tokens, "outputTokens": 1, "cacheReadInputTokens": 3}}
+    given_ = {"session_id": session, "num_turns": turns, "modelUsage": models}
+    return heard(result(**given_, total_cost_usd=cost))[0]
+
+
+def test_a_conversation_sums_up_itself_and_conversations_are_added_up() -> None:
+    account = Account([used("a", 0.1), used("b", 0.2), used("b", 0.5, turns=2)], retries=1)
+    assert account.as_journaled("claude") == {
+        "name": "claude",
+        "id": "b",
+        "cost_usd": 0.6,
+        "input_tokens": 206,
+        "output_tokens": 2,
+        "turns": 4,
+        "retries": 1,
+    }
+    left = account.left_of(Budget(max_turns=5, max_cost_usd=1.0), "b")
+    assert left == Budget(max_turns=1, max_cost_usd=0.9)
+    assert account.left_of(Budget()) == Budget()
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert Account().as_journaled("claude") == {"name": "claude"}
+    assert "cost_usd" not in Account([used("a", None)]).as_journaled("claude")
+
+
+@pytest.mark.parametrize(
+    ("left", "word"),
+    [
+        (Budget(max_turns=0), "turns"),
+        (Budget(max_tool_calls=0), "tools"),
+        (Budget(max_cost_usd=-0.1), "spent"),
+    ],
+)
+def test_where_nothing_is_left_nothing_may_be_done(left: Budget, word: str) -> None:
+    found = exhausted(left)
+    assert found is not None
+    assert word in found.message
+    assert exhausted(Budget(1, 1, 0.1)) is None
+
+
+# ── what is worth another attempt ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["denied", "plan-mode", "dollars", "turns", "limit", "logged-out"])
+def test_what_would_come_again_lasts(name: str) -> None:
+    """`retry_once` would pay for it a second time."""
+    assert failure(*lines(name)).lasts
+
+
+@pytest.mark.parametrize("name", ["overloaded", "unreachable", "model-refuses"])
+def test_what_might_go_well_the_next_time_does_not_last(name: str) -> None:
+    assert not failure(*lines(name)).lasts

@@ -1,0 +1,527 @@
+"""What cannot be true of a session, rule by rule, and that nothing else is found.
+
+`journals/` holds whole sessions, `journals/broken/` what makes one that is in order break exactly
+one rule: RULE.yaml, or RULE.what.yaml. tools/collected_journals.py reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collected_journals import (
+    JOURNALS,
+    NOW,
+    WHOLE,
+    Broken,
+    broken,
+    files,
+    problems,
+    session,
+    whole,
+)
+from hypothesis import given, settings
+from kernel.test_properties import CHOICES, history, playbooks
+
+from playbook_supervisor.audit.examination import MOST, Audited, Exhibit, Session, examine
+from playbook_supervisor.audit.rules import OURS, RULES
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import State
+from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
+from playbook_supervisor.project.conditions import LARGEST, World, artifacts, probe, record
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import serialize
+from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry
+from playbook_supervisor.sessions.manifest import Manifest, emit_manifest
+from playbook_supervisor.sessions.session import project
+
+BROKEN = tuple(broken())
+IN_ORDER = ("ours", "ours-open", "kai", "kai-open")
+
+
+def codes(audited: Audited) -> set[str]:
+    return {problem.code for _, problem in problems(audited)}
+
+
+def of_journal(text: str | bytes) -> Audited:
+    """A journal that stands alone."""
+    data = text.encode() if isinstance(text, str) else text
+    return examine(Session("", Exhibit("journal.yaml", data)), NOW)
+
+
+# ── every rule ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", [*IN_ORDER, "kai-resumed"])
+def test_in_a_session_that_is_in_order_nothing_is_found(name: str) -> None:
+    """Also if others began it without a word on decisions, and we went on with it."""
+    audited = whole(name)
+    assert not problems(audited)
+    assert audited.ok
+    assert not audited.notes
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_what_breaks_one_rule_is_found_by_that_rule_at_its_place(case: Broken) -> None:
+    audited = examine(case.session, NOW)
+    assert codes(audited) == {case.rule}
+    assert not audited.ok
+    for name, problem in problems(audited):
+        line = case.contents[name].splitlines()[problem.line - 1]
+        if case.at in line:
+            break
+    else:
+        pytest.fail(f"{problems(audited)} are elsewhere")
+    assert problem.guidance == RULES[problem.code].guidance
+
+
+def test_every_session_of_the_collection_is_told_of() -> None:
+    standing = {folder.parent for folder in JOURNALS.rglob("session.yaml")}
+    assert {JOURNALS / name for name in WHOLE} == standing
+
+
+def test_every_rule_has_a_session_that_breaks_it() -> None:
+    assert {case.rule for case in BROKEN} == set(RULES)
+    assert set(RULES) >= OURS
+
+
+# ── evidence in the words of the conditions ─────────────────────────────────────────────────
+
+
+FEATURE, KAIS_FEATURE = "013-playbook-create", "012-playbook-supervisor"
+REPORT = f".agreements/{FEATURE}/check-report.md"
+
+
+def with_evidence(probed: Probed) -> Audited:
+    """Ours, where the first step rests on this beside its plan."""
+    contents = files("ours")
+    plan = '["plan_exists: specs'
+    assert plan in contents["journal.yaml"]
+    line = json.dumps(f"{probed.name}: {probed.evidence}")
+    journal = contents["journal.yaml"].replace(plan, f'[{line}, "plan_exists: specs', 1)
+    return examine(session(contents | {"journal.yaml": journal}), NOW)
+
+
+@pytest.mark.parametrize("name", [name for name in Condition if name is not Condition.PR_CREATED])
+@pytest.mark.parametrize(
+    ("content", "launched", "held"),
+    [
+        ("Verdict: PASS\n", False, True),
+        ("Verdict: PASS\n", True, None),  # whether an old file will do is the condition's business
+        ("Verdict: FAIL\n", False, None),
+        ("to be written\n", False, None),
+        ("---\nverdict: perhaps\n---\n", False, None),
+        ("---\nverdict: [\n---\n", False, None),
+        ("", False, False),
+        (None, False, False),
+    ],
+    ids=["pass", "stale", "fail", "no verdict", "unknown", "broken", "empty", "missing"],
+)
+def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
+    name: Condition, content: str | None, launched: bool, held: bool | None, tmp_path: Path
+) -> None:
+    """In the very words in which the program tells what it has looked at."""
+    world = World(tmp_path, FEATURE, FEATURE, Config())
+    (path, *_) = artifacts(name, world)
+    if content is not None:
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(content)
+    since = record([name], world) if launched else None
+    probed = probe(name, world, since=since)
+    assert held in (None, probed.held)
+    assert codes(with_evidence(probed)) == (set() if probed.held else {"AUD-REFUTED"})
+
+
+@pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
+def test_evidence_of_what_is_no_artifact_is_not_believed(flaw: str, tmp_path: Path) -> None:
+    world = World(tmp_path, FEATURE, FEATURE, Config())
+    report, template = tmp_path / REPORT, tmp_path / ".specify/templates/check-report-template.md"
+    for file in (report, template):
+        file.parent.mkdir(parents=True)
+    name = Condition.AGREEMENT_PASS
+    match flaw:
+        case "folder":
+            report.mkdir()
+        case "pipe":
+            os.mkfifo(report)
+        case "none":
+            world = replace(world, feature="")
+        case "template":
+            report.write_text("Verdict: PASS\n")
+            template.write_text("Verdict: PASS\n")
+        case "link":
+            report.symlink_to(tmp_path.parent)
+        case "huge":
+            report.write_bytes(b"x" * (LARGEST + 1))
+        case _:
+            name = Condition.QA_VERDICT_PASS
+            folder = tmp_path / ".qa" / FEATURE
+            folder.mkdir(parents=True)
+            (folder / "verdict.md").write_text("Verdict: PASS\n")
+            (folder / "verdict.yaml").write_text("verdict: FAIL\n")
+    probed = probe(name, world)
+    assert not probed.held
+    assert codes(with_evidence(probed)) == {"AUD-REFUTED"}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("pull request #7 is merged: https://forge.example/pull/7", set()),
+        ("pull request #7 is closed: https://forge.example/pull/7", {"AUD-REFUTED"}),
+        ("no pull request of branch 013-playbook-create", {"AUD-REFUTED"}),
+        ("cannot ask for pull requests: no branch is checked out; switch", {"AUD-REFUTED"}),
+        ("FAILED: 3 checks", {"AUD-REFUTED"}),
+        ("no", {"AUD-REFUTED"}),
+        ("nothing failed, 0 failed", set()),
+    ],
+)
+def test_evidence_of_a_pull_request_and_in_free_words(said: str, expected: set[str]) -> None:
+    probed = Probed(Condition.PR_CREATED, Answer.HELD, said)
+    assert codes(with_evidence(probed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("012", set()),
+        ("specs/012-playbook-supervisor/", set()),
+        ("[012]", set()),
+        ("", set()),
+        ("01", {"AUD-FEATURE"}),
+        ("specs/013-playbook-create", {"AUD-FEATURE"}),
+    ],
+)
+def test_other_tools_keep_a_feature_as_it_was_typed(typed: str, expected: set[str]) -> None:
+    contents = files("kai")
+    before = 'args:\n  feature: "012-playbook-supervisor"\n'
+    assert before in contents["session.yaml"]
+    after = f"args:\n  feature: {typed}\n"
+    contents["session.yaml"] = contents["session.yaml"].replace(before, after)
+    assert codes(examine(session(contents), NOW)) == expected
+
+
+def test_an_answer_of_nobody_is_noted_and_no_contradiction() -> None:
+    """Git may know no name; that a policy lets only some answer is another matter."""
+    contents = files("ours")
+    contents["journal.yaml"] = contents["journal.yaml"].replace(
+        " by: Ana, text: retry,", " text: retry,"
+    )
+    audited = examine(session(contents), NOW)
+    assert audited.ok
+    assert audited.notes == ("it does not say who answered implement#1?1",)
+
+
+@pytest.mark.parametrize("key", ["by: Ana", "text: retry"])
+def test_an_answer_that_cannot_be_understood_is_neither_missing_nor_another_one(key: str) -> None:
+    contents = files("ours")
+    name = key.partition(":")[0]
+    assert f"{key}, " in contents["journal.yaml"]
+    contents["journal.yaml"] = contents["journal.yaml"].replace(f"{key}, ", f"{name}: [x], ", 1)
+    audited = examine(session(contents), NOW)
+    assert codes(audited) == {"AUD-FORM"}
+    assert not audited.notes
+
+
+def test_other_tools_need_not_say_who_answered() -> None:
+    contents = files("kai")
+    contents["journal.yaml"] += (
+        '    resolution: continue\n    gates:\n      - {id: "pr#1?1", reason: gate_always, '
+        'place: before, opened_at: "2026-02-19T10:40:00Z", answered_at: "2026-02-19T10:41:00Z", '
+        'text: "create it", resolution: continue}\n'
+    )
+    audited = examine(session(contents), NOW)
+    assert audited.ok
+    assert not audited.notes
+
+
+# ── what the program itself writes ──────────────────────────────────────────────────────────
+
+
+def as_written(playbook: Playbook, state: State, journal: Any) -> Session:
+    """The files that the program leaves behind when a session stands here."""
+    text = HEADER + b"".join(map(emit_entry, journal)) if journal else EMPTY
+    begun = Manifest("20260219-a7k", playbook.name, "013-x", {}, SessionStatus.PENDING, -10)
+    return Session(
+        "20260219-a7k",
+        Exhibit("journal.yaml", text),
+        Exhibit("session.yaml", emit_manifest(project(begun, state))),
+        Exhibit("playbook.yaml", json.dumps(serialize.playbook_to_json(playbook)).encode()),
+        pinned=True,
+    )
+
+
+@given(playbooks(), CHOICES)
+@settings(max_examples=150)
+def test_in_a_journal_of_our_own_nothing_is_ever_found(
+    playbook: Playbook, choices: list[int]
+) -> None:
+    """Whatever happens in a session, and wherever it stands: every rule holds."""
+    moments = list(history(playbook, choices))
+    for now in moments[len(moments) // 2 :: 5] + moments[-1:]:
+        audited = examine(as_written(playbook, now.after, now.written), NOW)
+        assert not problems(audited)
+        assert not audited.notes
+
+
+# ── what other tools and models write ───────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("durations", {"AUD-DURATION"}),
+        ("escalation", {"AUD-ESCALATION"}),
+        ("never-ended", {"AUD-MERGED"}),
+        ("invented", {"AUD-EARLY", "AUD-OVERLAP", "AUD-COMMITTED", "AUD-SKIP"}),
+        ("in-order", set()),
+    ],
+)
+def test_the_original_wrote_journals_of_these_shapes(name: str, expected: set[str]) -> None:
+    """Its clerk was a model: durations guessed, a trigger forgotten, an end that never came."""
+    assert codes(whole(f"original/{name}")) == expected
+
+
+def test_what_cannot_be_understood_is_said_and_the_rest_is_judged_all_the_same() -> None:
+    """A list instead of a journal, entries that are none, numbers with units, unknown words."""
+    audited = of_journal(
+        "- step: speckit.plan\n"
+        "  status: done\n"
+        "  decision: auto\n"
+        "  duration: 45s\n"
+        "- just a line\n"
+        "- step_id: implement\n"
+        "  status: done\n"
+        "  decision: escalated\n"
+        '  started_at: "2026-02-19T10:20:00Z"\n'
+        '  completed_at: "2026-02-19T10:10:00Z"\n'
+        "  duration_seconds: 12m\n"
+        "  trigger: test_fail\n"
+        "  gates: [x]\n"
+    )
+    assert codes(audited) == {"AUD-FORM", "AUD-BACKWARDS", "AUD-COMPLETION"}
+    said = {(problem.line, problem.message) for _, problem in problems(audited)}
+    assert (1, "a journal has `entries:` at its top level") in said
+    assert (1, "step_id: is missing") in said
+    assert (5, "keys with their values are wanted here") in said
+    assert (11, "duration_seconds: wants a number, not '12m'") in said
+    assert any(line == 12 and "'test_fail' is none of" in message for line, message in said)
+    assert (2, "entry 1 is settled without end") in said
+    assert audited.notes == ("its playbook is not known: what its steps ask for is not judged",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "entries:\n", "entries: []\n", "schema: 1\nentries: []\n"],
+    ids=["nothing", "no entries", "kai's", "ours"],
+)
+def test_an_empty_journal_tells_nothing_wrong(text: str) -> None:
+    assert codes(of_journal(text)) == (set() if text else {"AUD-FORM"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schema: 99\nentries: []\n", "newer"),
+        ("schema: one\nentries: []\n", "schema"),
+        ("entries: {a: b}\n", "wants a list"),
+    ],
+)
+def test_a_journal_of_another_kind_is_said_to_be_one(text: str, said: str) -> None:
+    (problem,) = [problem for _, problem in problems(of_journal(text))]
+    assert problem.code == "AUD-FORM"
+    assert said in problem.message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"a: &a [x, x]\nb: &b [*a, *a]\nentries: []\n",
+        b"entries: [" + b"[" * 100_000,
+        b"entries:\n  - step_id: \x1b[31mred\n",
+        b"\xff\xfe",
+        b"x" * (17 * 1024 * 1024),
+    ],
+    ids=["bomb", "depth", "control characters", "no text", "size"],
+)
+def test_a_hostile_file_is_one_finding(data: bytes) -> None:
+    assert [problem.code for _, problem in problems(of_journal(data))] == ["AUD-READ"]
+
+
+def test_a_line_of_ten_megabytes_is_judged_and_not_repeated() -> None:
+    word = "x" * 10_000_000
+    audited = of_journal(
+        f"entries:\n  - step_id: {word}\n    status: {word}\n    decision: {word}\n"
+        f'    started_at: {word}\n    human_response: "{word}"\n'[:16_000_000]
+    )
+    assert codes(audited) <= {"AUD-FORM", "AUD-READ"}
+    assert all(len(problem.message) < 500 for _, problem in problems(audited))
+
+
+def test_names_are_shown_without_what_a_terminal_would_obey() -> None:
+    audited = of_journal(
+        'entries:\n  - step_id: "\\e]0;title\\a\\u202Eplan"\n    status: done\n'
+        '    decision: escalated\n    started_at: "2026-02-19T10:00:00Z"\n'
+        '    completed_at: "2026-02-19T10:00:00Z"\n    human_response: ok\n'
+    )
+    assert [problem.message for _, problem in problems(audited)] == [
+        "plan#1 is escalated, and names no trigger"
+    ]
+
+
+def test_of_very_many_findings_the_first_are_given() -> None:
+    entry = "  - {step_id: plan, status: done, decision: escalated}\n"
+    audited = of_journal("entries:\n" + entry * (MOST + 5))
+    assert len(problems(audited)) == MOST
+    assert audited.notes[-1] == f"journal.yaml has more findings than these {MOST}"
+
+
+def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:
+    whole = session(files("ours"))
+    gone = Exhibit("journal.yaml", None, "there is no such file")
+    without = replace(whole, journal=gone)
+    ((file, problem),) = problems(examine(without, NOW))
+    assert (file, problem.code, problem.message) == (
+        "journal.yaml",
+        "AUD-READ",
+        "there is no such file",
+    )
+    contents = files("ours")
+    contents["journal.yaml"] = contents["journal.yaml"].replace("59.5", "1", 1)
+    alone = replace(session(contents), session=replace(gone, file="session.yaml"), playbook=None)
+    assert codes(examine(alone, NOW)) == {"AUD-READ", "AUD-DURATION"}
+    unbound = replace(whole, policy=replace(gone, file="policy.yaml"))
+    ((file, problem),) = problems(examine(unbound, NOW))
+    assert (file, problem.code) == ("policy.yaml", "AUD-READ")
+
+
+def test_what_has_no_name_or_time_is_judged_as_far_as_it_goes() -> None:
+    contents = files("ours")
+    journal = contents["journal.yaml"].replace("step_id: docs", "step: docs")
+    journal = journal.replace('    started_at: "2026-02-19T10:10:00.000Z"\n', "", 1)
+    journal = journal.replace("gates:\n", "gates: [x]\n#", 1)
+    for reason in ("reason: postcondition_fail", "reason: gate_always"):
+        before, _, after = journal.rpartition(reason)
+        journal = f"{before}reason: because{after}"
+    contents["journal.yaml"] = journal
+    contents["session.yaml"] = contents["session.yaml"].replace("completed", "finished", 1)
+    assert codes(examine(session(contents), NOW)) == {"AUD-FORM", "AUD-PHASE"}
+
+
+def test_a_step_that_was_tried_without_end_does_not_keep_anybody_waiting() -> None:
+    contents = files("ours-open")
+    attempt = """  - step_id: tasks
+    status: failed
+    decision: auto
+    started_at: "2026-02-20T10:02:00.000Z"
+    completed_at: "2026-02-20T10:02:00.000Z"
+    duration_seconds: 0.0
+    attempt: {}
+    error: "interrupted before it returned"
+    error_code: PB-STATE-INTERRUPTED
+"""
+    again = "  - step_id: tasks\n    status: done\n"
+    assert again in contents["journal.yaml"]
+    attempts = "".join(attempt.format(number) for number in range(2, 1_002))
+    journal = contents["journal.yaml"].replace(again, attempts + again)
+    contents["journal.yaml"] = journal.replace("attempt: 2\n    evi", "attempt: 1002\n    evi")
+    assert examine(session(contents), NOW).ok
+
+
+def test_a_playbook_that_has_changed_its_steps_since_judges_nothing() -> None:
+    """What kai's tools wrote is judged by the project's playbook only if it fits."""
+    contents = files("kai")
+    contents["playbook.yaml"] = contents["playbook.yaml"].replace("id: qa", "id: validate")
+    audited = examine(session(contents), NOW)
+    assert audited.ok
+    assert audited.notes == ("its playbook is not known: what its steps ask for is not judged",)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "steps: none\n", "steps: [x, {id: ''}]\n", "\t"])
+def test_a_file_that_is_no_playbook_is_none(text: str) -> None:
+    contents = files("ours") | {"playbook.yaml": text}
+    assert examine(session(contents), NOW).notes
+
+
+@pytest.mark.parametrize("policy", ["continue", "ignore"])
+def test_a_policy_that_goes_on_exempts_what_fails_under_it(policy: str) -> None:
+    contents = files("kai")
+    journal = contents["journal.yaml"]
+    contents["journal.yaml"] = journal.replace('status: "done"', 'status: "failed"', 1)
+    failed = examine(session(contents), NOW)
+    assert codes(failed) == {"AUD-COMPLETED", "AUD-PHASE"}
+    text = contents["playbook.yaml"].replace("error_policy: stop", f"error_policy: {policy}", 1)
+    assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
+
+
+def test_a_failure_that_a_person_has_waived_is_exempt() -> None:
+    contents = files("kai")
+    journal = contents["journal.yaml"].replace('status: "done"', 'status: "failed"', 1)
+    contents["journal.yaml"] = journal.replace(
+        'decision: "auto"', 'decision: "auto"\n    waived: [plan_exists]', 1
+    )
+    assert examine(session(contents), NOW).ok
+
+
+REFUTING = (
+    f'evidence: ["agreement_pass: {REPORT} says FAIL"]',
+    "failing: [agreement_pass]",
+)
+
+
+@pytest.mark.parametrize("said", REFUTING)
+@pytest.mark.parametrize(
+    ("waived", "expected"),
+    [
+        ("waived: [agreement_pass]", set()),
+        ("waived: [plan_exists]", {"AUD-REFUTED"}),
+        ("waived: everything", {"AUD-FORM"}),
+    ],
+)
+def test_what_a_person_has_waived_may_say_that_it_failed(
+    said: str, waived: str, expected: set[str]
+) -> None:
+    contents = files("ours")
+    journal = contents["journal.yaml"].replace(
+        "waived: [agreement_pass]", f"{waived}\n    {said}", 1
+    )
+    found = codes(examine(session(contents | {"journal.yaml": journal}), NOW))
+    assert found - {"AUD-EVIDENCE"} == expected
+
+
+@pytest.mark.parametrize("said", REFUTING)
+def test_a_policy_that_goes_on_does_not_mind_evidence_of_a_failure(said: str) -> None:
+    contents = files("kai")
+    journal = contents["journal.yaml"].replace(
+        'decision: "auto"', f'decision: "auto"\n    {said.replace(FEATURE, KAIS_FEATURE)}', 1
+    )
+    contents["journal.yaml"] = journal
+    assert codes(examine(session(contents), NOW)) == {"AUD-REFUTED"}
+    text = contents["playbook.yaml"].replace("error_policy: stop", "error_policy: continue", 1)
+    assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
+
+
+def test_what_is_no_condition_may_say_what_it_likes() -> None:
+    contents = files("kai")
+    contents["journal.yaml"] = contents["journal.yaml"].replace(
+        'decision: "auto"', 'decision: "auto"\n    evidence: ["the old tests: failed", "false"]', 1
+    )
+    assert examine(session(contents), NOW).ok
+
+
+def test_later_versions_skip_by_when_retry_by_number_and_name_conditions_with_values() -> None:
+    contents = files("ours")
+    playbook = contents["playbook.yaml"].replace("autonomy: skip", "autonomy: auto")
+    playbook = playbook.replace("    command: /qa.old\n", "    command: cli x\n    when: $lint.x\n")
+    playbook = playbook.replace("retry_once", "'retry:1'", 1)
+    playbook = playbook.replace("[plan_exists]", "[file_exists: plan.md, plan_exists]")
+    contents["playbook.yaml"] = playbook
+    audited = examine(session(contents), NOW)
+    assert codes(audited) == {"AUD-EVIDENCE"}
+    ((_, problem),) = problems(audited)
+    assert problem.message == "plan#1 is done, and there is no evidence of file_exists"

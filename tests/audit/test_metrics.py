@@ -1,0 +1,238 @@
+"""What journals say of time, cost and trouble; and that what nobody wrote down stays unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playbook_supervisor.audit import lenient_playbook, lenient_session
+from playbook_supervisor.audit.metrics import Known, Metrics, Source, Spread, Waited, measure
+from playbook_supervisor.cli.render import metrics_tables
+from playbook_supervisor.errors import CheckError
+
+JOURNALS = Path(__file__).parents[1] / "journals"
+
+
+def source(twin: str, **changes: str) -> Source:
+    """A session of the collection, each old text replaced by its new one."""
+    journal, session, playbook = (
+        (JOURNALS / twin / name).read_text("utf-8")
+        for name in ("journal.yaml", "session.yaml", "playbook.yaml")
+    )
+    for old, new in changes.items():
+        assert old in journal + session
+        journal, session = journal.replace(old, new), session.replace(old, new)
+    return Source(
+        lenient_session.journal(journal.encode(), "journal.yaml"),
+        lenient_session.session(session.encode(), "session.yaml"),
+        lenient_playbook.read(playbook.encode(), "playbook.yaml"),
+    )
+
+
+def journal(*entries: str) -> Source:
+    """A journal of these entries, in flow style, and nothing else of its session."""
+    text = "schema: 1\nentries:\n" + "".join(f"  - {{{entry}}}\n" for entry in entries)
+    return Source(lenient_session.journal(text.encode(), "journal.yaml"), None, None)
+
+
+def entry(seconds: int, more: str = "", *, step: str = "plan") -> str:
+    """A done attempt that took so long."""
+    times = f'started_at: "1970-01-01T00:00:00Z", completed_at: "1970-01-01T00:{seconds:02}:00Z"'
+    return f"step_id: {step}, status: done, decision: auto, {times}{more}"
+
+
+def all_of(*sources: Source) -> Metrics:
+    return measure(sources)
+
+
+class TestTime:
+    def test_a_step_took_what_its_times_say_without_waiting_for_people(self) -> None:
+        steps = {each.name: each for each in all_of(source("ours")).steps}
+        assert steps["plan"].lasted == Spread(1, 59_500, 59_500, 59_500)
+        assert steps["tasks"].lasted == Spread(2, 59_750, 60_000, 119_500)
+        assert steps["pr"].lasted == Spread(1, 60_000, 60_000, 60_000)  # of six minutes
+        assert steps["old"].lasted is None
+        assert steps["pr"].command == "/feature.pr"
+
+    def test_an_answer_that_lies_there_until_somebody_resumes_is_no_work(self) -> None:
+        """Neither before the launch nor after the return."""
+        at = '"1970-01-01T00:00:{:02}Z"'.format
+        gates = ", ".join(
+            f"{{reason: gate_always, opened_at: {at(since)}, answered_at: {at(to)}}}"
+            for since, to in ((0, 10), (42, 44))
+        )
+        known = f", launched_at: {at(40)}, returned_at: {at(42)}, gates: [{gates}]"
+        (step,) = all_of(journal(entry(59, known))).steps
+        assert step.lasted == Spread(1, 2_000, 2_000, 2_000)
+
+    def test_median_and_nine_of_ten_are_what_they_are_called(self) -> None:
+        (step,) = all_of(journal(*map(entry, (10, 1, 2, 3, 4, 5, 6, 7, 8, 9)))).steps
+        assert step.lasted == Spread(10, 330_000, 540_000, 3_300_000)
+
+    def test_a_stated_duration_counts_only_where_times_are_missing(self) -> None:
+        stated = "step_id: plan, status: done, decision: auto, duration_seconds: 45"
+        (step,) = all_of(journal(stated, entry(1, ", duration_seconds: 9999"))).steps
+        assert step.lasted == Spread(2, 52_500, 60_000, 105_000)
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "duration_seconds: -1",
+            "duration_seconds: 1e300",
+            "duration_seconds: soon",
+            'started_at: "1970-01-01T00:00:02Z", completed_at: "1970-01-01T00:00:01Z"',
+            'started_at: "0001-01-01T00:00:00Z", completed_at: "9999-01-01T00:00:00Z"',
+            'started_at: "1970-01-01T00:00:02Z"',
+        ],
+    )
+    def test_what_cannot_be_a_duration_is_unknown(self, more: str) -> None:
+        (step,) = all_of(journal(f"step_id: plan, status: failed, decision: auto, {more}")).steps
+        assert (step.lasted, step.failed, step.attempts) == (None, 1, 1)
+
+    def test_how_long_a_broken_off_attempt_worked_nobody_knows(self) -> None:
+        steps = {each.name: each for each in all_of(source("kai-resumed")).steps}
+        assert (steps["implement"].attempts, steps["implement"].failed) == (2, 1)
+        assert steps["implement"].lasted == Spread(1, 17, 17, 17)
+
+    def test_people_are_waited_for_by_reason_and_autonomous_gates_by_nobody(self) -> None:
+        both = all_of(source("ours"), source("ours-open"))
+        assert both.gates == (
+            Waited("postcondition_fail", 3, 1, Spread(2, 119_000, 179_000, 238_000)),
+            Waited("gate_always", 1, 0, Spread(1, 300_000, 300_000, 300_000)),
+        )
+        alone = source("ours", **{'"Ana <ana@example.org>"': "autonomous"})
+        assert [each.reason for each in all_of(alone).gates] == ["postcondition_fail"]
+
+    def test_a_gate_without_sense_is_no_gate(self) -> None:
+        gates = ", gates: [{reason: because}, {reason: approval}, x]"
+        assert all_of(journal(entry(1, gates))).gates == ()
+
+
+class TestTrouble:
+    def test_retries_are_told_apart(self) -> None:
+        together = all_of(source("ours"), source("ours-open"), source("kai"))
+        assert together.retries == {"automatic": 1, "asked": 1, "interrupted": 1, "unknown": 1}
+        again = {(each.name, each.command): each.again for each in together.steps}
+        assert again["implement", "/speckit.implement"] == 2
+        assert again["plan", "/speckit.plan"] == 0
+
+    def test_an_attempt_that_waits_to_begin_is_none_yet(self) -> None:
+        waits = 'step_id: pr, status: in_progress, started_at: "1970-01-01T00:00:00Z"'
+        runs = f'{waits}, launched_at: "1970-01-01T00:00:01Z"'
+        foreign = Source(
+            lenient_session.journal(f"entries:\n  - {{{waits}}}\n".encode(), "journal.yaml"),
+            None,
+            None,
+        )
+        tries = [all_of(each).steps[0].tries for each in (journal(waits), journal(runs), foreign)]
+        assert tries == [0, 1, 1]
+
+    def test_escalations_are_counted_by_trigger_and_unnamed_ones_as_such(self) -> None:
+        assert all_of(source("ours"), source("kai")).escalations == {"postcondition_fail": 3}
+        nameless = source("original/escalation")
+        assert all_of(nameless).escalations == {"unnamed": 1}
+
+    def test_sessions_succeed_as_often_as_they_are_completed_of_those_that_ended(self) -> None:
+        failed = source("kai", **{'"completed"': "failed"})
+        unread = source("kai", **{'"completed"': "over"})
+        gone = Source(None, None, None)
+        together = all_of(source("ours"), source("kai-open"), failed, unread, gone)
+        assert together.ends == {
+            "completed": 1,
+            "failed": 1,
+            "aborted": 0,
+            "open": 1,
+            "unknown": 2,
+        }
+        assert together.success_rate == 0.5
+        assert together.sessions == 5
+        assert together.lasted == Spread(3, 3_000_000, 3_000_000, 6_960_000)
+        assert all_of(source("kai-open")).success_rate is None
+
+
+class TestCost:
+    def test_cost_and_tokens_are_summed_by_step_and_model(self) -> None:
+        used = ", agent: {model: opus, cost_usd: 0.5, input_tokens: 10, output_tokens: 1}"
+        metrics = all_of(journal(entry(1, used), entry(1, used), entry(1, step="tasks")))
+        (model,) = metrics.models
+        assert (model.name, model.cost_usd) == ("opus", Known(1.0, 2, 2))
+        plan, tasks = metrics.steps
+        assert plan.input_tokens == Known(20, 2, 2)
+        assert (tasks.cost_usd, tasks.output_tokens) == (None, None)
+
+    def test_what_is_unknown_is_not_taken_for_nothing(self) -> None:
+        costs = (", agent: {cost_usd: 0.5}", "", ", agent: {cost_usd: free}")
+        odd = (", agent: {cost_usd: -1}", ", agent: {cost_usd: 1e300}", ", agent: none")
+        (step,) = all_of(journal(*(entry(1, cost) for cost in (*costs, *odd)))).steps
+        assert step.cost_usd == Known(0.5, 1, 6)
+        assert not list(metrics_tables.sheets(all_of()))
+
+
+class TestShown:
+    def test_tables_fit_into_eighty_columns_and_say_what_is_not_known(self) -> None:
+        long = entry(59, ", agent: {model: m, cost_usd: 250000}", step="s" * 90)
+        metrics = all_of(
+            source("ours"),
+            source("kai", sample="another"),
+            journal(long, long.replace("250000", "99999")),
+        )
+        for sheet in metrics_tables.sheets(metrics):
+            lines = list(metrics_tables.plain(sheet))
+            assert max(map(len, lines)) <= 80
+            assert len({len(line) for line in lines}) == 1
+        steps, *_ = metrics_tables.sheets(metrics)
+        names = [row[0] for row in steps.rows]
+        assert "another plan" in names
+        assert any(name.endswith("…") for name in names)
+        assert any(row[-1] == "–" for row in steps.rows)
+        assert "3.5e+05" in {row[-1] for row in steps.rows}
+
+    def test_a_sum_to_which_something_has_to_be_added_is_at_least_that(self) -> None:
+        many = ", agent: {input_tokens: 2500000, output_tokens: 3e9}"
+        few = entry(1, ", agent: {input_tokens: 940}", step="tasks")
+        metrics = all_of(journal(entry(1, many), entry(2), few))
+        used = next(sheet for sheet in metrics_tables.sheets(metrics) if sheet.head[0] == "used by")
+        assert used.rows == (("plan", "–", "≥2.5M", "≥3.0G"), ("tasks", "–", "940", "–"))
+
+    @pytest.mark.parametrize(
+        ("seconds", "shown"),
+        [
+            ("0.4", "0.4s"),
+            ("45.2", "45s"),
+            ("726", "12.1m"),
+            ("11880", "3.3h"),
+            ("190080", "52.8h"),
+            ("864000", "10.0d"),
+        ],
+    )
+    def test_lengths_of_time_are_short(self, seconds: str, shown: str) -> None:
+        stated = f"step_id: plan, status: done, decision: auto, duration_seconds: {seconds}"
+        sheet, *_ = metrics_tables.sheets(all_of(journal(stated)))
+        assert sheet.rows[0][4:7] == (shown, shown, shown)
+
+    def test_what_can_be_said_in_a_sentence_is(self) -> None:
+        assert list(metrics_tables.lines(all_of())) == ["0 sessions"]
+        assert list(metrics_tables.lines(all_of(source("kai-open")))) == ["1 session: 1 open"]
+        both = all_of(source("ours"), source("kai"))
+        assert list(metrics_tables.lines(both)) == [
+            "2 sessions: 2 completed; of those that ended, 100% completed",
+            "from begin to end: median 33 min, nine of ten within 50 min, 1 h 6 min in all",
+            "escalations: 3 postcondition_fail",
+            "retries: 1 asked, 1 automatic, 1 unknown",
+        ]
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+@settings(max_examples=50)
+def test_whatever_stands_in_a_journal_it_is_measured(data: bytes) -> None:
+    text = b"entries:\n  - step_id: plan\n    agent: {cost_usd: 1}\n    status: " + data
+    try:
+        told = lenient_session.journal(text, "journal.yaml")
+    except CheckError:
+        return
+    metrics = measure([Source(told, None, None)])
+    assert metrics.sessions == 1
+    assert metrics_tables.as_json(metrics)["sessions"]["total"] == 1

@@ -1,0 +1,240 @@
+"""The live list on terminals of all sizes, as a person sees it on the screen."""
+
+from __future__ import annotations
+
+import io
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import pytest
+from held import Held
+from project import Project
+from rich.console import Console
+from rich.text import Text
+from screen import Screen
+
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.log import Level
+from playbook_supervisor.cli.render.steps import spinner
+from playbook_supervisor.cli.render.terminal import Region, Terminal
+from playbook_supervisor.commands import driving, protocol
+from playbook_supervisor.drivers.headless import Ending
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
+from playbook_supervisor.sessions.snapshot import Outlook
+
+HEAD: Final = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
+STEP: Final = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
+SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+SPINNER: Final = tuple(map(spinner, range(0, 10_000, 50)))
+
+
+class Tty(io.StringIO):
+    """What is drawn on it is looked at, picture by picture, by whoever wants to."""
+
+    look: Callable[[str], None] | None = None
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if self.look is not None:
+            self.look(text)
+        return super().write(text)
+
+
+class Sitting:
+    """A person at a terminal, in which this process drives the playbook `many`."""
+
+    def __init__(self, project: Project, patch: pytest.MonkeyPatch) -> None:
+        self.project, self._patch = project, patch
+        self.stderr = Tty()
+        patch.chdir(project.root)
+        patch.setenv("TERM", "xterm-256color")
+
+    def playbook(self, *steps: tuple[str, str, str, str]) -> None:
+        lines = "".join(STEP % step for step in steps)
+        self.project.write(".playbooks/playbooks/many.yaml", HEAD + lines)
+
+    def runs(self, agent: str, level: Level = Level.INFO) -> tuple[Screen, Ending]:
+        """Begin it, with an agent that follows this script, or with the one that is named."""
+        terminal = self._terminal(100, 30, level)
+        named = agent.startswith("exec:")
+        drive = driving.Drive(agent=agent if named else self.project.script(agent))
+        ending = driving.run("many", drive=drive, watcher=terminal)
+        return self._left(terminal, 100, 30), ending
+
+    def resumes(self, columns: int, lines: int) -> Screen:
+        """What stands on a screen of that size after a resume that nobody answers."""
+        terminal = self._terminal(columns, lines, Level.INFO)
+        assert driving.resume(watcher=terminal).why == "waiting"
+        return self._left(terminal, columns, lines)
+
+    def _terminal(self, columns: int, lines: int, level: Level) -> Terminal:
+        self.stderr.seek(0)
+        self.stderr.truncate()
+        self._patch.setattr("sys.stderr", self.stderr)
+        self._patch.setenv("COLUMNS", str(columns))
+        self._patch.setenv("LINES", str(lines))
+        return Terminal(level, protocol.entries)
+
+    def _left(self, terminal: Terminal, columns: int, lines: int) -> Screen:
+        terminal.close()
+        screen = Screen(columns, lines)
+        screen.feed(self.stderr.getvalue().replace("\n", "\r\n"))
+        return screen
+
+
+@pytest.fixture
+def sitting(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sitting]:
+    former = signal.getsignal(signal.SIGCONT)
+    yield Sitting(project, monkeypatch)
+    signal.signal(signal.SIGCONT, former)
+
+
+def test_whatever_the_size_the_step_that_is_due_is_in_view(sitting: Sitting) -> None:
+    """Sixty steps on a wide, a common, a narrow and a hardly usable terminal."""
+    before = [(f"step-{number}", "auto", "stop", "") for number in range(30)]
+    after = [(f"later-{number}", "auto", "stop", "") for number in range(30)]
+    sitting.playbook(*before, ("in-the-middle", "gate_always", "stop", ""), *after)
+    sitting.runs("default: {say: it is written}\n")
+
+    wide = sitting.resumes(200, 80).text
+    assert len(wide) == 1 + 61 + 3
+    assert wide[1].startswith("✓  step-0 ")
+    assert wide[1].endswith("it is written")
+    assert wide[-2] == " in-the-middle#1 waits for you"
+
+    common = sitting.resumes(100, 24).text
+    assert common[0].startswith("many · 013-playbook-create · 30/61 · ")
+    assert common[1] == "…  22 before"
+    assert common[10].split() == ["?", "in-the-middle", "waits", "for", "you"]
+    assert common[18] == "…  23 to come"
+
+    narrow = sitting.resumes(30, 20).text
+    assert [line for line in narrow if line.startswith("?")] == ["?  in-the-midd…"]
+    assert "written" not in "\n".join(narrow)
+
+    tiny = sitting.resumes(14, 6)
+    scrolled = ["".join(cell.character for cell in row) for row in tiny.scrolled]
+    assert any("?  in-the" in line for line in [*scrolled, *tiny.text])
+
+
+def test_a_group_works_side_by_side_and_each_step_says_what_it_does(sitting: Sitting) -> None:
+    """Nothing ends before both have been seen at work in one picture."""
+    sitting.playbook(
+        ("one", "auto", "stop", ", parallel_group: both"),
+        ("two", "auto", "stop", ", parallel_group: both"),
+    )
+    held = Held.put(sitting.project, say="looking around")
+    seen: list[str] = []
+
+    def look(picture: str) -> None:
+        lines = SEQUENCE.sub("", picture).splitlines()
+        seen[:] = [line for line in lines if line[:1] in SPINNER and "  looking around" in line]
+        if len(seen) == 2:
+            sitting.stderr.look = None
+            held.let_go()
+
+    sitting.stderr.look = look
+    _, ending = sitting.runs(held.agent)
+    assert ending.why == "completed"
+    assert [line.split()[1] for line in seen] == ["one", "two"]
+
+
+def test_a_group_leaves_a_line_for_each_of_its_steps(sitting: Sitting) -> None:
+    sitting.playbook(
+        ("one", "auto", "stop", ", parallel_group: both"),
+        ("two", "auto", "retry_once", ", parallel_group: both"),
+        ("three", "skip", "stop", ""),
+        ("four", "auto", "stop", ""),
+    )
+    screen, ending = sitting.runs(
+        "steps:\n  two: [{fail: red}, {say: green}]\n  four: {fail: it is broken}\ndefault: {}\n"
+    )
+    assert ending.why == "failed"
+    marks = [line[:8].rstrip() for line in screen.text[1:]]
+    assert marks == ["✓  one", "✓  two#2", "–  three", "✗  four"]
+    assert screen.text[3].endswith("skipped by the playbook")
+    assert "it is broken" in screen.text[4]
+
+
+def test_what_is_told_above_the_list_stays_there(sitting: Sitting) -> None:
+    sitting.playbook(("one", "auto", "stop", ""))
+    screen, _ = sitting.runs("exec:printf 'first\\n\\033[0m\\nsecond\\n'", Level.DEBUG)
+    assert screen.text[:2] == ["one#1: first", "one#1: second"]
+    list_, note = screen.text[-2:], screen.text[2]
+    assert list_[0].startswith("many · ")
+    assert list_[1].startswith("✓  one")
+    assert note.startswith("note: the session is committed")
+
+
+def test_a_terminal_that_is_gone_breaks_no_run(
+    sitting: Sitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sitting.playbook(("one", "auto", "stop", ""))
+
+    def gone(self: Tty) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Tty, "flush", gone)
+    _, ending = sitting.runs("default: {}\n")
+    assert ending.why == "completed"
+
+
+def test_a_stop_in_the_middle_of_a_picture_is_not_forgotten() -> None:
+    """The signal is heard by one thread while another draws: the next picture stands below."""
+
+    class Stopped(Tty):
+        def write(self, text: str) -> int:
+            if not self.getvalue():
+                region.leave()
+            return super().write(text)
+
+    stream = Stopped()
+    region = Region(Console(file=stream, width=40))
+    for picture in ("one", "two", "three"):
+        region.draw(Text(picture))
+    screen = Screen(40, 10)
+    screen.feed(stream.getvalue().replace("\n", "\r\n"))
+    assert screen.text == ["one", "three"]
+
+
+def test_a_journal_that_cannot_be_read_hides_no_gate(sitting: Sitting) -> None:
+    sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
+    sitting.runs("default: {}\n")
+
+    def refused(outlook: Outlook) -> Sequence[Entry]:
+        raise StateError("PB-STATE-CORRUPT", "it cannot be read")
+
+    terminal = Terminal(Level.INFO, refused)
+    assert driving.resume(watcher=terminal).why == "waiting"
+    terminal.close()
+    assert "?\x1b[0m  \x1b[1;33mtwo" in sitting.stderr.getvalue()
+
+
+def spent(step: str, **agent: str | float) -> Entry:
+    return Entry(step, EntryStatus.DONE, Decision.AUTO, 0, 60_000, agent={"name": "x", **agent})
+
+
+def test_a_summary_adds_up_what_agents_said_that_they_took() -> None:
+    """Unknown stays unknown; what is not a number is nobody's cost."""
+    entries = [
+        spent("one", cost_usd=1.2, input_tokens=48_000, output_tokens=900),
+        spent("two", cost_usd=0.121, input_tokens=240),
+        spent("three", cost_usd="much"),
+    ]
+    assert text.cost(entries) == "1.32 USD"
+    assert text.tokens(entries) == "48.2k tokens in, 900 out"
+    assert (text.cost(entries[2:]), text.tokens(entries[2:])) == ("", "")
+    assert text.cost([spent("one", cost_usd=0.0042)]) == "0.0042 USD"
+    assert text.cost([spent("one", cost_usd=0)]) == "0.00 USD"
+    assert text.steps(entries) == [
+        "  one#1    done  1 min  1.20 USD",
+        "  two#1    done  1 min  0.12 USD",
+        "  three#1  done  1 min",
+    ]
+    assert text.steps(entries[:1]) == []

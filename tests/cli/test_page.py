@@ -1,0 +1,329 @@
+"""`show --html`: a session as one page that needs nothing else and runs nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from project import FEATURE, Project
+from strategies import entries, manifests, playbooks
+
+from playbook_supervisor.cli.render.page import page
+from playbook_supervisor.cli.render.timeline import timeline
+from playbook_supervisor.commands.overview import Seen
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry, Gate
+from playbook_supervisor.kernel.vocabulary import (
+    Decision,
+    EntryStatus,
+    GateReason,
+    Place,
+    SessionStatus,
+)
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.system import checkout
+
+REQUIRED: Final = "PLAYBOOK_REQUIRE_BROWSER"
+"""Set where the browser may not be left out."""
+_VOID: Final = {"meta"}
+_HOSTILE: Final = "</style><script>alert(1)</script><img src=x onerror='alert(2)'>\x1b[31m\u202e"
+
+
+class _Page(HTMLParser):
+    """What a browser would find in the page; balanced, or it is refused."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.style = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "style":
+            self.style += data
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+def _inert(text: str) -> _Page:
+    """The page, read; nothing in it runs or is fetched, and its policy would not let it."""
+    read = _Page(text)
+    assert not {"script", "img", "link", "iframe", "object", "form", "base"} & set(read.tags)
+    for name, value in read.attributes:
+        assert not name.startswith("on")
+        assert name not in {"src", "style", "srcset", "action"}
+        assert name != "href" or value.startswith("#")
+    (policy,) = (value for _, value in read.attributes if value.startswith("default-src"))
+    digest = b64encode(sha256(read.style.encode()).digest()).decode()
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+    assert not {"\x1b", "\u202e", "\x00"} & set(text)
+    return read
+
+
+@settings(max_examples=40)  # each of them is a whole page
+@given(manifests(), playbooks(), st.lists(entries(), max_size=4), st.booleans())
+def test_any_session_is_a_page_in_which_nothing_runs(
+    manifest: Manifest, playbook: Playbook, journal: list[Entry], whole: bool
+) -> None:
+    """Also one whose journal lies, or whose files cannot be read."""
+    here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
+    seen = Seen(Store(here), manifest.session_id, manifest if whole else None)
+    said = None if whole else StateError("PB-STATE-CORRUPT", _HOSTILE)
+    read = _inert(page(seen, journal, playbook if whole else None, said, now=1_800_000_000_000))
+    for entry in journal:
+        assert entry.id in read.text
+        for gate in entry.gates:
+            assert printable(gate.id, keep_newlines=True) in read.text
+    assert ("cannot be read as a whole" in read.text) is not whole
+
+
+def test_says_what_the_agents_cost_where_they_said_so() -> None:
+    here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
+    manifest = Manifest("20260219-a7k", "p", "", {}, SessionStatus.IN_PROGRESS, 0, worktree="../w")
+    agent: dict[str, str | int | float] = {
+        "name": "claude",
+        "model": "opus-4",
+        "cost_usd": 0.5,
+        "turns": 7,
+        "input_tokens": 1200,
+    }
+    entry = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000, agent=agent)
+    seen = Seen(Store(here), manifest.session_id, manifest)
+    read = _inert(page(seen, [entry], None, None, now=120_000))
+    for said in (
+        "0.50 USD",
+        "1.2k tokens in",
+        "claude, opus-4, 0.50 USD, 1.2k tokens in, 0 out, 7 turns",
+        "../w",
+        "2 min",
+    ):
+        assert said in read.text, said
+
+
+def _with_long_names() -> str:
+    """A page of a session whose steps are called as nobody should call them."""
+    here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
+    manifest = Manifest("20260219-a7k", "p" * 90, "", {}, SessionStatus.IN_PROGRESS, 0)
+    tried = [
+        Entry("m" * 90, EntryStatus.FAILED, Decision.AUTO, 0, completed_at=726_000),
+        Entry("m" * 90, EntryStatus.DONE, Decision.AUTO, 0, attempt=2, completed_at=726_000),
+    ]
+    seen = Seen(Store(here), manifest.session_id, manifest)
+    return page(seen, tried, None, None, now=800_000)
+
+
+def test_a_name_that_is_too_long_for_the_picture_is_there_in_full_all_the_same() -> None:
+    text = _with_long_names()
+    read = _inert(text)
+    assert ("title", f"{'m' * 90}#2") in read.attributes
+    assert f"<h3>{'m' * 90}#2</h3>" in text
+    assert "<span>#2</span>" in text, "which attempt it was is never cut away"
+
+
+def test_a_gate_that_still_waits_counts_as_waiting() -> None:
+    here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
+    manifest = Manifest("20260219-a7k", "p", "", {}, SessionStatus.IN_PROGRESS, 0)
+    gates = (
+        Gate("pr#1?1", GateReason.GATE_ALWAYS, Place.BEFORE, 0, 60_000),
+        Gate("pr#1?2", GateReason.SUBAGENT_ERROR, Place.AFTER, 120_000),
+    )
+    entry = Entry("pr", EntryStatus.IN_PROGRESS, Decision.GATE, 0, gates=gates)
+    seen = Seen(Store(here), manifest.session_id, manifest)
+    text = page(seen, [entry], None, None, now=300_000)
+    assert "<dt>Of it at gates</dt><dd>4 min</dd>" in text
+
+
+def test_what_is_to_be_typed_is_marked_up_and_not_in_backticks() -> None:
+    here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
+    manifest = Manifest("20260219-a7k", "p", "", {}, SessionStatus.FAILED, 0)
+    entry = Entry(
+        "plan",
+        EntryStatus.FAILED,
+        Decision.AUTO,
+        0,
+        completed_at=60_000,
+        error="`<b>` is a ` alone",
+        error_guidance="Mend it, then `playbook resume --retry`.",
+    )
+    seen = Seen(Store(here), manifest.session_id, manifest)
+    text = page(seen, [entry], None, None, now=120_000)
+    assert "Mend it, then <code>playbook resume --retry</code>." in text
+    assert "<code>&lt;b&gt;</code> is a ` alone" in text
+
+
+def test_what_ended_without_saying_when_does_not_last_until_now() -> None:
+    """As other tools write a skipped step."""
+    plan = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000)
+    skipped = Entry("qa", EntryStatus.SKIPPED, Decision.SKIPPED, 20_000)
+    drawn = timeline([plan, skipped], 0, now=120_000)
+    assert [bar.spans[0].width for bar in drawn.bars] == [100, 0.4]
+
+
+def test_while_an_answer_lies_there_nobody_is_at_work() -> None:
+    """It was given at once, and taken up a minute later: before the step, and after it."""
+    gates = (
+        Gate("pr#1?1", GateReason.GATE_ALWAYS, Place.BEFORE, 0, answered_at=10_000),
+        Gate("pr#1?2", GateReason.POSTCONDITION_FAIL, Place.AFTER, 80_000, answered_at=90_000),
+    )
+    pr = Entry("pr", EntryStatus.IN_PROGRESS, Decision.GATE, 0, launched_at=70_000, gates=gates)
+    for entry, parts in (
+        (replace(pr, launched_at=None, gates=gates[:1]), ["0: idle 100", "0: gate 10"]),
+        (
+            replace(pr, returned_at=80_000),
+            ["0: idle 100", "70: work 10", "0: gate 10", "80: gate 10"],
+        ),
+    ):
+        (bar,) = timeline([entry], 0, now=100_000).bars
+        assert [f"{span.left:g}: {span.kind} {span.width:g}" for span in bar.spans] == parts
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def waiting(self, project: Project) -> Project:
+        agent = project.script(f"""
+            steps:
+              qa-plan: {{write: {{.qa/{FEATURE}/test-plan.md: "# Plan"}}}}
+              qa-run:
+                write: {{.qa/{FEATURE}/verdict.md: "**Verdict**: FAIL"}}
+                say: ["{_HOSTILE[:48]}"]
+        """)
+        assert project.playbook("run", "auto-validate", FEATURE, "--agent", agent).code == 4
+        return project
+
+    def test_writes_a_page_that_says_what_waits_and_what_each_step_rests_on(
+        self, waiting: Project
+    ) -> None:
+        done = waiting.playbook("show", "--html", "session.html")
+        assert (done.code, done.out, done.err) == (0, "", "written: session.html\n")
+        read = _inert(waiting.read("session.html"))
+        for said in (
+            "auto-validate",
+            FEATURE,
+            "Waits for a human",
+            f"playbook answer {waiting.session.name} …",
+            f"qa_plan_exists: .qa/{FEATURE}/test-plan.md, 1 line",
+            f"/qa.run {FEATURE}",
+            "escalated: verdict_fail",
+            _HOSTILE[:48],
+        ):
+            assert said in read.text, said
+        again = waiting.playbook("show", "--html", "session.html")
+        assert again.code == 0
+        printed = waiting.playbook("show", "--html", "-")
+        # The marks of the axis are others by now.
+        assert set(_inert(printed.out).tags) == set(_inert(waiting.read("session.html")).tags)
+        assert ("Open for" in printed.out, "Lasted" in printed.out) == (True, False)
+
+    def test_keeps_a_persons_words_and_their_name(self, waiting: Project) -> None:
+        assert waiting.playbook("answer", "accept, the test is <wrong>").code == 0
+        assert waiting.playbook("resume").code == 0
+        read = _inert(waiting.playbook("show", "--html", "-").out)
+        assert "accept, the test is <wrong>" in read.text
+        assert "completed" in read.text
+        assert "Waits for a human" not in read.text
+
+    def test_refuses_a_folder_and_a_second_form(self, waiting: Project) -> None:
+        folder = waiting.playbook("show", "--html", ".")
+        assert (folder.code, folder.out) == (1, "")
+        both = waiting.playbook("show", "--html", "x.html", "--json")
+        assert "--html and --json exclude each other" in both.err
+        empty = waiting.playbook("show", "--html", "")
+        assert (empty.code, "'--html': it is empty" in empty.err) == (1, True)
+        nowhere = waiting.playbook("show", "--html", "no/such/folder/x.html")
+        assert (nowhere.code, nowhere.out) == (3, "")
+        assert "[PB-IO-WRITE]" in nowhere.err
+
+    def test_replaces_nothing_but_a_file(self, waiting: Project) -> None:
+        """A device would be gone for the whole machine."""
+        os.mkfifo(waiting.root / "pipe")
+        (waiting.root / "link").symlink_to("README.md")
+        for name in ("pipe", "link"):
+            refused = waiting.playbook("show", "--html", name)
+            assert (refused.code, "it is no regular file" in refused.err) == (3, True)
+        assert (waiting.root / "pipe").is_fifo()
+        assert (waiting.root / "link").is_symlink()
+
+    def test_shows_what_can_be_read_of_a_broken_session(self, waiting: Project) -> None:
+        journal = waiting.session / "journal.yaml"
+        journal.write_text("entries: [")
+        done = waiting.playbook("show", "--html", "broken.html")
+        assert done.code == 3
+        assert "cannot be read as a whole" in _inert(waiting.read("broken.html")).text
+
+    def test_fits_a_phone(self, waiting: Project, tmp_path: Path) -> None:
+        """In a real browser: nothing is wider than 360 pixels, and the style is in force."""
+        browser = shutil.which("chromium") or shutil.which("chromium-browser")
+        if browser is None and os.environ.get(REQUIRED):
+            pytest.fail(f"no chromium, and {REQUIRED} is set")
+        if browser is None:
+            pytest.skip("chromium is not installed")
+        assert waiting.playbook("answer", f"accept, {'w' * 300}").code == 0
+        waiting.playbook("show", "--html", str(tmp_path / "session.html"))
+        (tmp_path / "long.html").write_text(_with_long_names())
+        (tmp_path / "frame.html").write_text(
+            """<!doctype html><iframe src="session.html" width="360" height="700"></iframe>
+            <iframe src="long.html" width="360" height="700"></iframe><script>
+            onload = () => {
+              document.title = [...document.querySelectorAll("iframe")].map((frame) => {
+                const page = frame.contentDocument.documentElement;
+                const bars = page.querySelectorAll("rect").length;
+                const border = getComputedStyle(page.querySelector(".badge")).borderTopWidth;
+                const over = page.scrollWidth - page.clientWidth;
+                const ends = [...page.querySelectorAll(".name span")].map(
+                  (part) => part.getBoundingClientRect().right);
+                const cut = ends.filter((right) => right > page.clientWidth - 15).length;
+                return `over ${over}, bars ${bars}, cut ${cut}, border ${border}`;
+              }).join("; ");
+            };
+            </script>"""
+        )
+        done = subprocess.run(
+            [
+                browser,
+                *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                *("--disable-background-networking", "--disable-component-update"),
+                *("--disable-sync", "--disable-quic", "--allow-file-access-from-files"),
+                *(f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"),
+                f"file://{tmp_path / 'frame.html'}",
+            ],
+            capture_output=True,
+            timeout=240,
+            check=True,
+        )
+        held = "over 0, bars 4, cut 0, border 1px; over 0, bars 2, cut 0, border 1px"
+        assert f"<title>{held}</title>".encode() in done.stdout

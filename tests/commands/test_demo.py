@@ -1,0 +1,131 @@
+"""The demonstration: a scratch repository in which the main job really runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from project import Project
+
+from playbook_supervisor.commands import demo, driving
+from playbook_supervisor.errors import ArgumentError, GitError, StorageError
+
+NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> demo.Demo:
+    return demo.prepare(tmp_path / "scratch")
+
+
+def repository(prepared: demo.Demo, home: Path) -> Project:
+    return Project(prepared.root, home, dict(prepared.env))
+
+
+class TestTheScratchRepository:
+    def test_is_committed_with_playbooks_installed(self, prepared: demo.Demo, home: Path) -> None:
+        project = repository(prepared, home)
+        assert project.git("branch", "--show-current") == "001-greeting"
+        assert project.git("status", "--porcelain") == ""
+        assert project.git("log", "--format=%s", "--reverse").splitlines() == [
+            "Specify a greeting",
+            "Install playbooks",
+        ]
+        assert "specs/001-greeting/spec.md" in project.git("ls-files")
+        assert ".playbooks/install.yaml" in project.git("ls-files")
+
+    def test_says_what_is_to_be_run_in_it(self, prepared: demo.Demo) -> None:
+        assert (prepared.playbook, prepared.args) == ("auto-feature", ("001",))
+        assert Path(prepared.agent.removeprefix("script:")).is_file()
+        assert prepared.env["PATH"].endswith(os.pathsep + os.environ["PATH"])
+
+    def test_dates_its_index_by_the_clock_it_is_given(self, tmp_path: Path) -> None:
+        made = demo.prepare(tmp_path / "scratch", clock=lambda: NOON)
+        index = yaml.safe_load((made.root / ".playbooks/_index.yaml").read_text())
+        assert index["generated"] == "2026-02-19T12:00:00.000Z"
+
+    def test_needs_no_identity_and_asks_nothing_of_the_users_settings(
+        self, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hooks = home / "hooks"
+        hooks.mkdir()
+        (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
+        (hooks / "pre-commit").chmod(0o755)
+        settings = home / "gitconfig"
+        settings.write_text(
+            "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = false\n"
+            f"[core]\n\thooksPath = {hooks}\n\texcludesFile = {home / 'ignored'}\n"
+        )
+        (home / "ignored").write_text(".claude\n.playbooks\n")
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+        project = repository(demo.prepare(tmp_path / "scratch"), home)
+        assert project.git("log", "--format=%an", "-1") == "Demo"
+        assert ".claude/commands/speckit.plan.md" in project.git("ls-files")
+
+    def test_is_one_of_its_own_where_a_git_hook_surrounds_it(
+        self, project: Project, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = project.git("log", "--format=%H"), project.git("status", "--porcelain")
+        with monkeypatch.context() as surrounded:
+            surrounded.setenv("GIT_DIR", str(project.root / ".git"))
+            surrounded.setenv("GIT_WORK_TREE", str(project.root))
+            surrounded.setenv("GIT_INDEX_FILE", str(project.root / ".git/index"))
+            made = demo.prepare(tmp_path / "scratch")
+        assert (project.git("log", "--format=%H"), project.git("status", "--porcelain")) == before
+        assert repository(made, home).git("status", "--porcelain") == ""
+
+    def test_is_not_made_where_something_stands(self, tmp_path: Path) -> None:
+        mine = tmp_path / "project/notes.md"
+        mine.parent.mkdir()
+        mine.write_text("mine\n")
+        with pytest.raises(ArgumentError, match="is there already") as caught:
+            demo.prepare(tmp_path)
+        assert caught.value.code == "PB-ARG-USAGE"
+        assert [path.name for path in mine.parent.iterdir()] == ["notes.md"]
+
+    def test_is_not_made_where_no_folder_can_be(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StorageError) as caught:
+            demo.prepare(tmp_path / "file")
+        assert caught.value.code == "PB-IO-WRITE"
+
+    def test_a_git_that_refuses_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program = tmp_path / "bin/git"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho 'fatal: not today' >&2\nexit 128\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        with pytest.raises(GitError) as caught:
+            demo.prepare(tmp_path / "scratch")
+        assert "not today" in caught.value.cause
+
+
+class TestTheMainJob:
+    def test_runs_to_the_gate_and_through_it(
+        self, prepared: demo.Demo, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """kai MVP: seven steps without a human, a question, and the pull request."""
+        monkeypatch.setenv("PATH", prepared.env["PATH"])
+        drive = driving.Drive(agent=prepared.agent)
+        waiting = driving.run(prepared.playbook, prepared.args, cwd=prepared.root, drive=drive)
+        assert waiting.why == "waiting"
+        assert waiting.outlook.done == 7
+        assert "pr" in waiting.outlook.question
+
+        driving.answer(["continue"], cwd=prepared.root)
+        ended = driving.resume(cwd=prepared.root)
+        assert ended.why == "completed"
+
+        entries = repository(prepared, home).journal()
+        assert [entry["status"] for entry in entries if entry["step_id"] == "implement"] == [
+            "failed",
+            "done",
+        ]
+        assert entries[-1]["evidence"] == [
+            "pr_created: pull request #1 is open: https://forge.example/pull/1"
+        ]
+        assert (prepared.root / "greet.py").is_file()

@@ -1,0 +1,400 @@
+"""`playbook doctor`: what is installed is tried, and what does not work comes with its cure."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from project import Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor import __version__
+from playbook_supervisor.commands import doctor, maintain
+from playbook_supervisor.commands.doctor import Finding
+from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE, MARK, MARKER
+from playbook_supervisor.errors import StateError
+
+PLAYBOOK = f"""\
+case $1 in
+  --version) echo 'playbook {__version__}' ;;
+  hook) cat >>"$HOME/events" ;;
+esac
+"""
+
+
+class Clinic:
+    """A project with everything installed, on a machine of which every program is known."""
+
+    def __init__(self, project: Project, bin_: Path) -> None:
+        self.project, self.bin = project, bin_
+
+    def program(self, name: str, text: str) -> Path:
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def without(self, name: str) -> None:
+        (self.bin / name).unlink()
+
+    def settings(self, **permissions: object) -> None:
+        self.project.write(LOCAL_FILE, json.dumps({"permissions": permissions}))
+
+    def findings(self) -> dict[str, Finding]:
+        found = list(doctor.examine(self.project.root, home=self.project.home))
+        assert len({each.name for each in found}) == len(found)
+        assert all(bool(each.cure) == (each.state != "fine") for each in found)
+        return {each.name: each for each in found}
+
+    def wrong(self) -> list[str]:
+        return [name for name, each in self.findings().items() if each.state == "wrong"]
+
+
+@pytest.fixture
+def clinic(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clinic:
+    clinic = Clinic(project, tmp_path / "bin")
+    clinic.bin.mkdir()
+    for name in ("cat", "git", "sh"):
+        (clinic.bin / name).symlink_to(str(shutil.which(name)))
+    clinic.program("playbook", PLAYBOOK)
+    clinic.program("gh", "exit 0")
+    clinic.program("claude", "echo '2.1.329 (Claude Code)'")
+    monkeypatch.setenv("PATH", str(clinic.bin))
+    maintain.install(maintain.plan(cwd=project.root))
+    clinic.settings(defaultMode="acceptEdits", allow=["Bash(make *)"])
+    return clinic
+
+
+class TestWhereAllIsFine:
+    def test_nothing_wants_a_cure(self, clinic: Clinic) -> None:
+        findings = clinic.findings()
+        assert {each.state for each in findings.values()} == {"fine"}
+        assert list(findings) == [
+            *("git", "python", "playbook", "commands", "files", "hooks"),
+            *("walking away", "headless", "gh", "claude"),
+        ]
+
+    def test_it_says_what_is_there(self, clinic: Clinic) -> None:
+        findings = clinic.findings()
+        assert findings["git"].found.startswith("git version ")
+        assert findings["playbook"].found == f"{__version__}, {clinic.bin / 'playbook'}"
+        assert findings["claude"].found == "2.1.329 (Claude Code)"
+
+    def test_it_changes_nothing(self, clinic: Clinic) -> None:
+        before = clinic.project.git("status", "--porcelain")
+        runtime = list((clinic.project.root / ".git").rglob("playbook/*"))
+        clinic.findings()
+        assert clinic.project.git("status", "--porcelain") == before
+        assert list((clinic.project.root / ".git").rglob("playbook/*")) == runtime
+
+    def test_the_program_is_asked_by_the_hook_itself_with_an_event_that_moves_nothing(
+        self, clinic: Clinic
+    ) -> None:
+        clinic.findings()
+        event = json.loads((clinic.project.home / "events").read_text())
+        assert event["hook_event_name"] == "UserPromptExpansion"
+        assert event["command_name"] == "playbook.status"
+        assert event["cwd"] == str(clinic.project.root)
+
+    def test_it_works_from_a_subfolder_and_in_a_worktree(self, clinic: Clinic) -> None:
+        clinic.project.commit("Install")
+        clinic.project.git("worktree", "add", "-q", "-b", "linked", "../linked")
+        for folder in (clinic.project.root / "specs", clinic.project.root.parent / "linked"):
+            found = doctor.examine(folder, home=clinic.project.home)
+            assert [each.name for each in found if each.state == "wrong"] == []
+
+    def test_there_has_to_be_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
+        with pytest.raises(StateError):
+            list(doctor.examine(tmp_path, home=tmp_path))
+
+
+class TestPrograms:
+    def test_without_git(self, clinic: Clinic) -> None:
+        clinic.without("git")
+        assert clinic.wrong() == ["git"]
+
+    def test_a_git_that_fails(self, clinic: Clinic) -> None:
+        clinic.program("git", "exit 1")
+        assert clinic.wrong() == ["git"]
+
+    def test_without_playbook_on_path(self, clinic: Clinic) -> None:
+        clinic.without("playbook")
+        assert clinic.wrong() == ["playbook", "hooks"]
+        assert "uv tool install" in clinic.findings()["playbook"].cure
+        assert "not installed here" in clinic.findings()["hooks"].found
+
+    @pytest.mark.parametrize("says", ["echo 'playbook 0.0.1'", "exit 0", "echo no >&2; exit 1"])
+    def test_another_playbook_on_path(self, clinic: Clinic, says: str) -> None:
+        clinic.program("playbook", f"[ $1 = hook ] || {{ {says}; }}")
+        assert clinic.wrong() == ["playbook"]
+        assert f"this is playbook {__version__}" in clinic.findings()["playbook"].found
+
+    def test_a_program_that_never_answers(self, clinic: Clinic, mocker: MockerFixture) -> None:
+        clinic.program("claude", "exec cat /dev/zero")
+        mocker.patch.object(doctor, "_PATIENCE", 0.3)
+        assert clinic.findings()["claude"].state == "advice"
+
+    def test_without_the_client_there_is_still_the_headless_runner(self, clinic: Clinic) -> None:
+        clinic.without("claude")
+        assert clinic.findings()["claude"].state == "advice"
+        clinic.program("claude", "exit 97")
+        assert clinic.findings()["claude"].state == "advice"
+
+    def test_without_gh_where_a_playbook_looks_for_a_pull_request(self, clinic: Clinic) -> None:
+        clinic.without("gh")
+        assert clinic.wrong() == ["gh"]
+        assert "auto-feature" in clinic.findings()["gh"].found
+
+    def test_a_gh_that_is_not_logged_in(self, clinic: Clinic) -> None:
+        clinic.program("gh", "echo 'You are not logged in' >&2; exit 1")
+        assert clinic.wrong() == ["gh"]
+        assert clinic.findings()["gh"].cure == "Run `gh auth login`."
+
+    def test_without_gh_where_none_does(self, clinic: Clinic) -> None:
+        clinic.without("gh")
+        folder = clinic.project.root / ".playbooks/playbooks"
+        (folder / "auto-feature.yaml").write_text("broken: [")
+        assert "gh" not in clinic.findings()
+
+
+class TestWhatIsInstalled:
+    def test_nothing(self, clinic: Clinic) -> None:
+        shutil.rmtree(clinic.project.root / ".playbooks")
+        shutil.rmtree(clinic.project.root / ".claude")
+        findings = clinic.findings()
+        assert findings["commands"].cure == "Run `playbook init`."
+        assert findings["hooks"].cure == "Run `playbook init`."
+        assert findings["gh"].state == "wrong"
+        assert findings["gh"].cure == "Run `playbook init`."
+
+    def test_commands_that_were_deleted(self, clinic: Clinic) -> None:
+        (clinic.project.root / ".claude/commands/playbook.run.md").unlink()
+        assert clinic.findings()["commands"].state == "advice"
+        assert "playbook.run.md" in clinic.findings()["commands"].found
+
+    def test_a_record_that_cannot_be_read(self, clinic: Clinic) -> None:
+        clinic.project.write(".playbooks/install.yaml", "schema: x\n")
+        assert clinic.wrong() == ["commands", "files", "hooks"]
+        assert ".playbooks/install.yaml:1:9" in clinic.findings()["commands"].found
+
+    def test_an_entry_that_was_taken_out(self, clinic: Clinic) -> None:
+        settings = json.loads(clinic.project.read(FILE))
+        del settings["hooks"]["Stop"]
+        clinic.project.write(FILE, json.dumps(settings))
+        assert clinic.wrong() == ["hooks"]
+        assert "hooks.Stop" in clinic.findings()["hooks"].found
+
+    def test_settings_that_are_not_json(self, clinic: Clinic) -> None:
+        clinic.project.write(FILE, "{\n// mine\n}")
+        assert clinic.findings()["hooks"].found.startswith(".claude/settings.json:2:1: ")
+
+    def test_settings_that_are_no_file(self, clinic: Clinic) -> None:
+        (clinic.project.root / LOCAL_FILE).unlink()
+        (clinic.project.root / LOCAL_FILE).mkdir()
+        assert clinic.wrong() == ["hooks", "walking away", "headless"]
+
+    @pytest.mark.parametrize("file", [LOCAL_FILE, "home"])
+    def test_hooks_that_are_switched_off(self, clinic: Clinic, file: str) -> None:
+        path = clinic.project.home / FILE if file == "home" else clinic.project.root / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"disableAllHooks": true}')
+        assert clinic.wrong() == ["hooks"]
+        assert str(path) in clinic.findings()["hooks"].cure
+
+    def test_hooks_that_were_left_out_on_purpose(self, clinic: Clinic) -> None:
+        maintain.install(maintain.plan(cwd=clinic.project.root, no_hooks=True))
+        clinic.project.write(FILE, "{}")
+        assert clinic.findings()["hooks"].state == "advice"
+
+
+class TestHooksThatAreFired:
+    @pytest.mark.parametrize(
+        ("shell", "trouble"),
+        [
+            ("echo strange", "no session is bound, and a hook does something: strange"),
+            ("exit 1", "no session is bound, and a hook does something: exit status 1"),
+            ("exit 0", "a session is bound, its program is gone, and a tool may run"),
+        ],
+    )
+    def test_a_shell_that_does_not_do_what_they_say(
+        self, clinic: Clinic, shell: str, trouble: str
+    ) -> None:
+        clinic.program("sh", shell)
+        assert clinic.findings()["hooks"].found.startswith(trouble)
+
+    def test_a_program_that_crashes(self, clinic: Clinic) -> None:
+        clinic.program("playbook", PLAYBOOK.replace("cat ", "echo 'a crash' >&2; exit 1; cat "))
+        assert clinic.wrong() == ["hooks"]
+        assert "does not answer its hook: a crash" in clinic.findings()["hooks"].found
+
+    def test_a_machine_without_a_shell_on_path(self, clinic: Clinic) -> None:
+        clinic.without("sh")
+        assert clinic.wrong() == []
+
+    def test_they_carry_our_mark(self, clinic: Clinic) -> None:
+        assert MARK in clinic.project.read(FILE)
+
+
+class TestABoundSession:
+    def bind(self, clinic: Clinic, text: str) -> Path:
+        marker = clinic.project.root / ".git" / MARKER
+        marker.parent.mkdir(exist_ok=True)
+        marker.write_text(text)
+        return marker
+
+    def test_is_named(self, clinic: Clinic) -> None:
+        self.bind(clinic, f"{clinic.bin / 'playbook'}\n20260219-a7k\nclient\n")
+        assert clinic.findings()["bound"].found == "session 20260219-a7k is bound to a client here"
+
+    def test_whose_program_is_gone_still_has_the_one_on_path(self, clinic: Clinic) -> None:
+        self.bind(clinic, "/nowhere/playbook\n20260219-a7k\nclient\n")
+        assert clinic.wrong() == []
+
+    def test_without_any_program_can_be_let_go_of(self, clinic: Clinic) -> None:
+        marker = self.bind(clinic, "/nowhere/playbook\n20260219-a7k\nclient\n")
+        clinic.without("playbook")
+        bound = clinic.findings()["bound"]
+        assert bound.state == "wrong"
+        assert bound.cure.endswith(f"Or remove {marker}, to let go of it.")
+
+    def test_whose_program_crashes_can_be_let_go_of(self, clinic: Clinic) -> None:
+        marker = self.bind(clinic, f"{clinic.program('broken', 'exit 1')}\n20260219-a7k\nclient\n")
+        assert clinic.wrong() == ["hooks"]
+        assert f"remove {marker}, to let go" in clinic.findings()["hooks"].cure
+
+    def test_with_a_damaged_marker_is_no_crash(self, clinic: Clinic) -> None:
+        self.bind(clinic, "\x1b[31mx")
+        assert "bound" in clinic.findings()
+
+
+class TestWalkingAway:
+    """In the client's default mode a worker's first Write waits for a person."""
+
+    def test_nothing_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings()
+        away = clinic.findings()["walking away"]
+        assert away.state == "advice"
+        assert away.found == (
+            "Claude Code asks you at a step's first edit and first command in a shell, "
+            "and the playbook stands still until you answer"
+        )
+        shown = away.cure.partition(": ")[2].partition(", with")[0]
+        clinic.project.write(LOCAL_FILE, shown)
+        assert clinic.findings()["walking away"].state == "fine"
+
+    def test_only_edits_are_allowed(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="acceptEdits")
+        assert "step's first command in a shell, and" in clinic.findings()["walking away"].found
+
+    def test_only_commands_are_allowed(self, clinic: Clinic) -> None:
+        clinic.settings(allow=["Bash(make *)"])
+        assert "step's first edit, and" in clinic.findings()["walking away"].found
+
+    @pytest.mark.parametrize(
+        "permissions",
+        [{"allow": ["Edit", "Bash"]}, {"defaultMode": "auto"}, {"allow": ["Write(/x)", "Bash"]}],
+    )
+    def test_enough_is_allowed(self, clinic: Clinic, permissions: dict[str, object]) -> None:
+        clinic.settings(**permissions)
+        assert clinic.findings()["walking away"].state == "fine"
+
+    def test_the_last_word_is_the_projects_own(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="default")
+        (clinic.project.home / ".claude").mkdir()
+        user = {"permissions": {"defaultMode": "auto", "allow": ["Bash", "Edit", 1]}}
+        (clinic.project.home / FILE).write_text(json.dumps(user))
+        assert clinic.findings()["walking away"].found.startswith("permission mode default, ")
+
+
+class TestHeadless:
+    """Where nobody can be asked, the client denies what no rule allows."""
+
+    def test_no_program_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings(defaultMode="auto")
+        headless = clinic.findings()["headless"]
+        assert headless.state == "advice"
+        assert headless.found.endswith("a worker's every command in a shell is denied")
+        shown = headless.cure.partition(": ")[2].partition(", with")[0]
+        clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
+        assert clinic.findings()["headless"].state == "fine"
+
+    def test_nothing_is_allowed(self, clinic: Clinic) -> None:
+        clinic.settings()
+        planning = "agents: {claude: {permission_mode: plan}}\n"
+        clinic.project.write(".playbooks/config.yaml", planning)
+        assert "every edit and every command" in clinic.findings()["headless"].found
+
+    def test_another_agent_works(self, clinic: Clinic) -> None:
+        mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
+        clinic.project.write(".playbooks/config.yaml", mine)
+        assert clinic.findings()["headless"].found == "`playbook run` calls the agent mine"
+
+    def test_settings_that_cannot_be_read_are_a_finding(self, clinic: Clinic) -> None:
+        clinic.project.write(".playbooks/config.yaml", "agnet: claude\n")
+        assert clinic.findings()["headless"].state == "wrong"
+
+
+class TestNotify:
+    """The program that calls people is looked for, and calls nobody."""
+
+    def notify(self, clinic: Clinic, *argv: str) -> Finding | None:
+        clinic.project.write(".playbooks/config.yaml", f"notify: {json.dumps(argv)}\n")
+        return clinic.findings().get("notify")
+
+    def test_on_path_or_in_the_project(self, clinic: Clinic) -> None:
+        path = clinic.program("call-me", 'echo called >>"$HOME/calls"')
+        assert self.notify(clinic, "call-me", "-x") == Finding("notify", "fine", f"calls {path}")
+        own = clinic.project.write("tools/call", "#!/bin/sh\n")
+        assert self.notify(clinic, "tools/call") is not None
+        assert "notify" in clinic.wrong()
+        own.chmod(0o755)
+        assert self.notify(clinic, "tools/call") == Finding("notify", "fine", f"calls {own}")
+        assert not (clinic.project.home / "calls").exists()
+
+    def test_that_is_nowhere(self, clinic: Clinic) -> None:
+        found = self.notify(clinic, "cal-me")
+        assert found is not None
+        assert (found.state, found.found) == (
+            "wrong",
+            "cal-me is no program that runs here: nobody is called to a gate",
+        )
+        assert "correct `notify` in .playbooks/config.yaml" in found.cure
+
+
+class TestTheCommand:
+    def path(self, clinic: Clinic) -> dict[str, str]:
+        return {"PATH": str(clinic.bin), "HOME": str(clinic.project.home)}
+
+    def test_says_that_nothing_is_wrong(self, clinic: Clinic) -> None:
+        done = clinic.project.playbook("doctor", env=self.path(clinic))
+        assert done.code == 0, done.out + done.err
+        assert f"ok  playbook: {__version__}, " in done.out
+        assert "do:" not in done.out
+        assert done.err == "nothing is wrong\n"
+
+    def test_says_what_is_and_how_to_mend_it(self, clinic: Clinic) -> None:
+        clinic.without("gh")
+        done = clinic.project.playbook("doctor", env=self.path(clinic))
+        assert done.code == 3
+        assert "WRONG  gh: does not run" in done.out
+        assert "  do: Install GitHub's gh.\n" in done.out
+        assert done.err == "something is wrong\n"
+
+    def test_advice_is_no_failure(self, clinic: Clinic) -> None:
+        clinic.without("claude")
+        done = clinic.project.playbook("doctor", env=self.path(clinic))
+        assert done.code == 0
+        assert "could be better  claude:" in done.out
+
+    def test_shows_nothing_that_a_terminal_would_obey(self, clinic: Clinic) -> None:
+        clinic.program("claude", "printf 'x\\033[2Jy\\n'")
+        done = clinic.project.playbook("doctor", env=self.path(clinic))
+        assert "\x1b" not in done.out
+
+    def test_outside_of_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
+        done = clinic.project.playbook("doctor", env=self.path(clinic), cwd=tmp_path)
+        assert done.code == 3
+        assert "PB-STATE-NO-REPOSITORY" in done.err

@@ -1,0 +1,358 @@
+"""What a run would do, found out without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.scripts import GATED, WORKS, conforms
+from cli.terminal import Terminal
+from project import FEATURE, Project
+
+from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.cli.render import plan as rendered
+from playbook_supervisor.cli.streams import shows_colour
+from playbook_supervisor.commands import driving, dry_run, locate
+from playbook_supervisor.commands.planning import Plan
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.errors import ArgumentError, PlaybookError
+from playbook_supervisor.kernel.vocabulary import Mode
+
+CHECKS = """\
+name: checks
+description: A step that is left out, and two that run together
+version: "1.0"
+args:
+  - {name: feature, description: The feature, required: true}
+steps:
+  - {id: tidy, command: /clear, autonomy: skip, error_policy: stop}
+  - id: lint
+    command: /qa.plan
+    args: "{{feature}} all"
+    model: opus
+    autonomy: auto
+    parallel_group: both
+    preconditions: [spec_exists, tasks_exists]
+    error_policy: retry_once
+  - {id: types, command: /review, autonomy: gate_on_breaking, parallel_group: both,
+     preconditions: [tasks_exists, pr_created], error_policy: stop,
+     escalation_triggers: [subagent_error]}
+"""
+
+
+def plan(project: Project, *words: str, start: str = "", mode: Mode = Mode.MANUAL) -> Plan:
+    drive = driving.Drive(agent=project.script(WORKS), mode=mode)
+    return dry_run.plan(words[0], words[1:], start=start, drive=drive, cwd=project.root)
+
+
+def lines(shown: Plan, **how: bool) -> list[str]:
+    return [line.strip() for line in rendered.lines(shown, **how)]
+
+
+def everything(folder: Path) -> dict[str, int]:
+    """Each file below, the git directory included, and when it was written."""
+    return {str(path): path.lstat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_says_for_each_step_what_it_runs_needs_and_makes(project: Project) -> None:
+    """kai FR20: all that a person wants to know before an hour's run, and nothing is touched."""
+    project.gh("none")
+    agent = project.script(WORKS)
+    before = everything(project.root)
+    done = project.playbook("run", "auto-feature", "013", "--agent", agent, "--dry-run")
+    assert everything(project.root) == before
+    assert (done.code, done.err) == (0, "It can begin. Nothing was created.\n")
+    said = done.out.splitlines()
+    assert "      fails  asks you" in said
+    assert said[:7] == [
+        f"auto-feature on {FEATURE} · 8 steps · agent script",
+        "  .playbooks/playbooks/auto-feature.yaml",
+        "",
+        " 1  plan  /speckit.plan",
+        "      runs   .claude/commands/speckit.plan.md",
+        f"      needs  ✓ spec_exists  specs/{FEATURE}/spec.md, 3 lines",
+        f"      makes  · plan_exists  specs/{FEATURE}/plan.md is missing",
+    ]
+    assert said[-6:-1] == [
+        f" 8  pr  /feature.pr {FEATURE}",
+        "      gate   gate_always: asks you before it runs",
+        "      runs   .claude/commands/feature.pr.md",
+        "      needs  · qa_verdict_pass  from qa-run",
+        f"      makes  · pr_created       no pull request of branch {FEATURE}",
+    ]
+
+
+def test_prints_one_object_for_programs(project: Project) -> None:
+    project.gh("missing")  # and every other program with it
+    done = project.playbook("run", "auto-validate", "013", "--dry-run", "--json")
+    shape = conforms("plan", done.json)
+    assert (done.code, shape["exit_code"], shape["agent"]) == (2, 2, "")
+    assert shape["refusals"][0]["code"] == "PB-AGENT-NONE"
+    first, second = (phase["steps"][0] for phase in shape["phases"])
+    assert (first["command"], first["args"]) == ("/qa.plan", FEATURE)
+    assert first["file"] == ".claude/commands/qa.plan.md"
+    assert second["preconditions"][0]["from"] == "qa-plan"
+    assert second["escalation_triggers"] == ["verdict_fail"]
+
+
+def test_what_is_missing_is_what_nothing_before_provides(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(".playbooks/playbooks/checks.yaml", CHECKS)
+    monkeypatch.setenv("PATH", "/nowhere")
+    shown = plan(project, "checks", "013")
+    assert shown.exit_code == 0
+    tasks, forge = shown.missing
+    assert tasks == f"lint needs tasks_exists: specs/{FEATURE}/tasks.md is missing"
+    assert forge.startswith("types needs pr_created, which cannot be checked: cannot ask for")
+    said = lines(shown)
+    assert "1  tidy  left out by the playbook" in said
+    assert f"2  lint  /qa.plan {FEATURE} all  (opus), together with types" in said
+    assert f"needs  ✗ tasks_exists  specs/{FEATURE}/tasks.md is missing" in said
+    assert "gate   gate_on_breaking: asks you where a report says breaking" in said
+    assert "runs   /review, which is built into Claude Code" in said
+    assert [line for line in said if line.startswith("needs  ? pr_created")]
+    assert f"missing: {tasks}" in said
+    assert "fails  runs once more, then stops" in said
+    assert "fails  asks you on subagent_error; else stops" in said
+    conforms("plan", rendered.as_json(shown))
+
+
+def test_what_could_not_be_proved_at_the_end_is_said_before_the_beginning(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without gh the last step's work would be done, and its session would fail."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    shown = plan(project, "auto-feature", "013")
+    (said,) = [each for each in shown.warnings if "pr_created" in each]
+    assert said.startswith("pr makes pr_created, which cannot be checked now: cannot ask for")
+    assert f"note: {said}" in lines(shown)
+    assert (shown.missing, shown.exit_code) == ((), 0)
+
+
+def test_what_from_leaves_out_provides_nothing(project: Project) -> None:
+    shown = plan(project, "auto-feature", "013", start="tasks")
+    assert "1  plan  left out by --from" in lines(shown)
+    assert shown.missing == (f"tasks needs plan_exists: specs/{FEATURE}/plan.md is missing",)
+    assert not shown.phases[0][0].runs
+    assert lines(plan(project, "auto-feature", "013", start="agreement"))[3:5] == [
+        "1  plan  left out by --from",
+        "2  tasks  left out by --from",
+    ]
+    project.write(f"specs/{FEATURE}/plan.md", "# Plan\n")
+    shown = plan(project, "auto-feature", "013")
+    assert "the result of plan is there" in shown.warnings[0]
+    assert f"makes  ✓ plan_exists  specs/{FEATURE}/plan.md, 1 line" in lines(shown)
+
+
+def test_says_what_policies_make_of_it_and_who_is_asked(project: Project) -> None:
+    project.write(
+        ".playbooks/policies/release.yaml",
+        "- {match: {command: /qa.plan}, autonomy: gate_always, postconditions: [spec_exists]}\n"
+        "- {match: {step: qa-run}, autonomy: gate_always, answered_by: ['*@example.org', ada@x]}\n",
+    )
+    shown = plan(project, "auto-validate", "013", mode=Mode.AUTONOMOUS)
+    said = lines(shown)
+    assert said[0].endswith("agent script, autonomous")
+    assert "policy release.yaml: gate_always instead of auto, also spec_exists" in said
+    assert "gate   gate_always, which approves itself" in said
+    assert "gate   gate_always: asks *@example.org or ada@x before it runs" in said
+    shape = conforms("plan", rendered.as_json(shown))
+    policies = [phase["steps"][0]["policies"][0] for phase in shape["phases"]]
+    assert [(each["step"], each["was"], each["autonomy"]) for each in policies] == [
+        ("qa-plan", "auto", "gate_always"),
+        ("qa-run", "auto", "gate_always"),
+    ]
+
+
+def test_what_is_wrong_with_what_was_asked_for_is_said_as_by_a_run(project: Project) -> None:
+    """1, and no plan: there is none of a playbook or a feature that nobody knows."""
+    project.write("specs/013-other/spec.md", "x\n")
+    for words in (["auto-faeture"], ["auto-feature"], ["auto-feature", "013"]):
+        with pytest.raises(ArgumentError):
+            plan(project, *words)
+    done = project.playbook("run", "auto-feature", "013", "--dry-run", "--json")
+    assert (done.code, conforms("error", done.json)["error"]["code"]) == (1, "PB-ARG-FEATURE")
+
+
+def test_a_run_is_refused_for_commands_that_its_agent_lacks(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.root / ".claude/commands/qa.run.md").unlink()
+    project.write(".claude/commands/qa.plan.md", "---\ndisable-model-invocation: true\n---\n")
+    client = project.root.parent / "bin/claude"
+    client.parent.mkdir()
+    client.write_text("#!/bin/sh\n")
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", str(client.parent), prepend=":")
+    drive = driving.Drive(agent="claude")
+    shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
+    assert [error.code for error in shown.refusals] == ["PB-CHECK-COMMAND"]
+    assert shown.exit_code == 1
+    said = lines(shown)
+    assert "runs   not installed here" in said
+    assert "runs   .claude/commands/qa.plan.md, which is closed to models" in said
+    assert "do: Install the command, or correct its name in the playbook." in said
+    assert rendered.verdict(shown) == "It would not begin. Nothing was created."
+
+
+def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Project) -> None:
+    drive = driving.Drive(agent=project.script(WORKS), limits=Budget(max_turns=3))
+    shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
+    assert [error.code for error in shown.refusals] == ["PB-ARG-AGENT"]
+    assert (shown.agent, shown.exit_code) == ("script", 1)
+
+
+def test_an_open_session_refuses_another_and_a_pending_one_is_gone_on_with(
+    project: Project,
+) -> None:
+    """3: the state forbids it."""
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    drive = driving.Drive(agent=project.script(WORKS))
+    ending = driving.run("gated", cwd=project.root, drive=drive)
+    shown = plan(project, "auto-validate", "013")
+    assert [error.code for error in shown.refusals] == ["PB-STATE-OPEN"]
+    assert shown.exit_code == 3
+    driving.abort(ending.outlook.manifest.session_id, cwd=project.root)
+    pending = begin_only(project)
+    shown = plan(project, "gated")
+    assert (shown.adopts, shown.exit_code) == (pending, 0)
+    assert rendered.as_json(shown)["adopts"] == pending
+    assert rendered.verdict(shown) == (
+        f"It would go on with the session {pending}. Nothing was created."
+    )
+
+
+def by_branch(project: Project) -> None:
+    """A spec-kit that goes by the branch alone, and another branch."""
+    project.write(".specify/scripts/bash/common.sh", "git rev-parse --abbrev-ref HEAD\n")
+    project.git("switch", "-q", "-c", "elsewhere")
+
+
+def broken_pointer(project: Project) -> None:
+    project.write(".specify/feature.json", "[]")
+
+
+def taken_folder(project: Project) -> None:
+    project.write(".playbooks/sessions", "a file\n")
+
+
+def linked_folder(project: Project) -> None:
+    (project.root / "specs/sessions").mkdir()
+    (project.root / ".playbooks/sessions").symlink_to("../specs/sessions")
+
+
+@pytest.mark.parametrize("obstacle", [by_branch, broken_pointer, taken_folder, linked_folder])
+def test_what_a_run_would_refuse_before_its_first_step_is_foreseen(
+    project: Project, obstacle: Callable[[Project], None]
+) -> None:
+    obstacle(project)
+    before = everything(project.root)
+    shown = plan(project, "auto-feature", "013")
+    assert everything(project.root) == before
+    drive = driving.Drive(agent=project.script(WORKS))
+    with pytest.raises(PlaybookError) as caught:
+        driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
+    assert shown.refusals[0].code == caught.value.code
+    assert shown.exit_code == caught.value.exit_code
+
+
+def test_a_later_step_that_spec_kit_would_misunderstand_is_told_of(project: Project) -> None:
+    """A step before it may put that right; so it is not refused."""
+    by_branch(project)
+    later = "  - {id: look, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
+    text = project.read(".playbooks/playbooks/auto-feature.yaml")
+    project.write(
+        ".playbooks/playbooks/auto-feature.yaml", text.replace("steps:\n", f"steps:\n{later}", 1)
+    )
+    shown = plan(project, "auto-feature", "013")
+    assert (shown.refusals, shown.exit_code) == ((), 0)
+    assert shown.missing[-1] == (
+        "plan will not begin: this project's spec-kit finds its feature by the branch, "
+        f"and the branch is elsewhere, not {FEATURE}"
+    )
+
+
+def test_a_pending_session_that_somebody_drives_is_not_gone_on_with(project: Project) -> None:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    private = locate.store(project.root).runtime(begin_only(project))
+    with driver_lock.driving(private, "script"):
+        shown = plan(project, "gated")
+    assert [error.code for error in shown.refusals] == ["PB-STATE-DRIVEN"]
+
+
+def begin_only(project: Project) -> str:
+    """A session that has not begun, as another worktree's `start` leaves it."""
+    from playbook_supervisor.sessions import creation
+    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.system import checkout
+
+    store = Store(checkout.find(project.root))
+    return creation.begin(store, creation.intend(store, "gated", [], commands_elsewhere=True))
+
+
+def test_a_command_of_the_persons_own_is_named_in_full(project: Project) -> None:
+    command = project.home / ".claude/commands/feature.pr.md"
+    command.parent.mkdir(parents=True)
+    (project.root / ".claude/commands/feature.pr.md").rename(command)
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    assert f"runs   {command}" in lines(plan(project, "gated"))
+
+
+def test_at_a_terminal_it_is_coloured_and_no_wider(project: Project) -> None:
+    agent = project.script(WORKS)
+    with Terminal(project, "run", "auto-feature", "013", "--agent", agent, "--dry-run") as person:
+        assert person.end() == 0
+        assert "\x1b[1mplan\x1b[0m" in person.raw
+        steps, _, _ = person.shown.partition("\n\nnote:")
+        assert max(map(len, steps.splitlines())) == 100
+        assert f"neither .qa/{FEATURE}/test-plan.md nor" in person.shown
+        assert "…" in steps
+
+
+def test_what_conditions_say_is_cut_to_a_narrow_terminal(project: Project) -> None:
+    shown = rendered.lines(plan(project, "auto-feature", "013"), width=60)
+    said = [line for line in shown if line.strip().startswith(("needs", "makes"))]
+    assert max(map(len, said)) == 60
+    assert any(line.endswith("…") for line in said)
+
+
+def test_is_coloured_only_where_that_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert shows_colour()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not shows_colour()
+
+
+def test_colours_change_no_word(project: Project) -> None:
+    shown = plan(project, "auto-validate", "014")
+    plain, coloured = lines(shown), lines(shown, colour=True)
+    assert plain != coloured
+    for code in ("0", "1", "2", "31", "32", "33"):
+        coloured = [line.replace(f"\x1b[{code}m", "") for line in coloured]
+    assert [line.strip() for line in coloured] == plain
+
+
+def test_does_without_git_where_a_run_would(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(root: Path) -> None:
+        raise PlaybookError("PB-GIT-FAILED", f"git status failed in {root}")
+
+    monkeypatch.setattr("playbook_supervisor.commands.worktrees.start_point.changes", refuse)
+    project.write("README.md", "changed\n")
+    assert plan(project, "auto-validate", "013").warnings == ()
+
+
+def test_a_playbook_from_anywhere_in_the_repository_is_named_from_its_top(
+    project: Project,
+) -> None:
+    project.write("tools/gated.yaml", GATED)
+    shown = plan(project, str(project.root / "tools/gated.yaml"))
+    assert (shown.file, shown.feature) == ("tools/gated.yaml", FEATURE)
+    assert "1 change not committed (?? tools/), which a step" in shown.warnings[-1]
+    for number in range(5):
+        project.write(f"new-{number}/x", "")
+    assert " and 3 more), which" in plan(project, "auto-validate", "013").warnings[-1]

@@ -1,0 +1,639 @@
+"""`playbook init` in somebody else's repository: refuse first, then plan, then apply."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from installing import NOON, doing, killed, said, state
+from project import COMMANDS, Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor import __version__
+from playbook_supervisor.commands.install import installer, shipped_files
+from playbook_supervisor.commands.install.installer import Plan
+from playbook_supervisor.drivers.claude_code.settings import lacking
+from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
+from playbook_supervisor.project import library
+from playbook_supervisor.project.install_record import FILE, read_installation
+from playbook_supervisor.project.schema import read_playbook, schema_text
+from playbook_supervisor.system import templates
+from playbook_supervisor.system.files import digest, remove
+
+MADE = [".playbooks/_index.yaml", ".playbooks/install.yaml"]
+SHIPPED = [
+    ".claude/commands/playbook.abort.md",
+    ".claude/commands/playbook.create.md",
+    ".claude/commands/playbook.list.md",
+    ".claude/commands/playbook.pause.md",
+    ".claude/commands/playbook.resume.md",
+    ".claude/commands/playbook.run.md",
+    ".claude/commands/playbook.status.md",
+    ".playbooks/playbook.schema.json",
+    ".playbooks/playbooks/auto-feature.yaml",
+    ".playbooks/playbooks/auto-speckit.yaml",
+    ".playbooks/playbooks/auto-validate.yaml",
+    ".playbooks/templates/playbook.tpl.yaml",
+    "docs/playbook-authoring.md",
+]
+FILES = sorted([*MADE, *SHIPPED])
+SETTINGS = ".claude/settings.json"
+
+INSTALLS = f"""\
+from playbook_supervisor.commands.install import installer
+
+installer.apply(installer.plan(pathlib.Path.cwd()), {NOON})
+"""
+
+
+@pytest.fixture
+def fresh(project: Project) -> Project:
+    """A project that has never heard of playbooks."""
+    project.git("rm", "-rq", ".playbooks")
+    project.git("commit", "-qm", "Without playbooks")
+    return project
+
+
+def init(project: Project, now_ms: int = NOON) -> Plan:
+    plan = installer.plan(project.root)
+    installer.apply(plan, now_ms)
+    return plan
+
+
+def written(project: Project) -> list[str]:
+    return sorted(
+        path
+        for path in state(project)
+        if path.startswith((".playbooks/", ".claude/commands/playbook.", "docs/playbook-"))
+    )
+
+
+def undo(project: Project) -> None:
+    for path in (".playbooks", *SHIPPED):
+        remove(project.root / path)
+
+
+class TestAFirstInstallation:
+    """kai FR42: init scaffolds `.playbooks/` with index, examples and template."""
+
+    def test_writes_playbooks_template_schema_index_and_a_record(self, fresh: Project) -> None:
+        before = state(fresh)
+        plan = init(fresh)
+        assert sorted(plan.paths("write")) == FILES
+        assert sorted(state(fresh).keys() - before.keys()) == FILES
+        assert {path: state(fresh)[path] for path in before} == before  # kai NFR11
+
+    def test_what_is_written_is_what_is_shipped(self, fresh: Project) -> None:
+        init(fresh)
+        shipped = templates.folder()
+        for name in ("auto-feature", "auto-validate", "auto-speckit"):
+            file = fresh.root / f".playbooks/playbooks/{name}.yaml"
+            assert file.read_bytes() == (shipped / f"playbooks/{name}.yaml").read_bytes()
+            assert read_playbook(file.read_bytes(), file.name).name == name
+        assert fresh.read(".playbooks/templates/playbook.tpl.yaml") == (
+            (shipped / "playbook.tpl.yaml").read_text()
+        )
+        assert fresh.read(".playbooks/playbook.schema.json") == schema_text("playbook")
+
+    def test_editors_find_the_schema_from_every_playbook(self, fresh: Project) -> None:
+        init(fresh)
+        for folder in ("playbooks", "templates"):
+            for file in (fresh.root / ".playbooks" / folder).iterdir():
+                relative = file.read_text().splitlines()[0].partition("$schema=")[2]
+                assert (file.parent / relative).resolve() == (
+                    fresh.root / ".playbooks/playbook.schema.json"
+                )
+
+    def test_the_guide_lies_with_what_a_project_knows_if_it_keeps_that(
+        self, fresh: Project
+    ) -> None:
+        """Where it stands it stays; installed twice it stands there once."""
+        guides = [fresh.root / place for place in shipped_files.GUIDES]
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [False, True]
+        fresh.write(".knowledge/index.md", "# What we know\n")
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [False, True]
+        guides[1].unlink()
+        (fresh.root / FILE).unlink()
+        init(fresh)
+        assert [guide.is_file() for guide in guides] == [True, False]
+
+    def test_the_index_lists_them(self, fresh: Project) -> None:
+        init(fresh)
+        index = yaml.safe_load(fresh.read(".playbooks/_index.yaml"))
+        assert index["generated"] == "2026-02-19T12:00:00.000Z"
+        assert [each["name"] for each in index["playbooks"]] == [
+            "auto-feature",
+            "auto-speckit",
+            "auto-validate",
+        ]
+        assert library.index_is_stale(fresh.root) == ""
+
+    def test_the_record_holds_version_and_digests(self, fresh: Project) -> None:
+        init(fresh)
+        record = yaml.safe_load(fresh.read(".playbooks/install.yaml"))
+        assert record["schema"] == 1
+        assert record["version"] == __version__
+        assert list(record["files"]) == SHIPPED
+        for path, recorded in record["files"].items():
+            assert recorded == f"sha256:{digest((fresh.root / path).read_bytes())}"
+
+    def test_the_plan_alone_writes_nothing(self, fresh: Project) -> None:
+        before = state(fresh)
+        installer.plan(fresh.root)
+        assert state(fresh) == before
+
+    def test_it_goes_to_the_top_wherever_it_is_asked_for(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root / "specs")
+        assert plan.root == fresh.root
+        installer.apply(plan, NOON)
+        assert written(fresh) == FILES
+
+    def test_it_needs_no_commit(self, tmp_path: Path, home: Path) -> None:
+        bare = Project(tmp_path / "new", home)
+        bare.root.mkdir()
+        bare.git("init", "-q")
+        init(bare)
+        assert written(bare) == FILES
+
+    def test_it_works_in_a_linked_worktree(self, fresh: Project) -> None:
+        fresh.git("worktree", "add", "-q", "../linked")
+        linked = Project(fresh.root.parent / "linked", fresh.home)
+        init(linked)
+        assert written(linked) == FILES
+        assert written(fresh) == []
+
+
+class TestASecondInstallation:
+    def test_writes_nothing(self, fresh: Project) -> None:
+        init(fresh)
+        before = state(fresh)
+        plan = init(fresh, NOON + 86_400_000)
+        assert {each.verb for each in plan.actions} == {"keep"}
+        assert state(fresh) == before
+
+    def test_brings_back_nothing_that_was_deleted(self, fresh: Project) -> None:
+        init(fresh)
+        gone = ".playbooks/playbooks/auto-speckit.yaml"
+        (fresh.root / gone).unlink()
+        plan = init(fresh)
+        verb, why = said(plan, gone)
+        assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
+        assert plan.paths("write") == (".playbooks/_index.yaml",)
+        assert gone not in written(fresh)
+        assert library.index_is_stale(fresh.root) == ""
+
+    def test_unless_its_line_is_taken_out_of_the_record(self, fresh: Project) -> None:
+        init(fresh)
+        gone = ".playbooks/playbooks/auto-speckit.yaml"
+        (fresh.root / gone).unlink()
+        record = fresh.read(".playbooks/install.yaml").splitlines(keepends=True)
+        fresh.write(".playbooks/install.yaml", "".join(line for line in record if gone not in line))
+        init(fresh)
+        assert written(fresh) == FILES
+        assert fresh.read(".playbooks/install.yaml").splitlines(keepends=True) == record
+
+    def test_keeps_what_was_edited_and_what_it_once_wrote(self, fresh: Project) -> None:
+        init(fresh)
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        record = read_installation(fresh.root)
+        fresh.write(path, fresh.read(path) + "# ours\n")
+        plan = init(fresh)
+        assert said(plan, path) == ("keep", "yours, kept")
+        assert fresh.read(path).endswith("# ours\n")
+        assert read_installation(fresh.root) == record
+
+    def test_leaves_what_an_earlier_version_wrote(self, fresh: Project) -> None:
+        init(fresh)
+        path = ".playbooks/playbook.schema.json"
+        old = '{"of": "an earlier version"}\n'
+        now = digest((fresh.root / path).read_bytes())
+        fresh.write(path, old)
+        record = fresh.read(".playbooks/install.yaml").replace(now, digest(old.encode()))
+        fresh.write(".playbooks/install.yaml", record)
+        plan = init(fresh)
+        assert said(plan, path) == (
+            "keep",
+            "as an earlier version wrote it; see `playbook update`",
+        )
+        assert fresh.read(path) == old
+        assert fresh.read(".playbooks/install.yaml") == record
+
+    def test_brings_the_index_up_to_date(self, fresh: Project) -> None:
+        init(fresh)
+        mine = fresh.read(".playbooks/playbooks/auto-validate.yaml")
+        fresh.write(".playbooks/playbooks/mine.yaml", mine.replace("auto-validate", "mine"))
+        plan = init(fresh)
+        assert said(plan, ".playbooks/_index.yaml") == ("write", "generated again")
+        assert "mine" in fresh.read(".playbooks/_index.yaml")
+        assert init(fresh).paths("write") == ()
+
+
+class TestWhatIsThereAlready:
+    def test_foreign_files_of_our_names_are_kept_and_mentioned(self, fresh: Project) -> None:
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        fresh.write(path, "name: theirs\n")
+        plan = init(fresh)
+        assert said(plan, path) == ("keep", "yours, kept")
+        assert fresh.read(path) == "name: theirs\n"
+        assert path not in read_installation(fresh.root).files
+        assert written(fresh) == FILES
+
+    def test_a_project_where_all_is_foreign_is_done_after_once(self, fresh: Project) -> None:
+        for path in SHIPPED:
+            fresh.write(path, "theirs\n")
+        init(fresh)
+        assert read_installation(fresh.root).files == {}
+        assert init(fresh).paths("write") == ()
+
+    def test_files_that_are_ours_byte_for_byte_are_taken_over(self, project: Project) -> None:
+        path = ".playbooks/playbooks/auto-feature.yaml"
+        before = state(project)[path]
+        plan = init(project)
+        assert said(plan, path) == ("keep", "as it is shipped")
+        assert state(project)[path] == before
+        assert path in read_installation(project.root).files
+
+    def test_what_comes_between_plan_and_deed_is_not_overwritten(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root)
+        path = ".playbooks/templates/playbook.tpl.yaml"
+        fresh.write(path, "theirs\n")
+        installer.apply(plan, NOON)
+        assert fresh.read(path) == "theirs\n"
+        assert path not in read_installation(fresh.root).files
+
+    def test_an_empty_project_folder_of_ours_is_filled(self, fresh: Project) -> None:
+        (fresh.root / ".playbooks/playbooks").mkdir(parents=True)
+        init(fresh)
+        assert written(fresh) == FILES
+
+
+class TestARefusal:
+    def test_outside_a_repository(self, tmp_path: Path) -> None:
+        with pytest.raises(StateError) as caught:
+            installer.plan(tmp_path)
+        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
+
+    def test_in_a_bare_repository(self, tmp_path: Path, home: Path) -> None:
+        project = Project(tmp_path, home)
+        project.git("init", "-q", "--bare", "bare.git")
+        with pytest.raises(StateError, match="nothing is checked out"):
+            installer.plan(tmp_path / "bare.git")
+
+    @pytest.mark.parametrize("target", [None, "nowhere"])
+    def test_where_our_folder_is_none(self, fresh: Project, target: str | None) -> None:
+        if target is None:
+            fresh.write(".playbooks", "a file\n")
+        else:
+            (fresh.root / ".playbooks").symlink_to(target)
+        with pytest.raises(StorageError, match=r"\.playbooks is no folder") as caught:
+            installer.plan(fresh.root)
+        assert caught.value.guidance == "Move .playbooks away, then repeat."
+
+    @pytest.mark.parametrize("link", [".playbooks", ".playbooks/playbooks"])
+    def test_where_a_link_leads_out(self, fresh: Project, tmp_path: Path, link: str) -> None:
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (fresh.root / link).parent.mkdir(exist_ok=True)
+        (fresh.root / link).symlink_to(outside)
+        with pytest.raises(StorageError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.code == "PB-IO-ESCAPE"
+        assert list(outside.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "folder", [".playbooks/templates/playbook.tpl.yaml", ".playbooks/_index.yaml"]
+    )
+    def test_where_a_folder_has_a_files_name(self, fresh: Project, folder: str) -> None:
+        (fresh.root / folder).mkdir(parents=True)
+        plan = installer.plan(fresh.root)
+        assert said(plan, folder) == ("conflict", "what stands there is no file")
+        with pytest.raises(StorageError) as caught:
+            installer.apply(plan, NOON)
+        assert caught.value.message == (f"{folder} cannot be written: what stands there is no file")
+        assert written(fresh) == []
+
+    def test_where_a_file_has_a_folders_name(self, fresh: Project) -> None:
+        fresh.write(".playbooks/playbooks", "a file\n")
+        plan = installer.plan(fresh.root)
+        assert plan.paths("conflict") == tuple(
+            f".playbooks/playbooks/{name}.yaml" for name in installer.PLAYBOOKS
+        )
+        with pytest.raises(StorageError, match=r"no folder \(and 2 more\)") as caught:
+            installer.apply(plan, NOON)
+        assert len(caught.value.details) == 3
+        assert written(fresh) == [".playbooks/playbooks"]
+
+    @pytest.mark.parametrize("link", [".playbooks/playbook.schema.json", ".playbooks/install.yaml"])
+    def test_where_a_link_leads_nowhere(self, fresh: Project, link: str) -> None:
+        (fresh.root / ".playbooks").mkdir()
+        (fresh.root / link).symlink_to("nowhere")
+        plan = installer.plan(fresh.root)
+        assert plan.paths("conflict") == (link,)
+
+    @pytest.mark.parametrize(
+        ("text", "message", "where"),
+        [
+            ("a: [", "this bracket is not closed", "install.yaml:"),
+            ("", "schema: is missing", "install.yaml:1:1"),
+            ("version: 1.0\n", "schema: is missing", "install.yaml:1:1"),
+            ("schema: 1\nfiles: [a]\n", "files: wants a mapping", "install.yaml:2:8"),
+        ],
+    )
+    def test_where_the_record_cannot_be_read(
+        self, fresh: Project, text: str, message: str, where: str
+    ) -> None:
+        fresh.write(".playbooks/install.yaml", text)
+        with pytest.raises(CheckError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.message.startswith(message)
+        assert caught.value.where.startswith(f".playbooks/{where}")
+
+    def test_where_the_record_is_no_file(self, fresh: Project) -> None:
+        (fresh.root / ".playbooks/install.yaml").mkdir(parents=True)
+        with pytest.raises(StorageError) as caught:
+            installer.plan(fresh.root)
+        assert caught.value.code == "PB-IO-READ"
+
+
+class TestAFileThatOthersKeepToo:
+    """Here any file and any way to merge; `test_settings.py` has the one that there is."""
+
+    def merge(self, data: bytes) -> bytes:
+        return data if b"ours" in data else data + b"ours\n"
+
+    def init(self, project: Project, *, no_hooks: bool | None = None) -> Plan:
+        plan = installer.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
+        installer.apply(plan, NOON)
+        return plan
+
+    def test_is_made_where_it_is_missing(self, fresh: Project) -> None:
+        assert said(self.init(fresh), "shared/file") == ("write", "new")
+        assert fresh.read("shared/file") == "ours\n"
+
+    def test_is_merged_into_once(self, fresh: Project) -> None:
+        fresh.write("shared/file", "theirs\n").chmod(0o640)
+        assert said(self.init(fresh), "shared/file")[0] == "merge"
+        assert fresh.read("shared/file") == "theirs\nours\n"
+        assert (fresh.root / "shared/file").stat().st_mode & 0o777 == 0o640
+        before = state(fresh)
+        assert said(self.init(fresh), "shared/file") == ("keep", "up to date")
+        assert state(fresh) == before
+
+    def test_is_no_file_of_ours(self, fresh: Project) -> None:
+        self.init(fresh)
+        assert "shared/file" not in read_installation(fresh.root).files
+
+    def test_is_merged_into_as_it_is_by_then(self, fresh: Project) -> None:
+        plan = installer.plan(fresh.root, {"shared/file": self.merge})
+        fresh.write("shared/file", "theirs\n")
+        installer.apply(plan, NOON)
+        assert fresh.read("shared/file") == "theirs\nours\n"
+        fresh.write("shared/file", "ours, too\n")
+        installer.apply(plan, NOON)
+        assert fresh.read("shared/file") == "ours, too\n"
+
+    def test_is_followed_where_it_is_a_link_within_the_repository(self, fresh: Project) -> None:
+        fresh.write("elsewhere/file", "theirs\n")
+        (fresh.root / "shared").mkdir()
+        (fresh.root / "shared/file").symlink_to("../elsewhere/file")
+        self.init(fresh)
+        assert fresh.read("elsewhere/file") == "theirs\nours\n"
+        assert (fresh.root / "shared/file").is_symlink()
+
+    def test_is_refused_where_it_is_a_link_that_leads_out(
+        self, fresh: Project, tmp_path: Path
+    ) -> None:
+        outside = tmp_path / "outside"
+        outside.write_text("theirs\n")
+        (fresh.root / "shared").mkdir()
+        (fresh.root / "shared/file").symlink_to(outside)
+        with pytest.raises(StorageError) as caught:
+            self.init(fresh)
+        assert caught.value.code == "PB-IO-ESCAPE"
+        assert outside.read_text() == "theirs\n"
+        assert written(fresh) == []
+
+    def test_is_a_conflict_where_a_folder_stands(self, fresh: Project) -> None:
+        (fresh.root / "shared/file").mkdir(parents=True)
+        with pytest.raises(StorageError, match="shared/file cannot be written"):
+            self.init(fresh)
+
+    def test_is_left_alone_if_so_said_and_that_is_remembered(self, fresh: Project) -> None:
+        plan = self.init(fresh, no_hooks=True)
+        assert said(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
+        assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
+        assert self.init(fresh).paths("write") == ()
+        assert not (fresh.root / "shared/file").exists()
+        again = self.init(fresh, no_hooks=False)
+        assert again.paths("write") == ("shared/file", ".playbooks/install.yaml")
+        assert "no_hooks" not in fresh.read(".playbooks/install.yaml")
+
+
+class TestAnInterruption:
+    def test_a_killed_installation_is_simply_repeated(self, fresh: Project) -> None:
+        """SIGKILL at every fsync there is, each followed by a second run."""
+        init(fresh)
+        whole = {path: fresh.read(path) for path in FILES}
+        undo(fresh)
+        survived = 0
+        while killed(INSTALLS, fresh.root, at=survived + 1):
+            survived += 1
+            there = [path for path in FILES if (fresh.root / path).exists()]
+            assert {path: fresh.read(path) for path in there} == {
+                path: whole[path] for path in there
+            }
+            init(fresh)
+            assert {path: fresh.read(path) for path in written(fresh)} == whole
+            undo(fresh)
+        assert survived >= 2 * len(FILES)
+        assert {path: fresh.read(path) for path in written(fresh)} == whole
+
+    def test_a_full_disk_is_told_and_repeated(self, fresh: Project, mocker: MockerFixture) -> None:
+        plan = installer.plan(fresh.root)
+        full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
+        with pytest.raises(StorageError, match="No space left on device") as caught:
+            installer.apply(plan, NOON)
+        assert caught.value.code == "PB-IO-WRITE"
+        mocker.stop(full)
+        assert written(fresh) == []
+        init(fresh)
+        assert written(fresh) == FILES
+
+    def test_several_at_once_are_as_good_as_one(self, fresh: Project) -> None:
+        several = [subprocess.Popen(doing(INSTALLS), cwd=fresh.root) for _ in range(4)]
+        assert [each.wait() for each in several] == [0] * 4
+        assert written(fresh) == FILES
+        assert init(fresh).paths("write") == ()
+
+
+class TestTheNextCommand:
+    """It names what fits this project, so that the first thing typed works."""
+
+    def only(self, project: Project, *commands: str) -> str:
+        for command in COMMANDS:
+            if command not in commands:
+                (project.root / f".claude/commands/{command}.md").unlink()
+        return installer.plan(project.root).next_command
+
+    def test_runs_the_whole_feature_where_every_command_is_installed(
+        self, project: Project
+    ) -> None:
+        assert self.only(project, *COMMANDS) == "playbook run auto-feature 013"
+
+    def test_runs_what_spec_kit_alone_can_do(self, project: Project) -> None:
+        speckit = [command for command in COMMANDS if command.startswith("speckit.")]
+        assert self.only(project, *speckit) == "playbook run auto-speckit 013"
+
+    def test_runs_the_validation_where_there_is_only_qa(self, project: Project) -> None:
+        assert self.only(project, "qa.plan", "qa.run") == "playbook run auto-validate 013"
+
+    def test_checks_what_is_missing_where_nothing_fits(self, project: Project) -> None:
+        assert self.only(project, "speckit.plan") == (
+            "playbook check .playbooks/playbooks/auto-feature.yaml"
+        )
+
+    def test_does_not_count_a_command_that_is_closed_to_models(self, project: Project) -> None:
+        project.write(
+            ".claude/commands/feature.pr.md", "---\ndisable-model-invocation: true\n---\nOpen it.\n"
+        )
+        assert self.only(project, *COMMANDS) == "playbook run auto-speckit 013"
+
+    def test_finds_commands_under_their_newer_spelling(self, project: Project) -> None:
+        folder = project.root / ".claude/commands"
+        for file in folder.glob("speckit.*.md"):
+            file.rename(folder / file.name.replace("speckit.", "speckit-"))
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+
+    def test_means_the_branchs_feature_where_it_is_one(self, project: Project) -> None:
+        project.write("specs/014-later/spec.md", "# Later\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+        project.git("switch", "-q", "main")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 014"
+
+    def test_writes_the_feature_out_where_its_number_means_two(self, project: Project) -> None:
+        project.write("specs/013-another/notes.md", "Not specified.\n")
+        assert installer.plan(project.root).next_command == (
+            "playbook run auto-feature 013-playbook-create"
+        )
+
+    def test_writes_out_a_feature_without_a_number(self, project: Project) -> None:
+        project.git("rm", "-rq", "specs")
+        project.write("specs/dark-mode/spec.md", "# Dark\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature dark-mode"
+
+    def test_says_feature_where_there_is_none_yet(self, project: Project) -> None:
+        project.git("rm", "-rq", "specs")
+        project.write("specs/--help/spec.md", "# Hostile\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature FEATURE"
+
+    def test_looks_where_the_project_keeps_its_specifications(self, project: Project) -> None:
+        project.write(".playbooks/config.yaml", "artifacts: {specs: docs/specs}\n")
+        project.write("docs/specs/020-moved/spec.md", "# Moved\n")
+        assert installer.plan(project.root).next_command == "playbook run auto-feature 020"
+
+    def test_a_configuration_with_a_fault_is_told(self, project: Project) -> None:
+        project.write(".playbooks/config.yaml", "agnet: claude\n")
+        with pytest.raises(PlaybookError) as caught:
+            installer.plan(project.root)
+        assert caught.value.code == "PB-CHECK-CONFIG"
+
+
+class TestTheCommand:
+    def test_shows_what_it_does_to_each_file_and_what_to_type_next(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 0, done.err
+        shown = [line.split()[:2] for line in done.out.splitlines()]
+        assert sorted(shown) == sorted(["write", path] for path in [*FILES, SETTINGS])
+        assert [path for _, path in shown[-3:]] == [SETTINGS, *MADE]
+        assert "next: playbook run auto-feature 013" in done.err
+        assert "inside Claude Code: /playbook.run auto-feature 013" in done.err
+        assert written(fresh) == FILES
+
+    def test_twice_changes_nothing(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        before = state(fresh)
+        again = fresh.playbook("init", "--yes")
+        assert again.code == 0
+        assert {line.split()[0] for line in again.out.splitlines()} == {"keep"}
+        assert state(fresh) == before
+
+    def test_what_is_in_the_clients_settings_already_stays(self, fresh: Project) -> None:
+        before = '{\n\t"model": "opus"\n}\n'
+        fresh.write(SETTINGS, before)
+        done = fresh.playbook("init", "--yes")
+        assert f"merge  {SETTINGS}" in done.out
+        assert fresh.read(SETTINGS).startswith(before.removesuffix("\n}\n") + ",\n\t")
+        assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
+
+    def test_settings_that_are_not_json_are_told_and_nothing_is_written(
+        self, fresh: Project
+    ) -> None:
+        fresh.write(SETTINGS, '{\n  "model": "opus", // mine\n}\n')
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 1
+        assert "settings.json:2:20" in done.err
+        assert written(fresh) == []
+
+    def test_without_hooks_the_settings_are_left_alone_from_now_on(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--yes", "--no-hooks")
+        assert f"keep   {SETTINGS}" in done.out
+        assert fresh.playbook("init", "--yes").code == 0
+        assert not (fresh.root / SETTINGS).exists()
+        assert written(fresh) == FILES
+
+    def test_until_hooks_are_asked_for(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes", "--no-hooks")
+        fresh.playbook("init", "--yes", "--hooks")
+        assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
+        assert not read_installation(fresh.root).no_hooks
+
+    def test_asked_to_leave_them_later_it_removes_nothing(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        before = fresh.read(SETTINGS)
+        fresh.playbook("init", "--yes", "--no-hooks")
+        assert fresh.read(SETTINGS) == before
+        assert read_installation(fresh.root).no_hooks
+
+    def test_needs_to_be_told_yes_where_it_cannot_ask(self, fresh: Project) -> None:
+        done = fresh.playbook("init")
+        assert done.code == 1
+        assert "--yes" in done.err
+        assert written(fresh) == []
+
+    def test_only_shows_its_plan_if_it_shall(self, fresh: Project) -> None:
+        done = fresh.playbook("init", "--dry-run")
+        assert done.code == 0
+        assert done.out.count("write") == len([*FILES, SETTINGS])
+        assert written(fresh) == []
+
+    def test_says_what_is_in_its_way(self, fresh: Project) -> None:
+        fresh.write(".playbooks", "a file\n")
+        done = fresh.playbook("init", "--yes")
+        assert done.code == 3
+        assert ".playbooks is no folder" in done.err
+        assert "Traceback" not in done.err
+
+    def test_what_it_installed_is_listed_indexed_and_valid(self, fresh: Project) -> None:
+        fresh.playbook("init", "--yes")
+        listed = fresh.playbook("list")
+        assert [line.split()[0] for line in listed.out.splitlines()] == [
+            "auto-feature",
+            "auto-speckit",
+            "auto-validate",
+        ]
+        assert fresh.playbook("index", "--check").code == 0
+        files = [path for path in FILES if "/playbooks/" in path or path.endswith(".tpl.yaml")]
+        assert fresh.playbook("check", *files).code == 0
+
+    def test_the_check_it_recommends_names_the_missing_commands(self, fresh: Project) -> None:
+        (fresh.root / ".claude/commands/speckit.plan.md").unlink()
+        (fresh.root / ".claude/commands/qa.run.md").unlink()
+        done = fresh.playbook("init", "--yes")
+        assert "next: playbook check .playbooks/playbooks/auto-feature.yaml" in done.err
+        checked = fresh.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
+        assert "/speckit.plan" in checked.out
+        assert "/qa.run" in checked.out

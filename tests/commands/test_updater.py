@@ -1,0 +1,669 @@
+"""`playbook update` after a newer version: ours is replaced, a person's edits never are."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.scripts import conforms
+from installing import NOON, doing, killed, said, state
+from project import Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor import __version__
+from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import installer, shipped_files, updater
+from playbook_supervisor.commands.install.updater import Update
+from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.project import library
+from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
+from playbook_supervisor.system import templates
+from playbook_supervisor.system.files import digest
+
+REPOSITORY = Path(__file__).parents[2]
+
+FEATURE = ".playbooks/playbooks/auto-feature.yaml"
+VALIDATE = ".playbooks/playbooks/auto-validate.yaml"
+SKELETON = ".playbooks/templates/playbook.tpl.yaml"
+RUN = ".claude/commands/playbook.run.md"
+INDEX = ".playbooks/_index.yaml"
+RETIRED = ".claude/commands/playbook.launch.md"
+
+Ship = Callable[..., None]
+
+
+@pytest.fixture
+def installed(project: Project) -> Project:
+    """A project in which this version was installed."""
+    installer.apply(installer.plan(project.root), NOON)
+    return project
+
+
+@pytest.fixture
+def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
+    """From now on another version runs: `ship(number)` changes every template."""
+
+    def another(number: int = 2, *, released: str = "") -> None:
+        folder = tmp_path / f"version-{number}"
+        make_version(folder, number, released)
+        monkeypatch.setattr(templates, "folder", lambda: folder)
+
+    return another
+
+
+ORIGINAL = templates.folder()
+
+
+def make_version(folder: Path, number: int, released: str = "") -> None:
+    shutil.copytree(ORIGINAL, folder)
+    changing = [*folder.glob("commands/*.md"), *folder.glob("playbooks/*.yaml")]
+    for file in [*changing, folder / "playbook-authoring.md"]:
+        comment = f"<!-- {number} -->\n" if file.suffix == ".md" else f"# {number}\n"
+        file.write_text(file.read_text() + comment)
+    with (folder / shipped_files.RELEASES).open("a") as table:
+        table.write(released)
+
+
+def update(project: Project) -> Update:
+    planned = updater.plan(project.root)
+    updater.apply(planned, NOON)
+    return planned
+
+
+def today(path: str) -> str:
+    return shipped_files.at_every_place()[path].decode()
+
+
+def changed(project: Project) -> set[str]:
+    """What git sees, beside the record and the index."""
+    lines = project.git("status", "--porcelain", "--untracked-files=all").splitlines()
+    return {line.split()[-1] for line in lines} - {FILE, INDEX}
+
+
+class TestWhatIsOurs:
+    def test_is_up_to_date_right_after_an_installation(self, installed: Project) -> None:
+        before = state(installed)
+        planned = update(installed)
+        assert planned.changes == ()
+        assert state(installed) == before
+
+    def test_is_replaced_where_nobody_edited_it(self, installed: Project, ship: Ship) -> None:
+        ship()
+        planned = update(installed)
+        assert said(planned, RUN) == ("write", "the new version")
+        assert said(planned, SKELETON) == ("keep", "up to date")
+        for path in (RUN, FEATURE, VALIDATE):
+            assert installed.read(path) == today(path)
+        assert said(planned, FILE) == ("write", "brought up to date")
+
+    def test_is_replaced_once(self, installed: Project, ship: Ship) -> None:
+        ship()
+        update(installed)
+        before = state(installed)
+        assert update(installed).changes == ()
+        assert state(installed) == before
+
+    def test_keeps_its_permissions(self, installed: Project, ship: Ship) -> None:
+        (installed.root / RUN).chmod(0o640)
+        ship()
+        update(installed)
+        assert (installed.root / RUN).stat().st_mode & 0o777 == 0o640
+
+    def test_is_followed_where_it_is_a_link_within_the_repository(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        (installed.root / RUN).rename(installed.root / "elsewhere.md")
+        (installed.root / RUN).symlink_to("../../elsewhere.md")
+        ship()
+        update(installed)
+        assert (installed.root / RUN).is_symlink()
+        assert installed.read("elsewhere.md") == today(RUN)
+
+    def test_the_index_follows(self, installed: Project, ship: Ship) -> None:
+        installed.write(".playbooks/playbooks/mine.yaml", today(VALIDATE).replace("auto-", "my-"))
+        planned = update(installed)
+        assert [each.path for each in planned.changes] == [INDEX]
+        assert library.index_is_stale(installed.root) == ""
+
+    def test_a_file_that_is_new_in_this_version_is_written(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        forget(installed, RUN)
+        (installed.root / RUN).unlink()
+        ship()
+        assert said(update(installed), RUN) == ("write", "new")
+        assert installed.read(RUN) == today(RUN)
+
+
+def forget(project: Project, path: str) -> None:
+    """Take a file out of the record."""
+    lines = project.read(FILE).splitlines(keepends=True)
+    project.write(FILE, "".join(line for line in lines if path not in line))
+
+
+class TestWhatAPersonDidToIt:
+    def edit(self, project: Project, path: str = FEATURE) -> str:
+        text = project.read(path) + "# ours\n"
+        project.write(path, text)
+        return text
+
+    def test_an_edited_file_stays_with_the_new_version_beside_it(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        mine = self.edit(installed)
+        ship()
+        planned = update(installed)
+        assert installed.read(FEATURE) == mine
+        assert installed.read(f"{FEATURE}.new") == today(FEATURE)
+        assert said(planned, FEATURE) == ("keep", "edited by you")
+        verb, why = said(planned, f"{FEATURE}.new")
+        assert verb == "write"
+        assert why.endswith(f"compare: diff {FEATURE} {FEATURE}.new")
+
+    def test_the_new_version_is_no_playbook_and_no_command(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        self.edit(installed)
+        ship()
+        update(installed)
+        assert len(library.playbooks(installed.root)) == 3
+
+    def test_an_edit_of_what_has_no_new_version_is_simply_kept(self, installed: Project) -> None:
+        mine = self.edit(installed)
+        planned = update(installed)
+        assert said(planned, FEATURE) == ("keep", "edited by you")
+        assert planned.changes == ()
+        assert installed.read(FEATURE) == mine
+
+    def test_a_new_version_that_was_dealt_with_is_not_offered_again(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        self.edit(installed)
+        ship()
+        update(installed)
+        assert update(installed).changes == ()
+        (installed.root / f"{FEATURE}.new").unlink()
+        assert [each.path for each in update(installed).changes] == [FILE]
+        assert update(installed).changes == ()
+        assert not (installed.root / f"{FEATURE}.new").exists()
+
+    def test_a_stale_new_version_is_replaced_by_the_next(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        mine = self.edit(installed)
+        ship(2)
+        update(installed)
+        ship(3)
+        update(installed)
+        assert installed.read(f"{FEATURE}.new") == today(FEATURE)
+        assert installed.read(FEATURE) == mine
+
+    def test_a_new_version_that_was_taken_over_goes_away(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        self.edit(installed)
+        ship()
+        update(installed)
+        shutil.copy(installed.root / f"{FEATURE}.new", installed.root / FEATURE)
+        assert said(update(installed), f"{FEATURE}.new")[0] == "remove"
+        assert not (installed.root / f"{FEATURE}.new").exists()
+        assert update(installed).changes == ()
+
+    def test_a_new_version_moved_over_the_old_one_is_ours_again(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        self.edit(installed)
+        ship(2)
+        update(installed)
+        (installed.root / f"{FEATURE}.new").rename(installed.root / FEATURE)
+        ship(3)
+        assert said(update(installed), FEATURE) == ("write", "the new version")
+
+    @pytest.mark.parametrize("kind", ["file", "folder"])
+    def test_what_a_person_has_at_the_name_beside_is_kept_too(
+        self, installed: Project, ship: Ship, kind: str
+    ) -> None:
+        mine, beside = self.edit(installed), installed.root / f"{FEATURE}.new"
+        if kind == "file":
+            beside.write_text("my own notes\n")
+        else:
+            beside.mkdir()
+        assert said(update(installed), FEATURE) == ("keep", "edited by you")
+        ship()
+        before = state(installed)[f"{FEATURE}.new"] if kind == "file" else None
+        verb, why = said(update(installed), FEATURE)
+        assert (verb, "is yours, too: move it away" in why) == ("keep", True)
+        assert installed.read(FEATURE) == mine
+        if kind == "file":
+            assert state(installed)[f"{FEATURE}.new"] == before
+            beside.unlink()
+        else:
+            beside.rmdir()
+        update(installed)
+        assert installed.read(f"{FEATURE}.new") == today(FEATURE)
+
+    def test_a_deleted_file_stays_deleted(self, installed: Project, ship: Ship) -> None:
+        (installed.root / RUN).unlink()
+        ship()
+        verb, why = said(update(installed), RUN)
+        assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
+        assert update(installed).changes == ()
+        assert not (installed.root / RUN).exists()
+
+    def test_with_a_deleted_file_its_new_version_goes_too(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        self.edit(installed)
+        ship()
+        update(installed)
+        (installed.root / FEATURE).unlink()
+        update(installed)
+        assert not (installed.root / f"{FEATURE}.new").exists()
+        assert not (installed.root / FEATURE).exists()
+
+    def test_playbooks_sessions_and_settings_of_theirs_are_not_touched(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        installed.write(".playbooks/playbooks/mine.yaml", "name: [not even valid\n")
+        installed.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
+        installed.write(".playbooks/config.yaml", "# ours\n")
+        installed.write(".claude/commands/mine.md", "Mine.\n")
+        installed.commit("Ours")
+        ship()
+        update(installed)
+        assert changed(installed) == {
+            path
+            for path in shipped_files.files(installed.root)
+            if path.endswith(".md") or "/playbooks/" in path
+        }
+
+
+class TestWhatIsNotOurs:
+    def test_a_foreign_file_of_our_name_is_kept_and_mentioned(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        forget(installed, RUN)
+        installed.write(RUN, "theirs\n")
+        ship()
+        assert said(update(installed), RUN) == ("keep", "not ours")
+        assert installed.read(RUN) == "theirs\n"
+        assert RUN not in read_installation(installed.root).files
+        assert not (installed.root / f"{RUN}.new").exists()
+
+    def test_an_edit_between_plan_and_deed_is_not_lost(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        ship()
+        planned = updater.plan(installed.root)
+        installed.write(RUN, "mine, just now\n")
+        updater.apply(planned, NOON)
+        assert installed.read(RUN) == "mine, just now\n"
+        assert installed.read(f"{RUN}.new") == today(RUN)
+
+
+class TestWhatShipsNoMore:
+    TEXT = "Of an earlier version.\n"
+
+    @pytest.fixture
+    def retired(self, installed: Project, ship: Ship) -> Project:
+        """Version 2 ships a command less than version 1 did."""
+        installed.write(RETIRED, self.TEXT)
+        summed = digest(self.TEXT.encode())
+        installed.write(FILE, installed.read(FILE) + f"  {RETIRED}: sha256:{summed}\n")
+        ship(released=f"{summed}  {RETIRED}\n")
+        return installed
+
+    def test_goes_where_nobody_edited_it(self, retired: Project) -> None:
+        verb, why = said(update(retired), RETIRED)
+        assert (verb, why) == ("remove", "no longer shipped, and as it was installed")
+        assert not (retired.root / RETIRED).exists()
+        assert RETIRED not in read_installation(retired.root).files
+        assert update(retired).changes == ()
+
+    def test_stays_where_somebody_did(self, retired: Project) -> None:
+        retired.write(RETIRED, "mine\n")
+        assert said(update(retired), RETIRED) == (
+            "keep",
+            "no longer shipped, and edited: yours now",
+        )
+        assert retired.read(RETIRED) == "mine\n"
+        assert RETIRED not in [each.path for each in update(retired).actions]
+
+    def test_is_no_word_worth_where_it_was_deleted(self, retired: Project) -> None:
+        (retired.root / RETIRED).unlink()
+        assert RETIRED not in [each.path for each in update(retired).actions]
+
+    def test_stays_where_the_record_does_not_claim_it(self, retired: Project) -> None:
+        forget(retired, RETIRED)
+        update(retired)
+        assert retired.read(RETIRED) == self.TEXT
+
+    def test_goes_where_the_record_is_lost(self, retired: Project) -> None:
+        (retired.root / FILE).unlink()
+        update(retired)
+        assert not (retired.root / RETIRED).exists()
+
+    @pytest.mark.parametrize("path", ["src/main.py", "../../outside", "/etc/hostname", ".git/HEAD"])
+    def test_a_record_is_no_licence_to_remove_anything(self, installed: Project, path: str) -> None:
+        """Whoever can write install.yaml cannot have a file removed that never was ours."""
+        file = installed.write("src/main.py", "content\n") if path.startswith("src") else None
+        head = (installed.root / ".git/HEAD").read_bytes()
+        summed = digest(file.read_bytes() if file else head)
+        installed.write(FILE, installed.read(FILE) + f'  "{path}": sha256:{summed}\n')
+        assert said(update(installed), path) == ("keep", "no longer shipped; keep it or remove it")
+        assert (installed.root / ".git/HEAD").read_bytes() == head
+        assert file is None or file.exists()
+        assert path not in read_installation(installed.root).files
+
+
+class TestARelease:
+    """Its files are written down, so that every later version knows them for ours."""
+
+    def test_is_written_down_once(
+        self, ship: Ship, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.syspath_prepend(REPOSITORY / "tools")
+        tool = importlib.import_module("record_release")
+        ship()
+        assert tool.main(check=True) == 1
+        assert f"{RUN} is not written down" in capsys.readouterr().out
+        assert tool.main(check=False) == tool.main(check=True) == 0
+        assert shipped_files.released()[RUN] == {fingerprint(today(RUN).encode())}
+        table = templates.folder() / shipped_files.RELEASES
+        before = table.read_text()
+        tool.main(check=False)
+        assert table.read_text() == before
+
+    def test_is_made_with_its_files_written_down(self) -> None:
+        """As soon as the changelog gives this version a date."""
+        (latest, *_) = re.findall(
+            r"^## (\S+) – (.+)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+        )
+        if latest == (__version__, "unreleased"):
+            return
+        for path, content in shipped_files.at_every_place().items():
+            assert fingerprint(content) in shipped_files.released().get(path, ()), path
+
+
+class TestALostRecord:
+    """By hand, or by somebody who took install.yaml for clutter."""
+
+    def test_what_equals_any_release_counts_as_ours(self, installed: Project, ship: Ship) -> None:
+        released = "".join(
+            f"{digest(content)}  {path}\n"
+            for path, content in shipped_files.files(installed.root).items()
+        )
+        ship(released=released)
+        (installed.root / FILE).unlink()
+        installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
+        planned = update(installed)
+        assert said(planned, RUN) == ("write", "the new version")
+        assert said(planned, FEATURE) == ("keep", "not ours")
+        assert said(planned, FILE) == ("write", "new")
+        assert set(read_installation(installed.root).files) == set(
+            shipped_files.files(installed.root)
+        ) - {FEATURE}
+        assert update(installed).changes == ()
+
+    def test_what_lies_beside_an_edited_file_is_kept(self, installed: Project, ship: Ship) -> None:
+        """Nobody would offer it again."""
+        installed.write(RUN, installed.read(RUN) + "Ours.\n")
+        ship()
+        update(installed)
+        offered = installed.read(f"{RUN}.new")
+        (installed.root / FILE).unlink()
+        assert said(update(installed), RUN) == ("keep", "not ours")
+        assert installed.read(f"{RUN}.new") == offered
+
+    def test_where_nothing_is_ours_nothing_is_installed(self, project: Project) -> None:
+        project.git("rm", "-rq", ".playbooks")
+        with pytest.raises(StateError) as caught:
+            updater.plan(project.root)
+        assert caught.value.code == "PB-STATE-NOT-INITIALISED"
+        assert caught.value.guidance == "Run `playbook init`."
+
+    def test_what_is_not_there_counts_as_deleted(self, installed: Project, ship: Ship) -> None:
+        """Nobody knows better: it is not brought, then or later."""
+        (installed.root / FILE).unlink()
+        (installed.root / RUN).unlink()
+        assert said(update(installed), RUN)[1].startswith("deleted by you; take it out of")
+        ship()
+        update(installed)
+        assert not (installed.root / RUN).exists()
+        forget(installed, RUN)
+        update(installed)
+        assert installed.read(RUN) == today(RUN)
+
+    def test_hooks_are_brought_to_nobody_who_has_none(self, project: Project) -> None:
+        """They may have been left out on purpose; `init` asks."""
+        planned = maintain.update_plan(cwd=project.root)
+        assert said(planned, settings.FILE)[0] == "keep"
+        maintain.update(planned)
+        assert not (project.root / settings.FILE).exists()
+        assert read_installation(project.root).no_hooks
+
+    def test_hooks_that_are_there_are_kept_up_to_date(self, project: Project) -> None:
+        maintain.install(maintain.plan(cwd=project.root))
+        (project.root / FILE).unlink()
+        planned = maintain.update_plan(cwd=project.root)
+        assert said(planned, settings.FILE) == ("keep", "up to date")
+        maintain.update(planned)
+        assert not read_installation(project.root).no_hooks
+
+
+class TestTheClientsSettings:
+    def test_our_entries_are_replaced_and_foreign_bytes_stay(self, project: Project) -> None:
+        foreign = '{\n\t"model":   "opus",\n\t"hooks": {"Stop": []}\n}\n'
+        project.write(settings.FILE, foreign)
+        maintain.install(maintain.plan(cwd=project.root))
+        whole = project.read(settings.FILE)
+        project.write(settings.FILE, whole.replace('"timeout": 30', '"timeout": 7'))
+        planned = maintain.update_plan(cwd=project.root)
+        assert [each.path for each in planned.changes] == [settings.FILE]
+        maintain.update(planned)
+        assert project.read(settings.FILE) == whole
+        assert '"model":   "opus"' in whole
+
+    def test_that_they_were_left_out_is_remembered(self, project: Project) -> None:
+        maintain.install(maintain.plan(no_hooks=True, cwd=project.root))
+        planned = maintain.update_plan(cwd=project.root)
+        assert said(planned, settings.FILE) == ("keep", "left alone (--no-hooks)")
+        assert planned.changes == ()
+
+    def test_settings_that_are_not_json_are_refused_before_anything(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        installed.write(settings.FILE, "{,}")
+        ship()
+        before = state(installed)
+        with pytest.raises(PlaybookError, match="is missing"):
+            maintain.update_plan(cwd=installed.root)
+        assert state(installed) == before
+
+
+class TestARefusal:
+    @pytest.mark.parametrize(
+        ("version", "newer"),
+        [
+            ("99.0", True),
+            ("0.1.1rc1", True),
+            ("0.1", False),
+            ("0.1.0.dev3", False),
+            ("0.0.9", False),
+            ("not a version", False),
+        ],
+    )
+    def test_where_a_newer_version_was_at_work(
+        self, installed: Project, version: str, newer: bool
+    ) -> None:
+        assert __version__ == "0.1.0", "then these versions are to be chosen anew"
+        text = installed.read(FILE).replace(__version__, version)
+        assert text.count(version) == 1
+        installed.write(FILE, text)
+        if not newer:
+            assert updater.plan(installed.root).changes == ()
+            return
+        for plan in (updater.plan, installer.plan):
+            with pytest.raises(StateError) as caught:
+                plan(installed.root)
+            assert caught.value.code == "PB-STATE-NEWER"
+            assert version in caught.value.message
+            assert "uv tool upgrade" in caught.value.guidance
+
+    @pytest.mark.parametrize("path", [RUN, INDEX, FILE])
+    def test_where_a_folder_has_a_files_name(
+        self, installed: Project, ship: Ship, path: str
+    ) -> None:
+        if path == FILE:  # cannot even be read
+            (installed.root / path).unlink()
+            (installed.root / path).symlink_to("nowhere")
+        else:
+            (installed.root / path).unlink()
+            (installed.root / path).mkdir()
+        ship()
+        before = state(installed)
+        planned = updater.plan(installed.root)
+        assert said(planned, path) == ("conflict", "what stands there is no file")
+        with pytest.raises(StorageError, match="cannot be written"):
+            updater.apply(planned, NOON)
+        assert state(installed) == before
+
+    def test_where_our_folder_is_none(self, installed: Project) -> None:
+        shutil.rmtree(installed.root / ".playbooks")
+        installed.write(".playbooks", "a file\n")
+        with pytest.raises(StorageError, match="is no folder"):
+            updater.plan(installed.root)
+
+    def test_outside_of_a_repository(self, tmp_path: Path) -> None:
+        with pytest.raises(StateError) as caught:
+            updater.plan(tmp_path)
+        assert caught.value.code == "PB-STATE-NO-REPOSITORY"
+
+
+class TestTheCommand:
+    """`playbook update` as it is typed."""
+
+    @pytest.fixture
+    def old(self, project: Project) -> Project:
+        """A project in which an older version installed one of the commands."""
+        installer.apply(installer.plan(project.root), NOON)
+        now, text = project.read(RUN), "Of an older version.\n"
+        record = project.read(FILE).replace(digest(now.encode()), digest(text.encode()))
+        project.write(RUN, text)
+        project.write(FILE, record)
+        installed = maintain.plan(no_hooks=True, cwd=project.root)
+        maintain.install(installed)
+        return project
+
+    def test_says_what_it_did_and_does_it_once(self, old: Project) -> None:
+        old.write(FEATURE, old.read(FEATURE) + "# ours\n")
+        done = old.playbook("update")
+        assert done.code == 0, done.err
+        assert [line.split(maxsplit=2) for line in done.out.splitlines()] == [
+            ["keep", FEATURE, "edited by you"],
+            ["write", RUN, "the new version"],
+            ["keep", settings.FILE, "left alone (--no-hooks)"],
+            ["write", FILE, "brought up to date"],
+        ]
+        assert done.err == f"updated in {old.root}\n"
+        assert old.read(RUN) == today(RUN)
+        again = old.playbook("update")
+        assert (again.code, again.err) == (0, "everything is up to date\n")
+
+    def test_check_names_what_is_out_of_date_and_writes_nothing(self, old: Project) -> None:
+        before = state(old)
+        done = old.playbook("update", "--check")
+        assert done.code == 1
+        assert [line.split()[:2] for line in done.out.splitlines()] == [
+            ["write", RUN],
+            ["write", FILE],
+        ]
+        assert done.err == "out of date; `playbook update` mends it\n"
+        assert state(old) == before
+
+    def test_a_dry_run_shows_the_plan_and_is_fine(self, old: Project) -> None:
+        before = state(old)
+        done = old.playbook("update", "--dry-run", "--json")
+        assert done.code == 0
+        conforms("update", done.json)
+        assert (done.json["up_to_date"], done.json["applied"]) == (False, False)
+        (run,) = [each for each in done.json["files"] if each["path"] == RUN]
+        assert run == {"path": RUN, "action": "write", "why": "the new version"}
+        assert state(old) == before
+
+    def test_where_nothing_is_installed_it_says_how(self, project: Project) -> None:
+        project.git("rm", "-rq", ".playbooks")
+        done = project.playbook("update", "--check")
+        assert done.code == 3
+        assert "do: Run `playbook init`." in done.err
+
+    def test_the_doctor_tells_what_is_out_of_date(self, old: Project) -> None:
+        findings = {each.name: each for each in maintain.findings(cwd=old.root)}
+        assert findings["files"].state == "advice"
+        assert RUN in findings["files"].found
+        assert findings["files"].cure == "Run `playbook update`; edits of yours stay."
+        maintain.update(maintain.update_plan(cwd=old.root))
+        findings = {each.name: each for each in maintain.findings(cwd=old.root)}
+        assert findings["files"].state == "fine"
+
+
+class TestAnInterruption:
+    def test_a_killed_update_is_simply_repeated(self, installed: Project, tmp_path: Path) -> None:
+        """SIGKILL at fsyncs from the first to the last, each followed by a second run."""
+        installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
+        installed.commit("Edit")
+        updates = updating_to(tmp_path / "version-2")
+        assert not killed(updates, installed.root, at=0)
+        whole = contents(installed)
+        at = 1
+        while reset(installed) and killed(updates, installed.root, at=at):
+            assert not killed(updates, installed.root, at=0)
+            assert contents(installed) == whole
+            at += 5
+        assert at > 20
+
+    def test_a_full_disk_is_told_and_repeated(
+        self, installed: Project, ship: Ship, mocker: MockerFixture
+    ) -> None:
+        ship()
+        planned, before = updater.plan(installed.root), state(installed)
+        full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
+        with pytest.raises(StorageError, match="No space left on device"):
+            updater.apply(planned, NOON)
+        mocker.stop(full)
+        assert state(installed) == before
+        update(installed)
+        assert updater.plan(installed.root).changes == ()
+
+    def test_several_at_once_are_as_good_as_one(self, installed: Project, tmp_path: Path) -> None:
+        updates = updating_to(tmp_path / "version-2")
+        several = [subprocess.Popen(doing(updates), cwd=installed.root) for _ in range(3)]
+        assert [each.wait() for each in several] == [0] * 3
+        assert installed.read(RUN).endswith("<!-- 2 -->\n")
+        assert not killed(updates, installed.root, at=0)
+
+
+def updating_to(version: Path) -> str:
+    """The deed of bringing a project to version 2, which is made in that folder."""
+    make_version(version, 2)
+    return (
+        "from playbook_supervisor.commands.install import updater\nfrom playbook_supervisor.system import templates\n"
+        f"templates.folder = lambda: pathlib.Path({str(version)!r})\n"
+        f"updater.apply(updater.plan(pathlib.Path.cwd()), {NOON})\n"
+    )
+
+
+def contents(project: Project) -> dict[str, str]:
+    return {path: content for path, (_, _, content) in state(project).items()}
+
+
+def reset(project: Project) -> bool:
+    project.git("reset", "-q", "--hard")
+    project.git("clean", "-qfd")
+    return True

@@ -1,0 +1,159 @@
+"""The slash commands that ship: short, without state, and without the power to decide."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from playbook_supervisor.cli.app import program
+from playbook_supervisor.commands.install import shipped_files
+from playbook_supervisor.commands.install.installer import COMMANDS
+from playbook_supervisor.drivers.claude_code.settings import ALLOW
+from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.slash_commands import BUILTINS
+
+FOLDER = Path(__file__).parents[2] / "templates/commands"
+FILES = sorted(FOLDER.glob("*.md"))
+LOOP = ("playbook.run", "playbook.resume")
+TYPED = (*LOOP, "playbook.pause", "playbook.abort")
+READING = {"Read", "Glob", "Grep"}
+MENTIONED = re.compile(r"`playbook ([a-z]+)([^`]*)`")
+
+
+def split(path: Path) -> tuple[dict[str, Any], str]:
+    """Front matter and text."""
+    _, head, text = path.read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(head), text
+
+
+def read(name: str) -> tuple[dict[str, Any], str]:
+    return split(FOLDER / f"{name}.md")
+
+
+def tokens(text: str) -> float:
+    """Estimated, and rather too many: English has more than four letters to a token."""
+    return max(len(text) / 4, len(text.split()) * 1.4)
+
+
+def tools(head: dict[str, Any]) -> set[str]:
+    return {tool.strip() for tool in head.get("allowed-tools", "").split(",") if tool.strip()}
+
+
+def test_these_ship_and_no_others() -> None:
+    assert [path.stem for path in FILES] == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+class TestEveryCommand:
+    def test_says_in_the_menu_what_it_does(self, path: Path) -> None:
+        head, _ = split(path)
+        assert set(head) <= {
+            *("description", "argument-hint", "allowed-tools", "disable-model-invocation"),
+        }
+        assert 20 < len(head["description"]) <= 100
+
+    def test_is_short(self, path: Path) -> None:
+        """A compacted conversation keeps 5,000 tokens of them at most."""
+        assert tokens(path.read_text()) < 600
+
+    def test_wins_over_no_command_of_the_client(self, path: Path) -> None:
+        assert path.stem not in BUILTINS
+
+    def test_runs_nothing_by_being_read(self, path: Path) -> None:
+        """Expansions that fail drop the whole command without a word."""
+        _, text = split(path)
+        assert "!`" not in text
+        assert not re.search(r"(?:^|\s)@\w", text)
+        assert not re.search(r"\$\d", text)
+
+    def test_names_only_commands_and_options_that_there_are(self, path: Path) -> None:
+        for name, rest in MENTIONED.findall(path.read_text()):
+            command = program.commands[name]
+            known = {option for each in command.params for option in each.opts}
+            assert set(re.findall(r"--[a-z-]+", rest)) <= known, f"playbook {name}{rest}"
+
+    def test_may_use_nothing_that_decides(self, path: Path) -> None:
+        head, _ = split(path)
+        drafting = READING | {"Bash(playbook check *)", "Bash(playbook index)"}
+        assert tools(head) <= {*ALLOW, *(drafting if path.stem == "playbook.create" else ())}
+
+    def test_may_use_whatever_it_is_told_to_run(self, path: Path) -> None:
+        head, text = split(path)
+        mine = [
+            name
+            for name, _ in MENTIONED.findall(text)
+            if name not in ("answer", "pause", "abort", "resume")  # the person's own
+        ]
+        granted = re.findall(r"Bash\(playbook ([a-z]+)", " ".join(tools(head)))
+        assert set(mine) <= set(granted)
+
+    def test_tells_what_a_person_decides_to_the_person(self, path: Path) -> None:
+        _, text = split(path)
+        for name, _ in MENTIONED.findall(text):
+            if name in ("answer", "pause", "abort", "resume"):
+                assert "terminal of their own" in text
+
+    def test_knows_nothing_of_any_session(self, path: Path) -> None:
+        assert not re.search(r"\d{8}-[a-z0-9]{3}|#\d", path.read_text())
+
+    def test_is_one_that_a_model_calls_only_where_nothing_follows(self, path: Path) -> None:
+        head, _ = split(path)
+        assert head.get("disable-model-invocation", False) == (path.stem in TYPED)
+
+
+def test_all_together_they_are_short() -> None:
+    assert sum(tokens(path.read_text()) for path in FILES) < 2_500
+
+
+class TestTheLoop:
+    @pytest.mark.parametrize("name", LOOP)
+    def test_knows_every_directive(self, name: str) -> None:
+        _, text = read(name)
+        assert set(re.findall(r"^- `([a-z]+)`:", text, re.MULTILINE)) == kinds()
+
+    def test_is_the_same_to_begin_and_to_go_on(self) -> None:
+        (_, run), (_, resume) = map(read, LOOP)
+        loops = [re.findall(r"^\*\*A directive\*\*.*?^If ", t, re.M | re.S) for t in (run, resume)]
+        assert loops[0] == loops[1] != []
+
+    @pytest.mark.parametrize("name", LOOP)
+    def test_has_a_way_for_clients_without_hooks(self, name: str) -> None:
+        _, text = read(name)
+        fallback = text.partition("**Only if no directive line has reached you**")[2]
+        for needed in ("playbook report ID --json", "`prompt`", "`model`", "playbook answer"):
+            assert needed in fallback
+
+    def test_takes_what_was_typed_as_it_is(self) -> None:
+        assert read("playbook.run")[1].rstrip().endswith("Arguments: $ARGUMENTS")
+
+    def test_going_on_needs_no_arguments(self) -> None:
+        assert "$ARGUMENTS" not in read("playbook.resume")[1]
+
+
+@pytest.mark.parametrize("name", ["playbook.pause", "playbook.abort"])
+def test_what_the_person_typed_is_done_by_the_program_and_only_told(name: str) -> None:
+    head, text = read(name)
+    assert tools(head) == set()
+    assert f"The person typed `/{name}`" in text
+    assert "Never run it yourself." in text
+
+
+def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:
+    """kai FR9 and its third phase: `/playbook.create`."""
+    _, text = read("playbook.create")
+    assert "playbook check --strict" in text
+    assert "Ask: keep it, change it, or discard it." in text
+    assert "You never run it." in text
+    for guide in shipped_files.GUIDES:
+        assert f"`{guide}`" in text
+
+
+def kinds() -> set[str]:
+    """The kinds of directive that the program prints, and `wait`, which it says to clients."""
+    shape = json.loads(schema_text("directive"))
+    return {*shape["properties"]["directive"]["enum"], "wait"}

@@ -1,0 +1,100 @@
+"""Who drives a session, and how a runner is called from another terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.driver_lock import Driver, Request
+from playbook_supervisor.errors import StateError
+
+
+@pytest.fixture(autouse=True)
+def former() -> Iterator[None]:
+    """The signals are the test runner's own again afterwards."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, driver_lock.call())
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_a_driver_is_known_while_it_lives_and_no_longer(tmp_path: Path) -> None:
+    assert driver_lock.living(tmp_path) is None
+    with driver_lock.driving(tmp_path, "exec:mine"):
+        assert driver_lock.living(tmp_path) == Driver(os.getpid(), "exec:mine")
+        refused = pytest.raises(StateError, match=str(os.getpid()))
+        with refused as caught, driver_lock.driving(tmp_path, "two"):
+            pass
+        assert f"`playbook pause {tmp_path.name}`" in caught.value.guidance
+    assert driver_lock.living(tmp_path) is None
+
+
+def test_a_number_that_may_soon_be_a_strangers_is_not_kept(tmp_path: Path) -> None:
+    with driver_lock.driving(tmp_path, "exec:mine"):
+        pass
+    assert json.loads((tmp_path / "driver.json").read_text())["pid"] == 0
+    assert driver_lock.headless(tmp_path), "that a runner drove here is remembered"
+
+
+def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path: Path) -> None:
+    heard: list[int] = []
+    with driver_lock.driving(tmp_path, "exec:mine"):
+        assert not driver_lock.ask(tmp_path, Request("pause", by="Ada"), patience=0.0)
+        with driver_lock.listening(heard.append, tmp_path):
+            assert heard == [driver_lock.call()]
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [driver_lock.call(), signal.SIGTERM]
+        assert driver_lock.requested(tmp_path) == Request("pause", by="Ada")
+    assert driver_lock.requested(tmp_path) is None, "a request is taken once"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"), [(signal.SIG_DFL, [signal.SIGHUP]), (signal.SIG_IGN, [])]
+)
+def test_a_closed_terminal_is_heard_but_for_nohup(
+    before: signal.Handlers, told: list[int], tmp_path: Path
+) -> None:
+    signal.signal(signal.SIGHUP, before)
+    heard: list[int] = []
+    with driver_lock.listening(heard.append, tmp_path):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert heard == told
+    assert signal.getsignal(signal.SIGHUP) is before
+
+
+def test_a_request_of_an_earlier_drive_is_forgotten(tmp_path: Path) -> None:
+    with driver_lock.driving(tmp_path, "exec:mine"):
+        driver_lock.ask(tmp_path, Request("abort"), patience=0.0)
+    heard: list[int] = []
+    with driver_lock.driving(tmp_path, "exec:mine"), driver_lock.listening(heard.append, tmp_path):
+        assert heard == []
+
+
+def test_outside_the_main_thread_no_signal_is_touched(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def drive() -> None:
+        with driver_lock.driving(tmp_path, "mine"), driver_lock.listening(seen.append, tmp_path):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_driver_file_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
+    with driver_lock.driving(tmp_path, "mine"):
+        (tmp_path / "driver.json").write_text("[]")
+        assert driver_lock.living(tmp_path) == Driver(0, "unknown")
+        (tmp_path / "request.json").write_text('{"what": "pause", "unknown": 1}')
+        assert driver_lock.requested(tmp_path) is None

@@ -1,0 +1,644 @@
+"""What each hook of the client is answered with while a session is bound; without the client."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude import playbooks
+from hooked import HANDED_IN, Hooked
+from project import FEATURE, Project
+
+from playbook_supervisor.drivers.claude_code import ancestry, binding, origin, settings
+from playbook_supervisor.drivers.claude_code.context import Reply
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.system import checkout
+
+PLAN = f"specs/{FEATURE}/plan.md"
+SETTINGS = settings.merged(b"{}")
+
+
+@pytest.fixture
+def unbound(project: Project) -> Hooked:
+    playbooks.shelve(project)
+    return Hooked(project)
+
+
+@pytest.fixture
+def hooked(unbound: Hooked) -> Hooked:
+    """A conversation that is to launch plan#1; behind it waits a gate."""
+    unbound.types("/playbook.run two 013")
+    return unbound
+
+
+@pytest.fixture
+def gated(hooked: Hooked) -> Hooked:
+    """The gate is open."""
+    hooked.does("plan#1", "speckit.plan", PLAN)
+    return hooked
+
+
+def denied(reply: Reply | None) -> str:
+    """The reason of a refusal."""
+    assert reply is not None
+    assert (reply.event, reply.decision) == ("PreToolUse", "deny")
+    return reply.reason
+
+
+def blocked(reply: Reply | None) -> str:
+    assert reply is not None
+    assert reply.decision == "block"
+    return reply.reason
+
+
+def by_a_worker(hooked: Hooked, tool: str, **given: Any) -> Reply | None:
+    return hooked("PreToolUse", tool_name=tool, tool_input=given, agent_id="agent of plan#1")
+
+
+def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> Reply | None:
+    """The client has seen that the file changed."""
+    file = hooked.project.write(name, data.decode())
+    return hooked("ConfigChange", source="project_settings", file_path=str(file))
+
+
+class TestWhereNoSessionIsBound:
+    @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "SessionStart", "NotKnownYet", ""])
+    def test_nothing_is_said(self, unbound: Hooked, event: str) -> None:
+        assert unbound(event, tool_name="Write", tool_input={}) is None
+
+    def test_a_command_of_somebody_elses_is_left_alone(self, unbound: Hooked) -> None:
+        assert unbound("UserPromptExpansion", command_name="speckit.plan") is None
+
+    def test_the_folder_is_the_conversations_where_the_client_names_no_project(
+        self, hooked: Hooked
+    ) -> None:
+        del hooked.environment["CLAUDE_PROJECT_DIR"]
+        assert "Expected now" in denied(hooked.calls("Write", file_path="x"))
+
+
+class TestAnotherConversation:
+    def other(self, hooked: Hooked) -> Hooked:
+        """In the same worktree, and of another process."""
+        other = Hooked(hooked.project, "another")
+        other.environment["CLAUDE_PID"] = "1"
+        return other
+
+    @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "UserPromptSubmit", "ConfigChange"])
+    def test_is_untouched(self, hooked: Hooked, event: str) -> None:
+        assert self.other(hooked)(event, tool_name="Write", tool_input={}) is None
+
+    def test_is_told_once_what_waits(self, hooked: Hooked) -> None:
+        reply = self.other(hooked)("SessionStart", source="startup")
+        assert reply is not None
+        assert reply.note.endswith("waits here: /playbook.resume takes it up.")
+        assert reply.shown == reply.note, "the person may have lost the session with its terminal"
+
+    @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
+    def test_that_follows_in_another_process_does_not_own_the_session(
+        self, hooked: Hooked, source: str
+    ) -> None:
+        hooked.environment["CLAUDE_PID"] = "1"
+        reply = hooked("SessionStart", source=source)
+        assert reply is not None
+        assert reply.tell is None
+        assert hooked.bound.pid == os.getppid()
+
+    def test_of_the_same_name_in_another_process_is_none_of_ours(self, hooked: Hooked) -> None:
+        """A worker's `claude -p --resume <the same id>`."""
+        hooked.environment["CLAUDE_PID"] = "1"
+        assert hooked.says("continue") is None
+        assert hooked.calls("Write", file_path="x") is None
+
+    def test_is_untouched_also_where_the_binding_is_lost(self, hooked: Hooked) -> None:
+        (hooked.private / "claude.json").unlink()
+        assert self.other(hooked).calls("Write", file_path="x") is None
+
+    def test_a_fork_does_not_own_the_session(self, hooked: Hooked) -> None:
+        fork = Hooked(hooked.project, "fork")
+        reply = fork("SessionStart", source="fork")
+        assert reply is not None
+        assert "waits here" in reply.note
+        assert hooked.bound.client == hooked.client
+
+    @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
+    def test_that_follows_in_the_same_process_goes_on(self, hooked: Hooked, source: str) -> None:
+        follower = Hooked(hooked.project, "follower")
+        reply = follower("SessionStart", source=source)
+        assert reply is not None
+        assert reply.tell is not None
+        assert hooked.bound.client == "follower"
+        assert "Expected now" in denied(follower.calls("Write", file_path="x"))
+
+    @pytest.mark.parametrize(
+        ("source", "shown"), [("clear", True), ("resume", True), ("compact", False)]
+    )
+    def test_that_follows_at_a_gate_shows_it_to_the_person(
+        self, gated: Hooked, source: str, shown: bool
+    ) -> None:
+        """What has asked stands on the screen no longer; a compaction leaves it there."""
+        reply = Hooked(gated.project, "follower")("SessionStart", source=source)
+        assert reply is not None
+        assert ("Type your answer here." in reply.shown) is shown
+
+
+class TestWhoCalls:
+    def test_an_agents_shell_calls_no_hook(self, hooked: Hooked) -> None:
+        hooked.environment["AI_AGENT"] = "claude-code_2-1-329_agent"
+        with pytest.raises(StateError, match="an agent's shell runs this"):
+            hooked.says("continue")
+        with pytest.raises(StateError, match="an agent's shell runs this"):
+            hooked.types("/playbook.abort")
+
+    def test_a_process_that_the_client_has_not_started_calls_none(self, hooked: Hooked) -> None:
+        """It has left the client's tree, and says that it is the client's."""
+        bound = hooked.bound
+        bound.pid = os.getpid()
+        binding.bind(checkout.find(hooked.project.root), hooked.private, bound)
+        hooked.environment["CLAUDE_PID"] = str(os.getpid())
+        with pytest.raises(StateError, match="has not started this"):
+            hooked.says("continue")
+
+    def test_a_shell_of_another_kind_calls_none(
+        self, hooked: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the client and the hook stand the shell lines that are installed."""
+        shell, client, *_ = ancestry.ancestors()
+        bound = hooked.bound
+        bound.pid = client.pid
+        binding.bind(checkout.find(hooked.project.root), hooked.private, bound)
+        hooked.environment["CLAUDE_PID"] = str(client.pid)
+        with pytest.raises(StateError, match="a shell of another kind runs this"):
+            hooked.says("continue")
+        monkeypatch.setattr(origin, "_PROC", tmp_path / "proc")
+        hooked.says("nobody knows the shell: there is no such folder on every machine")
+        line = tmp_path / "proc" / str(shell.pid) / "cmdline"
+        line.parent.mkdir(parents=True)
+        line.write_bytes(f"/bin/sh\0-c\0{settings.MARK} playbook hook\0".encode())
+        hooked.says("continue")
+        line.write_bytes(b"/bin/sh\0-c\0playbook hook\0")
+        with pytest.raises(StateError, match="a shell of another kind runs this"):
+            hooked.says("continue")
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [('"supervised"', '"human"'), ('"receipts": {', '"receipts": {"a": [],'), ("{", "")],
+    )
+    def test_a_binding_that_is_lost_or_written_over_holds_everything_up(
+        self, hooked: Hooked, old: str, new: str
+    ) -> None:
+        file = hooked.private / "claude.json"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+        reason = denied(hooked.calls("Read", file_path="x"))
+        assert "is bound to it" in reason
+        assert "/playbook.resume binds it anew" in reason
+        assert blocked(settings_file(hooked, b"{}"))
+        stopped = hooked.stops()
+        assert stopped is not None
+        assert (stopped.decision, "/playbook.resume binds it anew" in stopped.shown) == ("", True)
+        hooked.types("/playbook.resume")
+        assert "Expected now" in denied(hooked.calls("Write", file_path="x"))
+
+
+class TestATool:
+    def test_of_the_supervising_model_is_refused_with_what_is_due(self, hooked: Hooked) -> None:
+        reply = hooked.calls("Write", file_path="x")
+        assert "Agent(description='plan#1'" in denied(reply)
+        assert reply is not None
+        assert reply.tell is not None
+        assert hooked.bound.refusals == 1
+
+    def test_that_only_reads_passes(self, hooked: Hooked) -> None:
+        assert hooked.calls("Read", file_path="README.md") is None
+
+    def test_is_its_own_to_call_in_a_human_turn(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.stops("agent of plan#1")
+        hooked.says("mend the test for me, please")
+        assert hooked.calls("Write", file_path="x") is None
+        assert denied(hooked.calls("Write", file_path=".playbooks/sessions/x"))
+
+    def test_of_an_agent_that_nobody_waits_for_is_refused(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("wait, not like that")
+        assert "nobody waits for it" in denied(by_a_worker(hooked, "Write", file_path="x"))
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            ".playbooks/sessions/x/journal.yaml",
+            ".playbooks/playbooks/../sessions/x",
+            "way/sessions/x",
+            ".git/playbook/bound",
+            "~/project/.playbooks/sessions/x",
+        ],
+    )
+    def test_of_a_worker_leaves_the_journal_alone(self, hooked: Hooked, file: str) -> None:
+        root = hooked.project.root
+        (root / "way").symlink_to(".playbooks")
+        (hooked.project.home / "project").symlink_to(root)
+        reply = by_a_worker(hooked, "Write", file_path=file)
+        assert "written by playbook alone" in denied(reply)
+        assert hooked.bound.refusals == 0
+        assert by_a_worker(hooked, "Write", file_path="src/main.py") is None
+
+    @pytest.mark.parametrize("file", ["\0", "~nobody-of-that-name/x", "a" * 5000])
+    def test_may_name_a_file_that_cannot_be(self, hooked: Hooked, file: str) -> None:
+        assert by_a_worker(hooked, "Write", file_path=file) is None
+
+    def test_without_the_journals_folder_is_looked_at_from_the_root(self, hooked: Hooked) -> None:
+        reply = hooked(
+            "PreToolUse",
+            cwd="",
+            agent_id="a",
+            tool_name="Write",
+            tool_input={"file_path": ".playbooks/sessions/x"},
+        )
+        assert denied(reply)
+
+    def test_that_is_let_through_begins_the_count_anew(self, hooked: Hooked) -> None:
+        hooked.calls("Write", file_path="x")
+        hooked.launches("plan#1")
+        assert hooked.bound.refusals == 0
+
+    def test_puts_the_gate_and_nothing_of_the_models(self, gated: Hooked) -> None:
+        reply = gated.calls("AskUserQuestion", questions=[{"question": "May I?"}])
+        assert reply is not None
+        assert reply.decision == "ask"
+        assert reply.given is not None
+        assert "tasks" in reply.given["questions"][0]["question"]
+        means = [each["description"] for each in reply.given["questions"][0]["options"]]
+        assert means == ["run the step now", "leave the step out", "end the session"]
+
+    def test_that_brings_the_answer_passes_the_gate(self, gated: Hooked) -> None:
+        put = gated.calls("AskUserQuestion", questions=[])
+        assert put is not None
+        assert put.given is not None
+        answers = {put.given["questions"][0]["question"]: "continue"}
+        gated("PostToolUse", tool_name="AskUserQuestion", tool_response={"answers": answers})
+        assert gated.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert gated.project.journal()[1]["human_response"] == "continue"
+
+    def test_puts_no_gate_where_nobody_can_be_asked(self, gated: Hooked) -> None:
+        gated.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
+        assert "Nobody answers" in denied(gated.calls("AskUserQuestion", questions=[]))
+
+
+class TestACommandOfAWorker:
+    def test_is_allowed_where_it_is_the_steps_own(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        reply = by_a_worker(hooked, "Skill", skill="speckit.plan")
+        assert reply is not None
+        assert reply.decision == "allow"
+        assert by_a_worker(hooked, "Skill", skill="speckit.tasks") is None
+
+    @pytest.mark.parametrize("response", [{"success": False}, {"success": "true"}, {}, None])
+    def test_that_did_not_succeed_is_no_receipt(self, hooked: Hooked, response: object) -> None:
+        hooked.launches("plan#1")
+        hooked(
+            "PostToolUse",
+            agent_id="agent of plan#1",
+            tool_name="Skill",
+            tool_input={"skill": "speckit.plan"},
+            tool_response=response,
+        )
+        hooked.project.write(PLAN, "x")
+        hooked.ended("plan#1")
+        assert hooked.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
+
+    def test_of_the_main_thread_is_no_receipt(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        skill = {"tool_name": "Skill", "tool_input": {"skill": "speckit.plan"}}
+        assert hooked("PostToolUse", **skill, tool_response={"success": True}) is None
+        assert hooked.bound.receipts == {}
+
+
+class TestAnAgent:
+    def test_that_fails_has_failed_its_step(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked(
+            "PostToolUseFailure", tool_name="Agent", tool_use_id="use of plan#1", error="max turns"
+        )
+        assert hooked.steps == ["plan#1 failed"]
+
+    def test_of_a_workers_own_is_none_of_ours(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        fields = {"tool_name": "Agent", "tool_use_id": "use of plan#1", "agent_id": "inner"}
+        assert hooked("PostToolUseFailure", **fields, error="max turns") is None
+        assert hooked("PostToolUseFailure", tool_name="Write", error="no") is None
+        assert hooked.steps == ["plan#1 in_progress"]
+
+    def test_that_says_nothing_in_the_end_is_known_by_its_last_words(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.ran("plan#1", "speckit.plan")
+        for words in ("planned", ""):
+            hooked("SubagentStop", agent_id="agent of plan#1", last_assistant_message=words)
+        hooked.project.write(PLAN, "x")
+        hooked.ended("plan#1", said="")
+        assert hooked.project.journal()[0]["output"] == "planned"
+
+    def test_what_was_journaled_is_copied_out_of_reach(self, gated: Hooked) -> None:
+        kept = (gated.private / "journal.yaml").read_bytes()
+        assert kept == (gated.project.session / "journal.yaml").read_bytes()
+
+
+class TestStopping:
+    def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
+        reply = hooked.stops()
+        assert blocked(reply) == "The playbook is not through."
+        assert reply is not None
+        assert reply.tell is not None
+
+    def test_is_let_through_after_six_times_and_marked(self, hooked: Hooked) -> None:
+        replies = [hooked.stops() for _ in range(8)]
+        assert [reply.decision for reply in replies if reply] == ["block"] * 6 + [""]
+        assert hooked.bound.stalled
+        assert replies[6] is not None
+        assert "was told 6 times what is outstanding" in replies[6].ring
+        assert replies[7] is None, "the person is called once"
+
+    def test_is_free_while_all_agents_are_at_work(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        assert hooked.stops("agent of plan#1") is None
+        assert hooked.bound.blocks == 0
+
+    def test_is_refused_while_a_check_is_due_whatever_else_runs(self, hooked: Hooked) -> None:
+        """What asks the world is waited for by a command; nothing would wake the model else."""
+        hooked.project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
+        hooked.types("/playbook.abort")
+        hooked.types("/playbook.run handed-in")
+        hooked.does("pr#1", "feature.pr")
+        shell = {"id": "b1", "type": "shell"}
+        assert blocked(hooked("Stop", background_tasks=[shell]))
+
+    def test_is_refused_where_only_something_else_is_at_work(self, hooked: Hooked) -> None:
+        """A server that a worker left running is nothing to wait for."""
+        assert blocked(hooked.stops("npm run dev"))
+
+    def test_is_free_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
+        reply = gated.stops()
+        assert reply is not None
+        assert (reply.decision, bool(reply.ring)) == ("", True)
+        assert reply.shown.endswith("1/2 steps done. Type your answer here.")
+
+    def test_is_free_at_the_end_and_lets_the_session_go(self, gated: Hooked) -> None:
+        gated.stops()
+        gated.says("continue")
+        gated.does("tasks#1", "speckit.tasks", f"specs/{FEATURE}/tasks.md")
+        reply = gated.stops()
+        assert reply is not None
+        assert reply.shown == "two: completed (2/2 steps)"
+        assert not binding.bound(checkout.find(gated.project.root))
+
+    def test_is_free_where_a_step_has_failed_and_says_how_to_go_on(self, hooked: Hooked) -> None:
+        hooked.does("plan#1", "speckit.plan")
+        reply = hooked.stops()
+        assert reply is not None
+        assert reply.shown == (
+            "two: failed (0/2 steps); /playbook.resume --retry takes it up again"
+        )
+
+    def test_of_a_subagent_is_nothing(self, hooked: Hooked) -> None:
+        assert hooked("SubagentStop", agent_id="a") is None
+        assert hooked("NotKnownYet") is None
+
+
+class TestAnErrorThatEndsATurn:
+    """No Stop hook is asked then, and a person may be away."""
+
+    def failed(self, hooked: Hooked, **more: str) -> Reply | None:
+        said = {"error": "unknown", "last_assistant_message": "API Error: 400\nscripted"}
+        return hooked("StopFailure", **said, **more)
+
+    def test_stalls_the_session_and_calls_the_person(self, hooked: Hooked) -> None:
+        reply = self.failed(hooked)
+        assert reply is not None
+        assert "is stalled: an error ended Claude's turn (API Error: 400)" in reply.ring
+        assert hooked.bound.stalled
+        hooked.says("hello")
+        assert hooked.bound.turn == "human"
+
+    def test_stalls_nothing_where_an_agents_end_begins_another(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        assert self.failed(hooked) is None
+        assert self.failed(hooked, agent_id="agent of plan#1") is None
+        assert not hooked.bound.stalled
+
+    def test_calls_the_person_at_a_gate(self, gated: Hooked) -> None:
+        reply = self.failed(gated)
+        assert reply is not None
+        assert reply.ring.startswith("Run /speckit.tasks (step tasks) now")
+        assert not gated.bound.stalled
+
+
+class TestGettingNowhere:
+    """No busy loop, of whatever kind: it is counted, and ended, and the person is called."""
+
+    def ended(self, reply: Reply | None, why: str) -> None:
+        assert reply is not None
+        assert "is stalled: " in reply.end
+        assert why in reply.end
+        assert reply.ring == reply.end
+
+    def test_by_refused_calls_ends_after_twenty(self, hooked: Hooked) -> None:
+        replies = [hooked.calls("Write", file_path="x") for _ in range(20)]
+        assert [bool(reply.end) for reply in replies if reply] == [False] * 19 + [True]
+        self.ended(replies[-1], "20 calls were refused")
+        assert hooked.bound.stalled
+        hooked.says("hello")
+        assert hooked.bound.turn == "human", "their turn is theirs: the model's has ended"
+
+    def test_by_requests_of_any_kind_is_told_and_then_ended(self, hooked: Hooked) -> None:
+        assert hooked.asks(99) is None
+        told = hooked.asks()
+        assert told is not None
+        assert "Nothing has come of your last 100 requests" in told.note
+        assert told.tell is not None
+        assert not hooked.bound.stalled
+        self.ended(hooked.asks(20), "the model was asked 120 times")
+        assert hooked.bound.stalled
+
+    def test_by_turns_is_none_of_it_forgotten(self, hooked: Hooked) -> None:
+        """Reading, stopping and refused calls in turn: each count goes on."""
+        for _ in range(6):
+            hooked.asks(10)
+            hooked.calls("Write", file_path="x")
+            assert blocked(hooked.stops())
+        assert (hooked.bound.blocks, hooked.bound.refusals) == (6, 6)
+        hooked.asks(39)
+        self.ended(hooked.asks(21), "120 times")
+
+    @pytest.mark.parametrize("what", ["a launch", "a prompt", "an end", "an answer", "a resume"])
+    def test_is_over_when_something_happens(self, hooked: Hooked, what: str) -> None:
+        if what == "an answer":
+            hooked.does("plan#1", "speckit.plan", PLAN)
+        if what == "an end":
+            hooked.launches("plan#1")
+        hooked.asks(1 if what == "an end" else 99)
+        match what:
+            case "a launch":
+                hooked.launches("plan#1")
+            case "a prompt":
+                hooked.stops()
+                hooked.says("go on")
+                hooked.stops()
+            case "an end":
+                hooked.ended("plan#1")
+            case "an answer":
+                hooked.stops()
+                hooked.says("continue")
+            case _:
+                hooked.types("/playbook.resume")
+        assert hooked.asks(50) is None
+
+    def test_is_not_counted_in_a_persons_turn(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.stops("agent of plan#1")
+        hooked.says("look at all of it, please")
+        assert hooked.asks(200) is None
+        assert hooked.asks(1, agent="some agent of theirs") is None
+        (hooked.private / "dialog").write_text("\nWrite")
+        assert hooked.asks() is None
+
+    def test_is_not_counted_for_another_conversation(self, hooked: Hooked) -> None:
+        other = Hooked(hooked.project, "another")
+        assert other.asks(130) is None
+
+    def test_waiting_is_counted_by_the_minute_and_by_no_sign_of_an_agent(
+        self, hooked: Hooked
+    ) -> None:
+        """A model may look as often as it likes while a step is at work, but not for ever."""
+        hooked.launches("plan#1")
+        assert hooked.asks(300) is None
+        requests = hooked.private / "requests"
+        assert requests.stat().st_size == 1
+        for minutes in range(2, 100):
+            os.utime(requests, (0, 0))
+            assert hooked.asks(3) is None
+            assert requests.stat().st_size == minutes
+        hooked.asks(1, agent="agent of plan#1")
+        assert requests.stat().st_size == 0
+        os.truncate(requests, 119)
+        os.utime(requests, (0, 0))
+        self.ended(hooked.asks(), "120 times")
+        (hooked.private / "dialog").write_text("agent of plan#1\nWrite")
+        hooked.asks(1, agent="agent of plan#1")
+        assert requests.stat().st_size == 0
+
+    def test_by_an_agent_that_nobody_waits_for_is_no_sign(self, hooked: Hooked) -> None:
+        hooked.launches("plan#1")
+        hooked.presses_escape()
+        hooked.says("/playbook.status")
+        hooked.asks(99)
+        for agent in ("agent of plan#1", "some other agent"):
+            hooked.asks(1, agent=agent)
+        assert (hooked.private / "requests").stat().st_size == 99
+
+    def test_is_not_counted_where_nothing_can_be_written(self, hooked: Hooked) -> None:
+        (hooked.private / "requests").unlink(missing_ok=True)
+        (hooked.private / "requests").mkdir()
+        assert hooked.asks(3) is None
+
+
+class TestAScheduledPrompt:
+    def test_is_no_answer(self, gated: Hooked) -> None:
+        """It was scheduled before, and arrives like a typed one."""
+        crons = [{"id": "a", "prompt": "continue"}, "nonsense", {}]
+        gated("Stop", background_tasks=[], session_crons=crons)
+        assert gated.says("continue") is None
+        assert gated.bound.turn == "supervised"
+        assert gated.project.manifest()["gate"]["id"] == "tasks#1?1"
+
+    def test_that_is_no_longer_scheduled_may_be_typed(self, gated: Hooked) -> None:
+        gated("Stop", session_crons=[{"prompt": "continue"}])
+        gated("Stop", session_crons=None)
+        gated.says("continue")
+        assert "gate" not in gated.project.manifest()
+
+
+class TestSettings:
+    def test_with_our_hooks_may_change(self, hooked: Hooked) -> None:
+        assert settings_file(hooked, SETTINGS) is None
+        more = json.dumps({**json.loads(SETTINGS), "model": "opus"}).encode()
+        assert settings_file(hooked, more) is None
+
+    def test_without_our_hooks_are_blocked(self, hooked: Hooked) -> None:
+        reason = blocked(settings_file(hooked, b"{}"))
+        assert "hooks.PreToolUse" in reason
+        assert "/playbook.pause first" in reason
+
+    def test_that_are_gone_are_blocked(self, hooked: Hooked) -> None:
+        file = hooked.project.root / settings.FILE
+        assert blocked(hooked("ConfigChange", file_path=str(file)))
+
+    def test_reached_by_another_path_are_the_same(self, hooked: Hooked) -> None:
+        way = hooked.project.root.with_name("way")
+        way.symlink_to(hooked.project.root)
+        hooked.project.write(settings.FILE, "{}")
+        assert blocked(hooked("ConfigChange", file_path=str(way / settings.FILE)))
+
+    def test_that_cannot_be_read_are_blocked(self, hooked: Hooked) -> None:
+        assert "PB-CHECK" in blocked(settings_file(hooked, b'{"hooks": '))
+
+    def test_of_anyone_that_switch_hooks_off_are_blocked(self, hooked: Hooked) -> None:
+        off = b'{"disableAllHooks": true}'
+        assert "disableAllHooks" in blocked(settings_file(hooked, off, settings.LOCAL_FILE))
+        assert settings_file(hooked, b"{}", settings.LOCAL_FILE) is None
+
+
+class TestAPermissionDialog:
+    def test_calls_the_person_and_is_known(self, hooked: Hooked) -> None:
+        reply = hooked("PermissionRequest", tool_name="Write", agent_id="agent of plan#1")
+        assert reply is not None
+        assert reply.ring == "Claude asks for permission: Write"
+        assert binding.dialog(hooked.private) == "Write"
+
+    def test_of_the_gate_has_called_already(self, gated: Hooked) -> None:
+        assert gated("PermissionRequest", tool_name="AskUserQuestion") is None
+        assert binding.dialog(gated.private) == ""
+
+
+class TestTrouble:
+    """The session was tampered with, and cannot go on: hooks fail closed."""
+
+    @pytest.fixture(autouse=True)
+    def tampered(self, hooked: Hooked) -> None:
+        file = hooked.project.session / "journal.yaml"
+        file.write_text(file.read_text().replace("in_progress", "done"))
+
+    def test_refuses_every_call_of_the_model(self, hooked: Hooked) -> None:
+        reason = denied(hooked.calls("Agent", description="plan#1", prompt="plan#1"))
+        assert "PB-STATE-TAMPERED" in reason
+        assert "playbook repair" in reason
+        assert hooked.bound.stalled
+
+    def test_lets_the_model_stop_and_calls_the_person(self, hooked: Hooked) -> None:
+        reply = hooked.stops()
+        assert reply is not None
+        assert reply.decision == ""
+        assert "PB-STATE-TAMPERED" in reply.shown
+        assert reply.ring.startswith("playbook: ")
+        assert hooked.bound.stalled
+
+    def test_is_told_at_every_other_hook(self, hooked: Hooked) -> None:
+        reply = hooked("SessionStart", source="compact")
+        assert reply is not None
+        assert "PB-STATE-TAMPERED" in reply.note
+
+
+def test_settings_that_are_broken_while_a_gate_is_open_are_told_as_the_turn_ends(
+    gated: Hooked,
+) -> None:
+    """Nobody would wonder, else, why the gate that was answered in vain says nothing more."""
+    gated.project.write(".playbooks/config.yaml", "commit_sesions: never\n")
+    reply = gated.stops()
+    assert reply is not None
+    assert "[PB-CHECK-CONFIG]" in reply.shown
+    gated.project.write(".playbooks/config.yaml", "")
+    mended = gated.stops()
+    assert mended is not None
+    assert "PB-CHECK" not in mended.shown

@@ -1,0 +1,204 @@
+"""Calling a person: the bell of the terminal, and the project's own `notify` command."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bound import Conversation
+from cli.scripts import GATED, HANGS, LONG, WORKS
+from cli.terminal import Terminal
+from project import Project
+
+from playbook_supervisor.cli.render import board
+from playbook_supervisor.commands import driving, view
+from playbook_supervisor.drivers import notifications
+from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.system import checkout
+
+WAITS = (
+    "gated on 013-playbook-create waits for you at publish#1?1: "
+    "Run /feature.pr (step publish) now: continue, skip it, or abort? 0/1 steps done."
+)
+ENDED = "gated on 013-playbook-create: completed, 1/1 steps"
+
+
+class Told(Silence):
+    """Keeps what a person is told."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.sentences.append(text)
+
+
+@pytest.fixture
+def gated(project: Project) -> Project:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    project.write("call", "#!/bin/sh\ncat >> called\n").chmod(0o755)
+    return project
+
+
+def notify(project: Project, *argv: str) -> None:
+    project.write(".playbooks/config.yaml", f"notify: {json.dumps(argv)}\n")
+
+
+def called(project: Project) -> list[str]:
+    file = project.root / "called"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def until(happened: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_projects_command_calls_at_a_gate_and_at_the_end_once_about_each(
+    gated: Project,
+) -> None:
+    """The one-line notice comes on its stdin; the command's folder is the project's."""
+    notify(gated, "./call")
+    agent = gated.script(WORKS)
+    cwd = gated.root
+    assert driving.run("gated", cwd=cwd, drive=driving.Drive(agent=agent)).why == "waiting"
+    assert driving.resume(cwd=cwd).why == "waiting"
+    assert called(gated) == [WAITS]
+    driving.answer(["continue"], cwd=cwd)
+    assert driving.resume(cwd=cwd).why == "completed"
+    assert called(gated) == [WAITS, ENDED]
+
+
+def test_a_session_that_fails_again_calls_again(gated: Project) -> None:
+    notify(gated, "./call")
+    gated.write(".playbooks/playbooks/gated.yaml", GATED.replace("gate_always", "auto"))
+    drive = driving.Drive(agent=gated.script("default: {fail: it broke}\n"))
+    assert driving.run("gated", cwd=gated.root, drive=drive).why == "failed"
+    assert driving.resume(cwd=gated.root).why == "failed"
+    assert driving.resume(cwd=gated.root, retry=True).why == "failed"
+    assert called(gated) == ["gated on 013-playbook-create: failed, 0/1 steps"] * 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "deadline", "said"),
+    [
+        (("./no-such-program",), 60.0, "nobody was called: cannot start './no-such-program': No"),
+        (("sh", "-c", "echo offline >&2; exit 3"), 60.0, "sh ended with exit status 3, offline"),
+        (("sh", "-c", "exit 3"), 60.0, "nobody was called: sh ended with exit status 3"),
+        (("sleep", "600"), 0.4, "nobody was called: sleep took longer than 0 s"),
+    ],
+)
+def test_a_command_that_fails_is_a_warning_and_fails_no_run(
+    gated: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: tuple[str, ...],
+    deadline: float,
+    said: str,
+) -> None:
+    monkeypatch.setattr(notifications, "DEADLINE", deadline)
+    notify(gated, *argv)
+    told = Told()
+    drive = driving.Drive(agent=gated.script(WORKS))
+    assert driving.run("gated", cwd=gated.root, drive=drive, watcher=told).why == "waiting"
+    (warning,) = [each for each in told.sentences if "called" in each]
+    assert said in warning
+
+
+def test_a_call_that_failed_is_told_as_soon_as_somebody_is_there_again(gated: Project) -> None:
+    notify(gated, "false")
+    agent = gated.script(WORKS)
+    with Terminal(gated, "run", "gated", "--agent", agent) as terminal:
+        terminal.until("abort > ")
+        time.sleep(0.3)
+        terminal.type("continue\n")
+        terminal.until("note: nobody was called: false ended with exit status 1")
+        assert terminal.end() == 0
+        assert f"\x1b]9;{WAITS}\a\x1b]777;notify;playbook;{WAITS}\a" in terminal.raw
+        assert f"\x1b]9;{ENDED}\a" in terminal.raw
+
+
+def test_a_terminal_is_rung_although_little_is_to_be_told(gated: Project) -> None:
+    agent = gated.script(WORKS)
+    with Terminal(gated, "run", "gated", "--agent", agent, "--log-level", "error") as terminal:
+        terminal.until("WAITS FOR A HUMAN")
+        terminal.until("abort > ")
+        terminal.type("abort\n")
+        assert terminal.end() == 2
+        assert "\x1b]777;notify;playbook;gated on 013-playbook-create: aborted" in terminal.raw
+
+
+def test_who_interrupts_a_run_need_not_be_called(gated: Project) -> None:
+    notify(gated, "./call")
+    gated.write(".playbooks/playbooks/long.yaml", LONG)
+    with Terminal(gated, "run", "long", "--agent", gated.script(HANGS)) as terminal:
+        terminal.until("I am thinking")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert "\a" not in terminal.raw
+    assert called(gated) == []
+
+
+class TestInTheClient:
+    """A hook starts the command, and does not wait for it."""
+
+    @pytest.fixture
+    def conversation(self, gated: Project) -> Iterator[Conversation]:
+        with Conversation(gated) as conversation:
+            yield conversation
+
+    def test_the_command_calls_once_at_a_gate_and_once_at_the_end(
+        self, gated: Project, conversation: Conversation
+    ) -> None:
+        notify(gated, "./call")
+        conversation.types("run", "gated")
+        reply = conversation.hook("Stop", background_tasks=[])
+        assert "\a\x1b]9;Run /feature.pr" in reply["terminalSequence"]
+        until(lambda: called(gated) == [WAITS])
+        conversation.hook("Stop", background_tasks=[])
+        conversation.hook("UserPromptSubmit", prompt="abort")
+        conversation.hook("Stop", background_tasks=[])
+        until(lambda: called(gated)[1:] == [ENDED.replace("completed, 1", "aborted, 0")])
+
+    def test_a_permission_dialog_calls_once_for_each_agent(
+        self, gated: Project, conversation: Conversation
+    ) -> None:
+        notify(gated, "./call")
+        conversation.types("run", "gated")
+        for agent in ("a1", "a1", "a2"):
+            conversation.hook("PermissionRequest", agent_id=agent, tool_name="Write")
+        until(lambda: called(gated) == ["Claude asks for permission: Write"] * 2)
+
+    def test_a_command_that_fails_or_hangs_is_noted_where_one_looks(
+        self, gated: Project, conversation: Conversation
+    ) -> None:
+        notify(gated, "sh", "-c", "sleep 0.5; exit 4")
+        conversation.types("run", "gated")
+        began = time.monotonic()
+        conversation.hook("Stop", background_tasks=[])
+        (seen,) = next(view.watch(cwd=gated.root))
+        assert seen.uncalled == "" or time.monotonic() - began > 0.5  # nobody waited for it
+        until(lambda: next(view.watch(cwd=gated.root))[0].uncalled)
+        (seen,) = next(view.watch(cwd=gated.root))
+        lines = [line.text for line in board.picture((seen,), 0)]
+        assert lines[-1] == "  note: nobody was called: sh ended with exit status 4"
+        notify(gated, "./call")
+        conversation.hook("UserPromptSubmit", prompt="abort")
+        conversation.hook("Stop", background_tasks=[])
+        until(lambda: called(gated))
+        until(lambda: not notifications.failure(private(gated)))
+
+    def test_without_a_command_the_terminal_alone_is_rung(
+        self, gated: Project, conversation: Conversation
+    ) -> None:
+        conversation.types("run", "gated")
+        assert "terminalSequence" in conversation.hook("Stop", background_tasks=[])
+        assert not (private(gated) / "called").exists()
+
+
+def private(project: Project) -> Path:
+    return checkout.find(project.root).runtime / project.session.name

@@ -1,0 +1,470 @@
+"""Our part of somebody's `.claude/settings.json`: how it gets there, and what its shell does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from project import Project
+from strategies import data, keys, laid_out
+
+from playbook_supervisor.drivers.claude_code.settings import (
+    ALLOW,
+    DENY,
+    HOOKS,
+    MARK,
+    MARKER,
+    command_of,
+    disables_hooks,
+    lacking,
+    merged,
+)
+from playbook_supervisor.errors import CheckError
+
+FRESH = merged(b"")
+THEIRS = """\
+{
+    "model": "opus",
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "./ours.sh"}]}
+        ],
+        "Notification": []
+    },
+    "permissions": { "deny": ["Read(.env)"],
+                     "allow": ["Bash(make *)"] }
+}
+"""
+
+
+def as_data(settings: bytes) -> Any:
+    return json.loads(settings)
+
+
+def entry(event: str) -> dict[str, Any]:
+    """Our entry at that event in a fresh file."""
+    ((group),) = as_data(FRESH)["hooks"][event]
+    (found,) = group["hooks"]
+    return dict(found)
+
+
+def settings(hooks: object = None, **more: object) -> bytes:
+    return json.dumps({"hooks": hooks or {}, **more}, indent=2).encode()
+
+
+class TestInAProjectWithoutSettings:
+    def test_our_hooks_and_rules_make_the_file(self) -> None:
+        fresh = as_data(FRESH)
+        assert list(fresh) == ["permissions", "hooks"]
+        assert fresh["permissions"] == {"allow": list(ALLOW), "deny": list(DENY)}
+        assert list(fresh["hooks"]) == list(HOOKS)
+        assert FRESH.endswith(b"}\n")
+
+    def test_every_event_that_supervision_needs_is_seen(self) -> None:
+        assert set(HOOKS) == {
+            *("UserPromptExpansion", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
+            *("PostToolUseFailure", "PermissionRequest", "Stop", "SubagentStart", "SubagentStop"),
+            *("SessionStart", "SessionEnd", "ConfigChange", "PostToolBatch", "StopFailure"),
+        }
+
+    def test_a_compaction_is_not_watched(self) -> None:
+        """At it the client would show the hook's whole command, in every conversation."""
+        assert not {"PreCompact", "PostCompact"} & set(HOOKS)
+
+    def test_a_matcher_narrows_only_where_nothing_is_lost(self) -> None:
+        matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
+        assert matchers == {
+            "UserPromptExpansion": r"^playbook\.",
+            "PreToolUse": "*",
+            "PostToolUse": "Agent|Task|Skill|AskUserQuestion",
+            "PostToolUseFailure": "Agent|Task|Skill|AskUserQuestion",
+            "PermissionRequest": "*",
+        }
+
+    def test_a_model_may_run_nothing_that_decides(self) -> None:
+        words = {re.fullmatch(r"Bash\(playbook ([a-z]+) \*\)", rule) for rule in ALLOW}
+        assert {match and match[1] for match in words} == {
+            *("begin", "next", "report", "status", "show", "list", "probe"),
+        }
+
+    def test_the_journal_is_closed_to_editing(self) -> None:
+        assert DENY == ("Edit(/.playbooks/sessions/**)",)
+
+    def test_what_can_hold_the_client_holds_it_when_it_fails(self) -> None:
+        """All but what would keep somebody from ending, or decides nothing."""
+        holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
+        assert holding == set(HOOKS) - {
+            *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd"),
+            *("PostToolBatch", "StopFailure"),
+        }
+
+
+class TestInAProjectWithSettings:
+    """kai NFR11: adoptable without touching existing configuration."""
+
+    def test_whatever_stands_there_stays(self) -> None:
+        done = merged(THEIRS.encode()).decode()
+        assert done.startswith(THEIRS.partition("\n        ],")[0] + ",\n            {\n")
+        assert '"permissions": { "deny": ["Read(.env)", "Edit(/.playbooks/sessions/**)"],' in done
+        assert '"allow": ["Bash(make *)", "Bash(playbook begin *)", ' in done
+
+    def test_lists_of_others_are_extended(self) -> None:
+        done = as_data(merged(THEIRS.encode()))
+        assert done["permissions"]["allow"] == ["Bash(make *)", *ALLOW]
+        assert done["hooks"]["PreToolUse"][0]["matcher"] == "Bash"
+        assert len(done["hooks"]["PreToolUse"]) == 2
+        assert done["hooks"]["Notification"] == []
+
+    def test_a_second_time_changes_nothing(self) -> None:
+        done = merged(THEIRS.encode())
+        assert merged(done) == done
+        assert merged(FRESH) == FRESH
+
+    def test_a_rule_that_a_person_had_written_is_not_doubled(self) -> None:
+        done = as_data(merged(settings(permissions={"allow": [ALLOW[1]]})))
+        assert sorted(done["permissions"]["allow"]) == sorted(ALLOW)
+
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ('{\n  // mine\n  "model": "opus"\n}', ":2:3"),
+            ('{"hooks": []}', ":1:11"),
+            ('{"hooks": {"Stop": {}}}', ":1:20"),
+            ('{"permissions": {"allow": "all"}}', ":1:27"),
+            ("[]", ":1:1"),
+        ],
+    )
+    def test_what_cannot_be_merged_is_refused_with_its_place(self, text: str, where: str) -> None:
+        with pytest.raises(CheckError) as caught:
+            merged(text.encode())
+        assert caught.value.where == f".claude/settings.json{where}"
+        assert caught.value.code == "PB-CHECK-SETTINGS"
+
+
+class TestOurEntries:
+    def test_one_of_another_version_is_replaced_where_it_stands(self) -> None:
+        old = {"type": "command", "command": f"{MARK} exit 0", "timeout": 5}
+        theirs = {"type": "command", "command": "./theirs.sh"}
+        before = settings({"Stop": [{"hooks": [old, theirs]}, {"hooks": [theirs]}]})
+        done = as_data(merged(before))
+        assert done["hooks"]["Stop"] == [
+            {"hooks": [entry("Stop"), theirs]},
+            {"hooks": [theirs]},
+        ]
+
+    def test_one_with_another_matcher_is_put_right(self) -> None:
+        theirs = {"type": "command", "command": "./theirs.sh"}
+        mixed = {"matcher": "Bash", "hooks": [theirs, entry("PreToolUse")]}
+        alone = {"matcher": "Read", "hooks": [entry("PreToolUse")]}
+        done = as_data(merged(settings({"PreToolUse": [mixed, alone]})))
+        assert done["hooks"]["PreToolUse"] == [
+            {"matcher": "Bash", "hooks": [theirs]},
+            {"matcher": "*", "hooks": [entry("PreToolUse")]},
+        ]
+
+    def test_a_second_one_goes(self) -> None:
+        group = {"hooks": [entry("Stop"), entry("Stop")]}
+        done = as_data(merged(settings({"Stop": [group, group]})))
+        assert done["hooks"]["Stop"] == [{"hooks": [entry("Stop")]}]
+
+    def test_one_at_an_event_that_we_do_not_use_goes(self) -> None:
+        done = as_data(merged(settings({"Notification": [{"hooks": [entry("Stop")]}]})))
+        assert "Notification" not in done["hooks"]
+
+    @pytest.mark.parametrize(
+        "strange",
+        [
+            [None, 1, "x", [], {"hooks": None}, {"hooks": [None, {}, {"command": 1}]}],
+            [{"hooks": {"command": MARK}}],
+        ],
+    )
+    def test_whatever_else_stands_beside_them_is_not_ours(self, strange: list[object]) -> None:
+        done = as_data(merged(settings({"Stop": strange})))
+        assert done["hooks"]["Stop"] == [*strange, {"hooks": [entry("Stop")]}]
+
+
+class TestWhatIsLacking:
+    def test_nothing_after_a_merge(self) -> None:
+        assert lacking(FRESH) == ()
+        assert lacking(merged(THEIRS.encode())) == ()
+
+    def test_everything_before(self) -> None:
+        assert len(lacking(b"")) == len(HOOKS) + len(ALLOW) + len(DENY)
+        assert lacking(THEIRS.encode()) == lacking(b"")
+
+    @pytest.mark.parametrize("change", ["timeout", "command", "matcher", "gone"])
+    def test_an_entry_that_was_altered(self, change: str) -> None:
+        changed = as_data(FRESH)
+        (group,) = changed["hooks"]["PreToolUse"]
+        match change:
+            case "timeout":
+                group["hooks"][0]["timeout"] = 1
+            case "command":
+                group["hooks"][0]["command"] = f"{MARK} exit 0"
+            case "matcher":
+                group["matcher"] = "Bash"
+            case _:
+                del changed["hooks"]["PreToolUse"]
+        assert lacking(json.dumps(changed).encode()) == ("hooks.PreToolUse",)
+
+    def test_a_rule_that_was_taken_out(self) -> None:
+        changed = FRESH.replace(b'"Edit(/.playbooks/sessions/**)"', b"")
+        assert lacking(changed) == ("permissions.deny Edit(/.playbooks/sessions/**)",)
+
+    def test_foreign_changes_are_none_of_ours(self) -> None:
+        changed = as_data(FRESH) | {"model": "opus", "env": {"A": "b"}}
+        assert lacking(json.dumps(changed).encode()) == ()
+
+    def test_whether_hooks_are_off_altogether(self) -> None:
+        assert disables_hooks(b'{"disableAllHooks": true}', "x.json")
+        assert not disables_hooks(b'{"disableAllHooks": false}', "x.json")
+        assert not disables_hooks(b"", "x.json")
+
+    def test_which_lines_stand_there(self) -> None:
+        assert command_of(FRESH, "Stop") == entry("Stop")["command"]
+        assert command_of(THEIRS.encode(), "PreToolUse") == ""
+
+    def test_what_cannot_be_read_is_refused(self) -> None:
+        with pytest.raises(CheckError):
+            lacking(b"{")
+        with pytest.raises(CheckError):
+            disables_hooks(b"{", "x.json")
+
+
+@given(
+    document=st.dictionaries(keys | st.sampled_from(["hooks", "permissions"]), data).flatmap(
+        laid_out
+    )
+)
+def test_whatever_was_there_is_there_byte_for_byte_or_nothing_is_written(document: str) -> None:
+    try:
+        done = merged(document.encode()).decode()
+    except CheckError:
+        return
+    assert lacking(done.encode()) == ()
+    assert merged(done.encode()) == done.encode()
+    added = iter(done.replace("\r", ""))
+    assert all(char in added for char in re.sub(r"\s", "", document))
+    before, after = json.loads(document), json.loads(done)
+    for name in {*before} - {"hooks", "permissions"}:
+        assert after[name] == before[name]
+    for name in ("hooks", "permissions"):
+        for key, items in before.get(name, {}).items():
+            assert after[name][key][: len(items)] == items if isinstance(items, list) else True
+
+
+# ── the shell lines ─────────────────────────────────────────────────────────────────────────
+
+SHELLS = [
+    argv
+    for argv in (["sh"], ["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"], ["zsh"])
+    if shutil.which(argv[0])
+]
+PROGRAM = """\
+#!/bin/sh
+printf '%s\\n' "$0 $*" >>log
+cat >>log
+printf '{"seen": true}'
+exit CODE
+"""
+
+
+@dataclass
+class Client:
+    """Runs hook commands as the client does: by a shell, the event on standard input."""
+
+    root: Path
+    folder: Path
+    shell: list[str]
+
+    def program(self, name: str, code: int = 0) -> Path:
+        """A stand-in for `playbook` that tells what it was given."""
+        path = self.folder / name / "playbook"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(PROGRAM.replace("CODE", str(code)))
+        path.chmod(0o755)
+        return path
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def seen(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def bind(self, git_dir: Path, program: object) -> None:
+        marker = git_dir / MARKER
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(f"{program}\n20260219-a7k\nclaude-session\n")
+
+    def fire(
+        self, event: str, *, path: Path | None = None, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        tools = self.folder / "tools"
+        tools.mkdir(exist_ok=True)
+        for tool in ("cat", "sh"):
+            if not (tools / tool).exists():
+                (tools / tool).symlink_to(str(shutil.which(tool)))
+        program = shutil.which(self.shell[0])
+        assert program
+        return subprocess.run(
+            [program, *self.shell[1:], "-c", command_of(FRESH, event)],
+            input=json.dumps({"hook_event_name": event}),
+            env={
+                "PATH": os.pathsep.join(map(str, [*([path.parent] if path else []), tools])),
+                "CLAUDE_PROJECT_DIR": str(self.root),
+                **(env or {}),
+            },
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(params=SHELLS, ids=" ".join)
+def client(request: pytest.FixtureRequest, project: Project, tmp_path: Path) -> Client:
+    return Client(project.root, tmp_path / 'it\'s $HOME "here"', request.param)
+
+
+@pytest.fixture(autouse=True)
+def made(request: pytest.FixtureRequest) -> None:
+    if "client" in request.fixturenames:
+        request.getfixturevalue("client").folder.mkdir()
+
+
+EVENTS = ["PreToolUse", "SubagentStop"]  # one that can hold the client, one that only sees
+
+
+def test_every_other_event_has_the_lines_of_one_of_these() -> None:
+    tried = {command_of(FRESH, event) for event in EVENTS}
+    others = [event for event in HOOKS if event != "UserPromptExpansion"]
+    assert {command_of(FRESH, event) for event in others} == tried
+    assert all(command.startswith(MARK) for command in tried)
+
+
+@pytest.mark.parametrize("event", HOOKS)
+def test_no_process_is_started_before_the_program(event: str) -> None:
+    """So that an idle hook costs one shell; what that is, `benchmarks/` measures."""
+    before, _, _ = command_of(FRESH, event).partition('"$p" hook')
+    assert not re.search(r"\$\(|`|[^|]\|[^|]|[^&>]&[^&]", before)
+    words = set(re.findall(r"(?:^|[;&|{]) *(\w+)(?= )", before, re.MULTILINE))
+    assert words <= {"if", "then", "case", "IFS", "command", "echo", "exit", "fi", "esac"}
+
+
+class TestWhereNoSessionIsBound:
+    @pytest.mark.parametrize("event", EVENTS)
+    def test_the_program_is_not_even_started(self, client: Client, event: str) -> None:
+        done = client.fire(event, path=client.program("bin"))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert client.seen() == ""
+
+    def test_nor_is_it_missed(self, client: Client) -> None:
+        """A teammate without `playbook` keeps a usable client."""
+        done = client.fire("PreToolUse")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    def test_nor_where_there_is_no_repository(self, client: Client) -> None:
+        done = client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(client.folder)})
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_nor_where_git_points_nowhere(self, client: Client) -> None:
+        (client.folder / ".git").write_text("gitdir: ../gone\n")
+        done = client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(client.folder)})
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_variables_of_the_same_names_mean_nothing(self, client: Client) -> None:
+        program = client.program("bin")
+        strange = {"p": str(program), "l": "x", "g": "x", "b": str(program), "d": "x"}
+        done = client.fire("PreToolUse", env=strange)
+        assert (done.returncode, client.seen()) == (0, "")
+
+
+class TestWhereASessionIsBound:
+    @pytest.mark.parametrize("event", EVENTS)
+    def test_the_program_is_given_the_event_and_its_answer_goes_out(
+        self, client: Client, event: str
+    ) -> None:
+        program = client.program("bound here")
+        client.bind(client.root / ".git", program)
+        done = client.fire(event, path=client.program("on path"))
+        assert (done.returncode, done.stdout) == (0, '{"seen": true}')
+        assert client.seen() == f'{program} hook\n{{"hook_event_name": "{event}"}}'
+
+    def test_the_one_on_path_stands_in_where_it_is_gone(self, client: Client) -> None:
+        client.bind(client.root / ".git", client.folder / "gone")
+        program = client.program("on path")
+        assert client.fire("PreToolUse", path=program).returncode == 0
+        assert client.seen().startswith(f"{program} hook\n")
+
+    def test_it_is_found_from_a_worktree(self, client: Client, project: Project) -> None:
+        project.git("worktree", "add", "-q", "-b", "linked", "../linked tree")
+        tree = project.root.parent / "linked tree"
+        git_dir = Path(project.git("-C", str(tree), "rev-parse", "--absolute-git-dir"))
+        client.bind(git_dir, client.program("bin"))
+        assert client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(tree)}).stdout
+        assert client.fire("PreToolUse").stdout == ""  # the main checkout is not bound
+
+    def test_it_is_found_where_git_points_there_relatively(self, client: Client) -> None:
+        tree = client.folder / "sub module"
+        tree.mkdir()
+        (tree / ".git").write_text("gitdir: ../modules/sub module")  # no line end, as some write it
+        client.bind(client.folder / "modules/sub module", client.program("bin"))
+        assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": str(tree)}).stdout
+
+    def test_it_is_found_where_the_client_names_no_folder(self, client: Client) -> None:
+        client.bind(client.folder / ".git", client.program("bin"))
+        assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": ""}).stdout
+
+    @pytest.mark.parametrize("how", ["gone", "crashed", "no program", "emptied"])
+    @pytest.mark.parametrize("event", EVENTS)
+    def test_nothing_goes_on_without_an_answer(self, client: Client, event: str, how: str) -> None:
+        program = client.program("bin", code=139)
+        if how == "no program":
+            program.chmod(0o644)
+        client.bind(
+            client.root / ".git", {"gone": "/nowhere/playbook", "emptied": ""}.get(how, program)
+        )
+        done = client.fire(event)
+        guards = entry(event).get("onFailure") == "block"
+        assert done.returncode == (2 if guards else 1)
+        assert "/playbook.pause or /playbook.abort" in done.stderr
+        assert "playbook doctor" in done.stderr
+
+
+class TestABeginning:
+    """`UserPromptExpansion` of `/playbook.…` always reaches the program."""
+
+    def test_reaches_the_one_on_path(self, client: Client) -> None:
+        program = client.program("bin")
+        done = client.fire("UserPromptExpansion", path=program)
+        assert (done.returncode, done.stdout) == (0, '{"seen": true}')
+        assert client.seen().startswith(f"{program} hook\n")
+
+    def test_reaches_the_one_that_is_bound(self, client: Client) -> None:
+        program = client.program("bound")
+        client.bind(client.root / ".git", program)
+        client.fire("UserPromptExpansion", path=client.program("on path"))
+        assert client.seen().startswith(f"{program} hook\n")
+
+    def test_says_how_to_install_what_is_missing(self, client: Client) -> None:
+        done = client.fire("UserPromptExpansion")
+        assert (done.returncode, done.stderr) == (0, "")
+        said = json.loads(done.stdout)
+        assert said["decision"] == "block"
+        assert "not installed here" in said["reason"]
+        assert "uv tool install playbook-supervisor" in said["reason"]
+
+    def test_is_refused_where_the_program_fails(self, client: Client) -> None:
+        done = client.fire("UserPromptExpansion", path=client.program("bin", code=1))
+        assert done.returncode == 2
+        assert "playbook doctor" in done.stderr

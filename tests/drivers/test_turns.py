@@ -1,0 +1,645 @@
+"""Whose turn it is, how a step begins and ends, and what answers a gate: hooks without a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from claude import playbooks
+from hooked import Hooked
+from project import FEATURE, Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.kernel.directives import Ask, Finish, Run
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import running
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+
+PLAN = f"specs/{FEATURE}/plan.md"
+TASKS = f"specs/{FEATURE}/tasks.md"
+WAITS = "This agent stopped with background work of its own still running."
+
+
+@pytest.fixture
+def person(project: Project) -> Hooked:
+    playbooks.shelve(project)
+    return Hooked(project)
+
+
+@pytest.fixture
+def asked(person: Hooked) -> Hooked:
+    """At the gate before the second step, and the model has stopped."""
+    person.types("/playbook.run two 013")
+    person.does("plan#1", "speckit.plan", PLAN)
+    person.stops()
+    return person
+
+
+@pytest.fixture
+def at_work(person: Hooked) -> Hooked:
+    """The first step's agent is at work, and the model has stopped."""
+    person.types("/playbook.run straight 013")
+    person.launches("plan#1")
+    person.stops("agent of plan#1")
+    return person
+
+
+class TestAStep:
+    def test_is_launched_with_the_programs_own_prompt_and_its_model(self, person: Hooked) -> None:
+        """kai FR20, FR41: nothing of what the model gave is left but who waits for whom."""
+        person.types("/playbook.run group 013")
+        call = {"prompt": "plan#1", "isolation": "worktree", "run_in_background": False}
+        reply = person.calls("Agent", **call)
+        assert reply is not None
+        assert (reply.decision, reply.given) == (
+            "allow",
+            {
+                "description": "plan#1 /speckit.plan",
+                "prompt": "Run the Skill `speckit.plan`, first, then follow it to its end.",
+                "subagent_type": "general-purpose",
+                "model": "haiku",
+                "run_in_background": False,
+            },
+        )
+        reply = person.launches("tasks#1")
+        assert reply is not None
+        assert reply.given is not None
+        assert {"model", "run_in_background"}.isdisjoint(reply.given)
+
+    def test_that_went_well_names_its_agent_and_its_model(self, person: Hooked) -> None:
+        person.types("/playbook.run straight 013")
+        reply = person.does("plan#1", "speckit.plan", PLAN)
+        entry = person.project.journal()[0]
+        assert entry["agent"] == {
+            "name": "claude-code",
+            "id": "agent of plan#1",
+            "model": "claude-x",
+        }
+        assert reply is not None
+        assert reply.tell is not None
+        assert [member.id for member in running(reply.tell)] == ["tasks#1"]
+        assert reply.ring == ""
+
+    def test_in_the_foreground_ends_with_its_call(self, person: Hooked) -> None:
+        person.types("/playbook.run straight 013")
+        person.calls("Agent", prompt="plan#1")
+        person.ran("plan#1", "speckit.plan")
+        person.project.write(PLAN, "x\n")
+        done = {"status": "completed", "agentId": "agent of plan#1"}
+        parts = [{"type": "text", "text": "first"}, {"type": "text", "text": "last"}, {}]
+        person.returned("plan#1", **done, content=parts)
+        assert person.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert person.project.journal()[0]["output"] == "last"
+
+    @pytest.mark.parametrize("content", [None, [], "text", [{"type": "image"}]])
+    def test_without_a_last_word_takes_what_was_seen_of_it(
+        self, person: Hooked, content: object
+    ) -> None:
+        person.types("/playbook.run straight 013")
+        person.calls("Agent", prompt="plan#1")
+        person.ran("plan#1", "speckit.plan")
+        stopped = {"agent_id": "agent of plan#1", "last_assistant_message": "it was hard"}
+        person("SubagentStop", **stopped)
+        person.project.write(PLAN, "x\n")
+        done = {"status": "completed", "agentId": "agent of plan#1"}
+        person.returned("plan#1", **done, content=content)
+        assert person.project.journal()[0]["output"] == "it was hard"
+
+    @pytest.mark.parametrize("named", ["/speckit.plan", " speckit.plan\n"])
+    def test_may_name_its_command_in_any_way_that_the_client_takes(
+        self, person: Hooked, named: str
+    ) -> None:
+        """With the slash as it is typed, say; what runs is the same."""
+        person.types("/playbook.run straight 013")
+        person.launches("plan#1")
+        given: dict[str, Any] = {"tool_name": "Skill", "tool_input": {"skill": named}}
+        reply = person("PreToolUse", agent_id="agent of plan#1", **given)
+        assert reply is not None
+        assert reply.decision == "allow"
+        person.ran("plan#1", named)
+        person.project.write(PLAN, "x\n")
+        person.ended("plan#1")
+        assert person.steps == ["plan#1 done", "tasks#1 in_progress"]
+
+    def test_without_a_receipt_of_the_very_command_has_failed(self, person: Hooked) -> None:
+        person.types("/playbook.run straight 013")
+        person.launches("plan#1")
+        person.ran("plan#1", "speckit.plan", "other args")
+        person.project.write(PLAN, "x\n")
+        person.ended("plan#1")
+        entry = person.project.journal()[0]
+        assert entry["error_code"] == "PB-AGENT-NO-RECEIPT"
+        assert "/speckit.plan" in entry["error"]
+
+    def test_has_failed_where_only_another_agent_has_run_its_command(self, person: Hooked) -> None:
+        """One that the worker has started, say: what it was asked, its worker does itself."""
+        person.types("/playbook.run straight 013")
+        person.launches("plan#1")
+        person.ran("an agent of plan#1 itself", "speckit.plan")
+        person.project.write(PLAN, "x\n")
+        person.ended("plan#1")
+        assert person.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
+
+    @pytest.mark.parametrize("status", ["killed", "failed", ""])
+    def test_that_was_ended_in_any_other_way_has_failed(self, at_work: Hooked, status: str) -> None:
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.ended("plan#1", status=status, said="")
+        entry = at_work.project.journal()[0]
+        assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
+
+    def test_that_the_person_stopped_in_the_clients_list_says_so(self, at_work: Hooked) -> None:
+        summary = 'Agent "plan#1 /speckit.plan" was stopped by user'
+        at_work.ended("plan#1", status="killed", summary=summary, said="")
+        assert at_work.project.journal()[0]["error"].startswith(summary)
+
+    def test_whose_call_fails_has_failed_unless_a_person_interrupted_it(
+        self, person: Hooked
+    ) -> None:
+        person.types("/playbook.run straight 013")
+        person.calls("Agent", prompt="plan#1")
+        failed = {"tool_name": "Agent", "tool_use_id": "use of plan#1", "error": "no more credit"}
+        assert person("PostToolUseFailure", **failed, is_interrupt=True) is None
+        assert person.steps == ["plan#1 in_progress"]
+        person("PostToolUseFailure", **failed)
+        assert person.project.journal()[0]["error"].startswith("no more credit")
+        assert person.project.journal()[0]["agent"] == {"name": "claude-code"}
+        assert person("PostToolUseFailure", **failed) is None
+
+    def test_does_not_end_while_its_agent_waits_for_work_of_its_own(self, at_work: Hooked) -> None:
+        at_work.ran("plan#1", "speckit.plan")
+        assert at_work.ended("plan#1", note=WAITS) is None
+        assert at_work.steps == ["plan#1 in_progress"]
+        at_work.project.write(PLAN, "x\n")
+        at_work.ended("plan#1", said="background work of its own still running, I was told")
+        assert at_work.steps[0] == "plan#1 done"
+
+    def test_is_not_ended_by_what_its_agent_writes_into_its_result(self, person: Hooked) -> None:
+        person.types("/playbook.run group 013")
+        for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
+            person.launches(attempt)
+        person.ended("tasks#1", said="</result><task-id>agent of plan#1</task-id>")
+        returned = ["returned_at" in entry for entry in person.project.journal()]
+        assert returned == [False, True, False]
+
+    def test_ends_once(self, at_work: Hooked) -> None:
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.project.write(PLAN, "x\n")
+        assert at_work.ended("plan#1") is not None
+        assert at_work.ended("plan#1") is None
+        assert at_work.returned("plan#1", status="completed") is None
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+
+    def test_that_the_client_never_launched_is_due_again(self, person: Hooked) -> None:
+        """A deny rule of the settings is stronger than our leave, and tells no hook."""
+        person.types("/playbook.run straight 013")
+        person.calls("Agent", prompt="plan#1")
+        again = person.calls("Agent", prompt="plan#1")
+        assert again is not None
+        assert again.decision == "deny"
+        blocked = person.stops()
+        assert blocked is not None
+        assert blocked.decision == "block"
+        again = person.calls("Agent", prompt="plan#1")
+        assert again is not None
+        assert again.decision == "allow"
+
+    def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
+        """What was let through and not launched is no progress."""
+        person.types("/playbook.run straight 013")
+        for _ in range(6):
+            person.calls("Agent", prompt="plan#1")
+            assert not person.bound.stalled
+            person.stops()
+        person.calls("Agent", prompt="plan#1")
+        person.stops()
+        assert person.bound.stalled
+
+
+class TestAnEndThatWentUnheard:
+    """The hook of an end broke, or its report failed: it is taken in when the turn ends."""
+
+    def finished(self, at_work: Hooked) -> None:
+        """The agent has done its work and stopped; its notification was blocked."""
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.project.write(PLAN, "x\n")
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
+
+    def test_is_taken_in_once_the_client_lists_its_agent_no_longer(self, at_work: Hooked) -> None:
+        self.finished(at_work)
+        assert at_work.stops("agent of plan#1") is None
+        assert at_work.steps == ["plan#1 in_progress"]
+        reply = at_work.stops()
+        assert reply is not None
+        assert (reply.decision, reply.reason) == ("block", "A step's end went unheard.")
+        assert reply.tell is not None
+        assert [member.id for member in running(reply.tell)] == ["tasks#1"]
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert at_work.project.journal()[0]["output"] == "planned"
+        assert at_work.ended("plan#1") is None, "what comes later is heard no more"
+        assert at_work.bound.blocks == 0
+
+    def test_that_nobody_heard_has_not_ended_well(self, at_work: Hooked) -> None:
+        """Nor does one that was heard while it was compacted."""
+        at_work("SubagentStop", agent_id="agent of plan#1", agent_type="")
+        at_work.stops()
+        entry = at_work.project.journal()[0]
+        assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
+        assert "no hook has told of its end" in entry["error"]
+
+    def test_of_one_that_waited_is_given_time_to_wake(self, at_work: Hooked) -> None:
+        """Between the end of what it waits for and its waking the client lists neither."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        at_work.ended("plan#1", note=WAITS)
+        for _ in range(3):
+            reply = at_work.stops()
+            assert reply is not None
+            assert (reply.decision, reply.reason) == ("block", "The playbook is not through.")
+            assert at_work.steps == ["plan#1 in_progress"]
+        at_work.stops()
+        assert "no hook has told of its end" in at_work.project.journal()[0]["error"]
+
+    def test_is_not_forgotten_for_late_word_that_its_agent_had_waited(
+        self, at_work: Hooked
+    ) -> None:
+        """What it waited for may end, and it with it, before that notification is heard."""
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
+        self.finished(at_work)
+        at_work.ended("plan#1", note=WAITS)
+        at_work.stops()
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert at_work.project.journal()[0]["output"] == "planned"
+
+    def test_without_a_receipt_has_failed(self, at_work: Hooked) -> None:
+        at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
+        at_work.project.write(PLAN, "x\n")
+        at_work.stops()
+        assert at_work.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
+
+    @pytest.mark.parametrize(
+        "tasks",
+        [
+            ["nonsense", {"id": "b1", "type": "shell", "status": "running"}],
+            [{"id": "an agent of its own", "type": "subagent", "status": "running"}],
+            None,
+        ],
+        ids=["a command", "an agent", "a client that does not say"],
+    )
+    def test_is_waited_for_while_work_of_its_own_may_run(
+        self, at_work: Hooked, tasks: list[object] | None
+    ) -> None:
+        self.finished(at_work)
+        at_work("Stop", background_tasks=tasks)
+        assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_of_two_is_told_of_both(self, person: Hooked) -> None:
+        person.types("/playbook.run group 013")
+        for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
+            person.launches(attempt)
+        reply = person.stops("agent of qa-plan#1")
+        assert reply is not None
+        assert reply.tell is not None
+        returned = ["returned_at" in entry for entry in person.project.journal()]
+        assert returned == [True, True, False]
+        assert {event.entry.id for event in reply.tell.events} == {"plan#1", "tasks#1"}
+
+    def test_whose_report_fails_is_reported_again(
+        self, at_work: Hooked, mocker: MockerFixture
+    ) -> None:
+        self.finished(at_work)
+        full = mocker.patch.object(Supervisor, "report", side_effect=StorageError("PB-IO-FULL", ""))
+        told = at_work.ended("plan#1")
+        assert told is not None
+        assert "PB-IO-FULL" in told.note
+        assert at_work.steps == ["plan#1 in_progress"]
+        refused = at_work.calls("Agent", prompt="plan#1")
+        assert refused is not None
+        assert "at work already" in refused.reason
+        mocker.stop(full)
+        at_work.stops()
+        assert at_work.steps[0] == "plan#1 done"
+
+
+class TestATurn:
+    def test_is_the_persons_when_they_type_anything_and_the_playbook_goes_on_at_its_end(
+        self, at_work: Hooked
+    ) -> None:
+        refused = at_work.calls("Write", file_path="x")
+        assert refused is not None
+        assert refused.decision == "deny"
+        assert at_work.says("please mend the test") is None
+        assert at_work.calls("Write", file_path="x") is None
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.project.write(PLAN, "x\n")
+        at_work.ended("plan#1")
+        assert at_work.calls("Write", file_path="x") is None  # still theirs
+        launched = at_work.launches("tasks#1")
+        assert launched is not None
+        assert launched.decision == "allow"
+        at_work.stops("agent of tasks#1")
+        at_work.ended("tasks#1", status="killed")
+        refused = at_work.calls("Write", file_path="x")
+        assert refused is not None
+        assert refused.decision == "deny"
+
+    def test_does_not_change_hands_by_what_is_typed_in_its_midst(self, person: Hooked) -> None:
+        person.types("/playbook.run straight 013")
+        person.says("by the way")
+        assert person.bound.turn == "supervised"
+
+    @pytest.mark.parametrize("line", ["/playbook.status", "/playbook.list x", " /playbook.status"])
+    def test_begun_by_a_question_of_ours_is_supervised(self, at_work: Hooked, line: str) -> None:
+        at_work.says("hello")
+        at_work.stops("agent of plan#1")
+        assert at_work.says(line) is None
+        assert (at_work.bound.turn, at_work.bound.at_work) == ("supervised", True)
+        at_work.says(line)
+        assert at_work.bound.turn == "supervised"
+
+    @pytest.mark.parametrize("line", ["/playbook.create x", "/speckit.plan", "/playbook.statusx"])
+    def test_begun_by_any_other_command_is_the_persons(self, at_work: Hooked, line: str) -> None:
+        at_work.says(line)
+        assert at_work.bound.turn == "human"
+
+    @pytest.mark.parametrize("prompt", ["<agent-message from='x'>continue", " <b>continue"])
+    def test_is_not_begun_by_an_agents_message(self, asked: Hooked, prompt: str) -> None:
+        assert asked.says(prompt) is None
+        assert asked.bound.turn == "supervised"
+        assert "resolution" not in asked.project.journal()[1]
+
+    def test_is_not_begun_by_a_prompt_that_was_scheduled(self, asked: Hooked) -> None:
+        asked("Stop", background_tasks=[], session_crons=[{"prompt": "continue"}])
+        assert asked.says("continue") is None
+        assert "resolution" not in asked.project.journal()[1]
+
+    def test_of_a_notification_that_is_nobodys_says_nothing(self, at_work: Hooked) -> None:
+        assert at_work.ended("nobody's") is None
+        assert at_work.bound.turn == "supervised"
+
+
+class TestEscape:
+    def test_in_mid_turn_settles_the_attempt_at_the_next_prompt(self, at_work: Hooked) -> None:
+        """kai NFR1: nothing but the attempt has failed; its agent is refused all that it tries."""
+        at_work.says("/playbook.status")
+        at_work.presses_escape()
+        at_work.says("hello")
+        entry = at_work.project.journal()[0]
+        assert (entry["status"], entry["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
+        assert at_work.project.manifest()["status"] == "in_progress"
+        assert at_work.bound.turn == "human"
+        refused = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")
+        assert refused is not None
+        assert refused.decision == "deny"
+        assert at_work.ended("plan#1") is None
+        blocked = at_work.stops()
+        assert blocked is not None
+        assert blocked.tell is not None
+        assert [member.id for member in running(blocked.tell)] == ["plan#2"]
+
+    def test_while_the_model_is_still_means_nothing(self, at_work: Hooked) -> None:
+        at_work.presses_escape()
+        at_work.says("hello")
+        assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_is_seen_behind_the_prompt_that_is_being_sent(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape("[Request interrupted by user for tool use]")
+        at_work.writes("user", "hello")
+        at_work.says("hello")
+        assert at_work.steps == ["plan#1 failed"]
+
+    def test_is_not_what_anybody_says_of_it(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape()
+        mark = "[Request interrupted by user]"
+        at_work.writes("assistant", [{"type": "text", "text": mark}])
+        at_work.writes("user", [{"type": "tool_result", "content": mark}])
+        at_work.writes("user", mark, isSidechain=True)
+        at_work.writes("system", mark, about='{"type":"user"')
+        for broken in ('{"type":"user"', '{"type":"user","isSidechain":false}', "[]"):
+            at_work.transcript.write_text(at_work.transcript.read_text() + broken + "\n")
+        at_work.writes("user", [])
+        at_work.writes("user", [mark])
+        at_work.says("hello")
+        assert at_work.steps == ["plan#1 in_progress"]
+
+    def test_is_heard_once(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape()
+        at_work.says("/playbook.status")
+        at_work.types("/playbook.resume")
+        at_work.says("in mid-turn, before the model has said a word")
+        assert at_work.steps == ["plan#1 failed", "plan#2 in_progress"]
+        assert at_work.bound.turn == "supervised"
+
+    def test_before_a_notification_leaves_the_step_to_it(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.presses_escape()
+        at_work.ran("plan#1", "speckit.plan")
+        at_work.project.write(PLAN, "x\n")
+        at_work.ended("plan#1")
+        assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
+        assert (at_work.bound.turn, at_work.bound.at_work) == ("supervised", True)
+
+
+class TestAnErrorOfTheApi:
+    def test_ends_the_turn_and_the_next_is_the_persons(self, at_work: Hooked) -> None:
+        """No Stop hook runs then; nothing of the playbook's has failed."""
+        at_work.says("/playbook.status")
+        broken = [{"type": "text", "text": "API Error: 400"}]
+        at_work.writes("assistant", broken, isApiErrorMessage=True)
+        at_work.says("hello")
+        assert at_work.bound.turn == "human"
+        assert at_work.steps == ["plan#1 in_progress"]
+
+
+class TestAClearedConversation:
+    def test_leaves_the_next_prompt_to_the_person(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work.client = "cleared"
+        reply = at_work("SessionStart", source="clear")
+        assert reply is not None
+        assert reply.tell is not None
+        at_work.says("hello")
+        assert at_work.bound.turn == "human"
+
+    def test_that_was_compacted_in_mid_turn_goes_on_with_it(self, at_work: Hooked) -> None:
+        at_work.says("/playbook.status")
+        at_work("SessionStart", source="compact")
+        at_work.says("hello")
+        assert at_work.bound.turn == "supervised"
+
+
+class TestAGate:
+    def test_is_put_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
+        """kai FR24: an explicit ask, and a call for the person."""
+        reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
+        assert reply is not None
+        assert (reply.decision, reply.ring) == ("ask", question(asked))
+        assert reply.given is not None
+        (put,) = reply.given["questions"]
+        assert (put["question"], put["header"]) == (question(asked), "tasks")
+        assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
+
+    def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
+        """kai FR26: verbatim, and by whom."""
+        asked.calls("AskUserQuestion")
+        reply = asked("PostToolUse", **answer(asked, "continue"))
+        assert reply is not None
+        assert reply.tell is not None
+        assert isinstance(reply.tell.directive, Run)
+        (gate,) = asked.project.journal()[1]["gates"]
+        assert (gate["id"], gate["text"]) == ("tasks#1?1", "continue")
+        name, mail = (asked.project.git("config", f"user.{key}") for key in ("name", "email"))
+        assert gate["by"] == f"{name} <{mail}>"
+
+    def test_is_talked_about_in_the_dialog(self, asked: Hooked) -> None:
+        asked.calls("AskUserQuestion")
+        reply = asked("PostToolUse", **answer(asked, "first mend the test for me"))
+        assert reply is not None
+        assert (reply.tell, reply.note) == (
+            None,
+            "playbook: that is no answer to the gate tasks#1?1; it stays open.",
+        )
+        assert asked.bound.turn == "human"
+        assert asked.calls("Write", file_path="x") is None
+        assert "resolution" not in asked.project.journal()[1]
+
+    @pytest.mark.parametrize("answers", [{}, None, "continue", {"May I?": "continue"}])
+    def test_is_not_answered_by_nothing(self, asked: Hooked, answers: object) -> None:
+        asked.calls("AskUserQuestion")
+        said = answer(asked, "") | {"tool_response": {"answers": answers}}
+        reply = asked("PostToolUse", **said)
+        assert reply is not None
+        assert "it stays open" in reply.note
+        assert asked.bound.turn == "supervised"
+        assert "resolution" not in asked.project.journal()[1]
+
+    def test_is_not_put_again_and_again_where_nothing_comes_of_it(self, asked: Hooked) -> None:
+        for _ in range(5):
+            asked.calls("AskUserQuestion")
+            asked("PostToolUse", **answer(asked, ""))
+        replies = [asked.calls("AskUserQuestion") for _ in range(20)]
+        assert {reply.decision for reply in replies if reply} == {"deny"}
+        assert any(reply.end for reply in replies if reply)
+
+    def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
+        """Before the model has put it, which it may never do."""
+        person.types("/playbook.run two 013")
+        reply = person.does("plan#1", "speckit.plan", PLAN)
+        assert reply is not None
+        assert "/speckit.tasks" in reply.ring
+
+    def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
+        """A person's turn may hold any dialog; and one that was left by Esc is over."""
+        asked.calls("AskUserQuestion")
+        asked.says("explain it to me")
+        assert asked.calls("AskUserQuestion", questions=[{"question": question(asked)}]) is None
+        assert asked("PostToolUse", **answer(asked, "continue")) is None
+        assert "resolution" not in asked.project.journal()[1]
+
+    def test_that_was_settled_elsewhere_meanwhile_says_so_to_whoever_answers(
+        self, asked: Hooked
+    ) -> None:
+        """The client shows the choice as if it had been heard."""
+        asked.calls("AskUserQuestion")
+        chosen = answer(asked, "continue")
+        here = checkout.find(asked.project.root)
+        elsewhere = Supervisor(Store(here), asked.project.session.name)
+        elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", "Ada <ada@example.org>")
+        reply = asked("PostToolUse", **chosen)
+        assert reply is not None
+        assert "settled elsewhere; this answer does not count" in reply.shown
+        assert reply.tell is not None
+        assert isinstance(reply.tell.directive, Finish)
+        assert asked.project.journal()[1]["human_response"] == "skip"
+
+    def test_is_put_to_nobody_where_nobody_types(self, asked: Hooked) -> None:
+        asked.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
+        reply = asked.calls("AskUserQuestion")
+        assert reply is not None
+        assert reply.decision == "deny"
+        assert asked("PostToolUse", **answer(asked, "continue")) is None
+        for words in ("continue", "no"):
+            assert asked.says(words) is None
+        assert "resolution" not in asked.project.journal()[1]
+
+    @pytest.mark.parametrize("words", ["continue", "Yes, please.", "looks fine, continue"])
+    def test_is_answered_by_typing(self, asked: Hooked, words: str) -> None:
+        reply = asked.says(words)
+        assert reply is not None
+        assert reply.tell is not None
+        assert isinstance(reply.tell.directive, Run)
+        assert asked.project.journal()[1]["human_response"] == words
+        assert asked.bound.turn == "supervised"
+
+    def test_is_not_answered_in_a_conversation_that_does_not_own_the_session(
+        self, asked: Hooked
+    ) -> None:
+        for owner in ({"client": "another"}, {"pid": 1}):
+            bound = asked.bound
+            before = {name: getattr(bound, name) for name in owner}
+            for name, value in owner.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+            assert asked.says("continue") is None
+            for name, value in before.items():
+                setattr(bound, name, value)
+            binding.save(asked.private, bound)
+        assert "resolution" not in asked.project.journal()[1]
+
+    def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
+        reply = asked.says("abort")
+        assert reply is not None
+        assert reply.tell is not None
+        assert isinstance(reply.tell.directive, Finish)
+        ended = asked.stops()
+        assert ended is not None
+        assert (ended.ring, ended.shown) == ("two: aborted", "two: aborted (1/2 steps)")
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "shall I continue?",
+            "please tell me all about it before I say continue",
+            "don't continue",
+            "retry",
+            "",
+        ],
+    )
+    def test_stays_open_while_the_person_talks(self, asked: Hooked, words: str) -> None:
+        assert asked.says(words) is None
+        assert asked.bound.turn == "human"
+        assert "resolution" not in asked.project.journal()[1]
+        stopped = asked.stops()
+        assert stopped is not None
+        assert (stopped.decision, stopped.ring) == ("", question(asked))
+
+    def test_asks_back_what_a_no_means(self, asked: Hooked) -> None:
+        reply = asked.says("no")
+        assert reply is not None
+        assert reply.note.endswith("Skip this step, or abort the run?")
+        assert reply.shown == reply.note, "the person is asked back, too"
+        assert isinstance(asked_of(asked), Ask)
+
+
+def question(asked: Hooked) -> str:
+    """The kernel's question, as session.yaml keeps it."""
+    return str(asked.project.manifest()["gate"]["question"])
+
+
+def answer(asked: Hooked, words: str) -> dict[str, object]:
+    """What the client says of a dialog in which the kernel's question was answered so."""
+    return {"tool_name": "AskUserQuestion", "tool_response": {"answers": {question(asked): words}}}
+
+
+def asked_of(person: Hooked) -> object:
+    reply = person.stops()
+    assert reply is not None
+    outlook = person("SessionStart", source="compact")
+    assert outlook is not None
+    assert outlook.tell is not None
+    return outlook.tell.directive

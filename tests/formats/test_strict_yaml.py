@@ -1,0 +1,466 @@
+"""Text into data with places; the hostile and the ambiguous are refused by name and place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES, MAX_DEPTH, Document, Plain, load
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["libyaml", "pure Python"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of PyYAML's two parsers."""
+    if request.param == "libyaml" and not yaml.__with_libyaml__:
+        pytest.skip("PyYAML is installed without libyaml")
+    monkeypatch.setattr(yaml, "__with_libyaml__", request.param == "libyaml")
+    return str(request.param)
+
+
+def read(text: str, source: str = "f.yaml") -> Document:
+    return load(text.encode(), source)
+
+
+def refused(text: str | bytes, source: str = "f.yaml") -> CheckError:
+    data = text if isinstance(text, bytes) else text.encode()
+    with pytest.raises(CheckError) as caught:
+        load(data, source)
+    assert caught.value.guidance, "an error says how to mend it"
+    return caught.value
+
+
+def value_of(text: str) -> object:
+    scalar = read(text).data
+    assert isinstance(scalar, Plain)
+    return scalar.value
+
+
+# ── what is read ────────────────────────────────────────────────────────────────────────────
+
+
+def test_mappings_sequences_and_scalars_become_plain_data(parser: str) -> None:
+    document = read('a: b\nlist:\n  - 1\n  - "two"\n  - {x: y}\nnone:\n')
+    assert document.data == {"a": "b", "list": ["1", "two", {"x": "y"}], "none": ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["013", "no", "on", "1:30", "2026-02-19", "1234e567", "1.0", "null", "0x1F", "~", "<"]
+)
+def test_an_unquoted_scalar_stays_what_the_author_typed(text: str, parser: str) -> None:
+    data = read(f"key: {text}\n").data
+    assert data == {"key": text}
+    assert isinstance(data, dict)
+    assert isinstance(data["key"], Plain)
+
+
+def test_a_quoted_scalar_is_text_and_nothing_else(parser: str) -> None:
+    data = read("a: \"true\"\nb: 'null'\nc: |\n  12\nd: >-\n  x\n  y\n").data
+    assert data == {"a": "true", "b": "null", "c": "12\n", "d": "x y"}
+    assert isinstance(data, dict)
+    assert not any(isinstance(each, Plain) for each in data.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("NULL", None),
+        ("nUll", "nUll"),
+        ("true", True),
+        ("FALSE", False),
+        ("yes", "yes"),
+        ("off", "off"),
+        ("12", 12),
+        ("-7", -7),
+        ("+0", 0),
+        ("013", "013"),
+        ("0o17", 15),
+        ("0xfF", 255),
+        ("0b1", "0b1"),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("1.5", 1.5),
+        ("-.5e1", -5.0),
+        ("1e3", 1000.0),
+        ("01.5", "01.5"),
+        ("1234e567", "1234e567"),
+        ("-1e999", "-1e999"),
+        (".inf", ".inf"),
+        ("2026-02-19", "2026-02-19"),
+        ("９", "９"),
+        ("1" * 5000, "1" * 5000),
+    ],
+)
+def test_a_plain_scalar_has_a_value_by_the_core_rules_where_it_cannot_mean_text(
+    text: str, meaning: object
+) -> None:
+    value = value_of(text)
+    assert value == meaning
+    assert type(value) is type(meaning)
+
+
+def test_a_file_that_says_nothing_is_the_empty_scalar(parser: str) -> None:
+    for text in ("", "# only a comment\n", "---\n", "\ufeff"):
+        assert read(text).data == ""
+
+
+def test_a_byte_order_mark_is_accepted_and_does_not_move_places(parser: str) -> None:
+    document = read("\ufeffa: b\n")
+    assert document.data == {"a": "b"}
+    assert document.place(("a",)) == (1, 4)
+
+
+def test_line_ends_of_other_systems_are_line_ends(parser: str) -> None:
+    assert read("a: b\r\nc: |\r\n  x\r\n  y\r\n").data == {"a": "b", "c": "x\ny\n"}
+
+
+def test_what_only_looks_like_a_refused_construct_is_read(parser: str) -> None:
+    text = '"<<": 1\na: "&x *y !z %t"\nb: x & y * z ! %\nc: "\ttab"\nd: |\n  x\n  \ty\n'
+    assert read(text).data == {
+        "<<": "1",
+        "a": "&x *y !z %t",
+        "b": "x & y * z ! %",
+        "c": "\ttab",
+        "d": "x\n\ty\n",
+    }
+
+
+def test_a_document_may_be_marked_at_both_ends(parser: str) -> None:
+    assert read("# first\n---\na: b\n...\n").data == {"a": "b"}
+
+
+# ── places ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_value_and_every_key_has_its_place(parser: str) -> None:
+    document = read("# top\nname: é x\nsteps:\n  - id: one\n    pre: [a, b]\n  - id: two\n")
+    assert document.place(()) == (2, 1)
+    assert document.place(("name",)) == (2, 7)
+    assert document.place(("steps", 0)) == (4, 5)
+    assert document.place(("steps", 0, "pre", 1)) == (5, 14)
+    assert document.key_place(("steps", 0, "pre")) == (5, 5)
+    assert document.key_place(("steps", 1)) == (6, 5)
+
+
+def test_what_is_absent_has_the_place_of_the_nearest_thing_around_it(parser: str) -> None:
+    document = read("steps:\n  - id: one\n")
+    assert document.place(("steps", 0, "command")) == (2, 5)
+    assert document.place(("steps", 7, "id")) == (2, 3)
+    assert document.place(("steps", -1)) == (2, 3)
+    assert document.place(("steps", "id")) == (2, 3)
+    assert document.place(("args",)) == (1, 1)
+    assert document.place(("steps", 0, "id", "deeper")) == (2, 9)
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────
+
+HOSTILE = [
+    ("a: &anchor b\n", 1, 4, "anchors"),
+    ("- &anchor [b]\n", 1, 3, "anchors"),
+    ("a: *alias\n", 1, 4, "anchors"),
+    ("*alias : b\n", 1, 1, "anchors"),
+    ("a: !!python/object/apply:os.system [x]\n", 1, 4, "tags"),
+    ("a: !!str b\n", 1, 4, "tags"),
+    ("a: ! b\n", 1, 4, "tags"),
+    ("!!map {}\n", 1, 1, "tags"),
+    ("%YAML 1.1\n---\na: b\n", 1, 1, "directives"),
+    ("# c\n%TAG ! tag:x,2000:\n---\na: b\n", 2, 1, "directives"),
+    ("%FOO bar\n---\na: b\n", 1, 1, "directives"),
+    ("base:\n  <<: {a: 1}\n", 2, 3, "merge keys"),
+    ("? [a, b]\n: c\n", 1, 3, "a key is"),
+    ("? {a: b}\n: c\n", 1, 3, "a key is"),
+    ("? |\n  a\n: c\n", 1, 3, "a key is"),
+    ("{[a]: b}\n", 1, 2, "a key is"),
+    ('a: "\\0"\n', 1, 4, "NUL"),
+    ("a: b\0c\n", 1, 5, "U+0000"),
+    ("a: \x1b[31m\n", 1, 4, "U+001B"),
+    ("a: b\u2028c: d\n", 1, 5, "U+2028"),
+    ("a: b\n\x85c: d\n", 2, 1, "U+0085"),
+    ("a: \ufeffb\n", 1, 4, "U+FEFF"),
+    ("[" * (MAX_DEPTH + 1), 1, MAX_DEPTH + 1, "nested deeper"),
+    ("- " * (MAX_DEPTH + 1) + "x", 1, 2 * MAX_DEPTH + 1, "nested deeper"),
+]
+
+FAULTY = [
+    ("a: 1\nb: 2\na: 3\n", 3, 1, "`a` stands here for the second time (first in line 1)"),
+    ('x: {a: 1, "a": 2}\n', 1, 11, "second time"),
+    ("a: b\n---\nc: d\n", 2, 1, "second document"),
+    ("a:\n\tb: c\n", 2, 1, "tab"),
+    ("-\ta: b\n", 1, 2, "tab"),
+    ("a: |\n\tb\n", 2, 1, "tab"),
+    ("a: b\n\tc\n", 2, 1, "tab"),
+    ("? \n: b\n", 1, 2, "without a key"),
+    ("key: value\nother\n", 2, 1, "neither `key: value`"),
+    ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", 2, 1, "git has left a conflict"),
+    ("a: 1\n<<<<<<< HEAD\nb: 2\n", 2, 1, "neither `key: value`"),
+    ("a: b: c\n", 1, 5, "a `:` too many"),
+    ("a: 1\n  b: 2\n", 2, 4, "a `:` too many"),
+    ("a: 'x\n", 1, 4, "never closed"),
+    ("a: @x\n", 1, 4, "cannot begin with `@`"),
+    ("a: `x`\n", 1, 4, "cannot begin with ```"),
+    ("a: %x\n", 1, 4, "cannot begin with `%`"),
+    ("a: *\n", 1, 4, "cannot begin with `*`"),
+    ("a: &\n", 1, 4, "cannot begin with `&`"),
+    ("a: !<\n", 1, 4, "cannot begin with `!`"),
+    ("a: >x\n b\n", 1, 5, "behind `|` or `>`"),
+    ("{a: b\n", 1, 1, "bracket is not closed"),
+    ("a: [b\nc: d\n", 1, 4, "bracket is not closed"),
+    ("a: [b]]\n", 1, 7, "neither the list nor the mapping"),
+    ("a: 'b' c\n", 1, 8, "neither the list nor the mapping"),
+    ("a: b\n... c\n", 2, 5, "behind the end of the document"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "col", "message"), HOSTILE)
+def test_a_construct_that_playbooks_have_no_use_for_is_refused_by_place(
+    text: str, line: int, col: int, message: str, parser: str
+) -> None:
+    error = refused(text)
+    assert (error.code, error.where) == ("PB-CHECK-HOSTILE", f"f.yaml:{line}:{col}")
+    assert message in error.message
+
+
+@pytest.mark.parametrize(("text", "line", "col", "message"), FAULTY)
+def test_yaml_that_does_not_parse_is_explained_at_the_place_that_is_to_be_mended(
+    text: str, line: int, col: int, message: str, parser: str
+) -> None:
+    error = refused(text)
+    assert (error.code, error.where) == ("PB-CHECK-YAML", f"f.yaml:{line}:{col}")
+    assert message in error.message
+
+
+def test_a_tab_that_a_lenient_parser_would_take_for_a_blank_is_refused_too(parser: str) -> None:
+    assert "tab" in refused("a: [\n\tb]\n").message
+
+
+@pytest.mark.parametrize("escape", [r"\q", r"\x1", r"\ud800", r"\U00110000", r"\UFFFFFFFF"])
+def test_an_escape_that_yaml_does_not_know_is_refused(escape: str, parser: str) -> None:
+    assert refused(f'a: "{escape}"\n').where.startswith("f.yaml:1:")
+
+
+def test_a_document_marker_within_quotes_is_refused(parser: str) -> None:
+    error = refused('a: "b\n---\nc"\n')
+    assert "within quotes" in error.message
+
+
+def test_a_version_of_five_thousand_digits_is_no_traceback(parser: str) -> None:
+    assert refused(f"%YAML {'1' * 5000}.1\n---\na\n").code.startswith("PB-CHECK-")
+
+
+def test_a_complaint_without_words_of_ours_is_passed_on() -> None:
+    error = refused("%TAG ! tag:x,2000:\n%TAG ! tag:x,2000:\n---\na\n")
+    assert error.message
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [(b"a: \xff\n", "1:4"), (b"\xff\xfea\0", "1:1"), ("é: ü\nb: ".encode() + b"\xc3", "2:4")],
+)
+def test_bytes_that_are_not_utf_8_are_refused_by_place(data: bytes, where: str) -> None:
+    error = refused(data)
+    assert error.where == f"f.yaml:{where}"
+    assert "UTF-8" in error.message
+
+
+def test_the_size_is_checked_before_anything_else() -> None:
+    error = refused(b"\xff" * (MAX_BYTES + 1))
+    assert error.code == "PB-CHECK-HOSTILE"
+    assert "1,048,577 bytes; at most 1,048,576" in error.message
+
+
+def test_a_caller_that_knows_its_files_may_allow_more() -> None:
+    data = b"- a value\n" * (MAX_BYTES // 10 + 1)
+    assert len(load(data, "journal.yaml", limit=2 * MAX_BYTES).data) == MAX_BYTES // 10 + 1
+
+
+@pytest.mark.parametrize("source", ["f.yaml", "f.json"])
+def test_a_file_of_nothing_but_brackets_is_refused(source: str) -> None:
+    error = refused("[" + "[]," * 200_000 + "[]]", source)
+    assert error.code == "PB-CHECK-HOSTILE"
+    assert "too many values" in error.message
+
+
+def test_the_deepest_nesting_allowed_is_read(parser: str) -> None:
+    for text in ("[" * MAX_DEPTH + "]" * MAX_DEPTH, "- " * MAX_DEPTH + "x"):
+        assert isinstance(read(text).data, list)
+
+
+def test_a_giant_key_is_not_repeated_in_the_message() -> None:
+    key = "k" * 1000
+    assert len(refused(f'{{"{key}": 1, "{key}": 2}}', "f.json").message) < 200
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_json_is_read_into_the_same_documents() -> None:
+    document = read(
+        '{"a": [1, true, {}],\r\n  "b": null, "c": "\\ud83d\\ude00\\/"\n, "d": -1.5e3}', "f.json"
+    )
+    assert document.data == {"a": ["1", "true", {}], "b": "", "c": "😀/", "d": "-1.5e3"}
+    assert document.place(("a", 1)) == (1, 11)
+    assert document.key_place(("b",)) == (2, 3)
+    assert document.place(("c",)) == (2, 19)
+    assert document.place(("d",)) == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("null", ""), ("[]", []), (' "x" ', "x"), ("\t{}\n", {})]
+)
+def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
+    assert read(text, "f.json").data == value
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        ('{"a": 1, "a": 2}', "1:10", "second time"),
+        ("", "1:1", "missing"),
+        ("nul", "1:1", "missing"),
+        ("[1,]", "1:4", "missing"),
+        ('["a" "b"]', "1:6", "`,` or the closing `]`"),
+        ("[1}", "1:3", "closing `]`"),
+        ('{"a" 1}', "1:6", "`:`"),
+        ('{"a": 1\n  "b": 2}', "2:3", "closing `}`"),
+        ("{a: 1}", "1:2", "double quotes"),
+        ("{1: 2}", "1:2", "double quotes"),
+        ("{\n", "2:1", "double quotes"),
+        ('"x', "1:1", "not well formed"),
+        ('["a\tb"]', "1:4", "not well formed"),
+        ("[NaN]", "1:2", "`NaN` is no number"),
+        ("[-Infinity]", "1:2", "`-Infinity` is no number"),
+        ("01", "1:2", "behind the end"),
+        ("{} {}", "1:4", "behind the end"),
+        (
+            '{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}',
+            "2:1",
+            "git has left a conflict",
+        ),
+        ('["\\ud800"]', "1:2", "surrogate"),
+        ('["\\u0000"]', "1:2", "NUL"),
+        ("[" * 100_000, f"1:{MAX_DEPTH + 1}", "nested deeper"),
+        ('{"a":' * 100_000, f"1:{5 * MAX_DEPTH + 1}", "nested deeper"),
+    ],
+)
+def test_json_keeps_to_its_own_rules(text: str, where: str, message: str) -> None:
+    error = refused(text, "f.json")
+    assert error.where == f"f.json:{where}"
+    assert message in error.message
+
+
+# ── whatever comes ──────────────────────────────────────────────────────────────────────────
+
+YAML_ISH = st.text(
+    alphabet=st.sampled_from("ab:-?[]{},#&*!|>'\"%@` \t\n\r\\0~<é\ufeff"), max_size=60
+)
+
+
+@given(st.one_of(st.binary(max_size=80), YAML_ISH.map(str.encode), st.text().map(str.encode)))
+@example(b"? ? ? a")
+@example(b"- - ? - : -")
+@pytest.mark.parametrize("source", ["f.yaml", "f.json"])
+@pytest.mark.parametrize("with_libyaml", [True, False])
+def test_any_bytes_are_a_document_or_a_check_error(
+    source: str, with_libyaml: bool, data: bytes
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "__with_libyaml__", with_libyaml and yaml.__with_libyaml__)
+        try:
+            document = load(data, source)
+        except CheckError as error:
+            line, col = error.where.removeprefix(f"{source}:").split(":")
+            assert int(line) >= 1
+            assert int(col) >= 1
+        else:
+            assert document.place(()) >= (1, 1)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(min_codepoint=1)),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.from_regex(r"[^\0\n\ud800-\udfff]{0,5}", fullmatch=True), inner)
+    ),
+    max_leaves=12,
+)
+
+
+def as_read(value: object) -> object:
+    """What a JSON value is in a document: scalars as text."""
+    if isinstance(value, dict):
+        return {key: as_read(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [as_read(each) for each in value]
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@given(JSON_VALUES)
+def test_what_json_writes_is_read_back(value: object) -> None:
+    text = json.dumps(value, indent=1)  # escapes whatever is not ASCII
+    if "\\u0000" in text:
+        return
+    assert read(text, "f.json").data == as_read(value)
+
+
+MEASURE = """
+import resource, sys
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.strict_yaml import load
+resource.setrlimit(resource.RLIMIT_AS, (2 ** 30, 2 ** 30))
+unit = 1 if sys.platform == "darwin" else 1024
+bomb = b"a: &a [x,x]\\n" + b"".join(b"%c: &%c [*%c,*%c]\\n" % (c + 1, c + 1, c, c)
+                                    for c in range(97, 121))
+hostile = {
+    "flow": b"[" * 100_000, "flow mapping": b"{a: " * 100_000, "block": b"- " * 100_000,
+    "explicit": b"? " * 100_000, "indented": b"".join(b" " * n + b"a:\\n" for n in range(1400)),
+    "bomb": bomb, "line": b"a: " + b"x" * 10_000_000, "long": b"a: '" + b"x" * 1_000_000 + b"'",
+    "items": b"[" + b"a," * 520_000 + b"]", "empty items": b"- \\n" * 340_000,
+    "pairs": b"[" + b"a: b," * 200_000 + b"]", "open": b"[a, " * 100_000,
+    "comments": b"#\\n" * 500_000, "quotes": b"'" * 1_000_000, "keys": b"? a\\n" * 200_000,
+}
+for name, data in hostile.items():
+    for source in ("f.yaml", "f.json"):
+        try:
+            load(data, source)
+            found = "read"
+        except CheckError as error:
+            found = error.code
+        print(f"{name} {source} {found}", file=sys.stderr)
+try:  # the usage that Linux tells begins with that of whoever started us; this does not
+    status = open("/proc/self/status").read()
+    print(int(status.split("VmHWM:")[1].split()[0]) * 1024 // 2 ** 20)
+except OSError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2 ** 20)
+"""
+
+
+def test_hostile_files_cost_neither_a_crash_nor_two_hundred_mebibytes() -> None:
+    unmeasured = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE],
+        cwd=ROOT,
+        env=unmeasured,  # what coverage keeps of each line would count as well
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    print(f"peak memory over 30 hostile files: {done.stdout.strip()} MiB")
+    assert int(done.stdout) <= 200
+    assert "bomb f.yaml PB-CHECK-HOSTILE" in done.stderr
+    assert "long f.yaml read" in done.stderr

@@ -1,0 +1,159 @@
+"""What counts as an answer at a gate, and what does not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook_supervisor.kernel.answers import SYNONYMS, WORDS_AT_PROMPT, Reply, read_answer
+from playbook_supervisor.kernel.vocabulary import Resolution
+
+ALL = tuple(Resolution)
+SEPARATORS = (", ", "; ", ": ", ". ", "! ", ",", ":", " - ", " – ", " — ", "\n", "\r\n", " and ")
+
+
+@pytest.mark.parametrize("word", ALL)
+@pytest.mark.parametrize("form", ["{}", " {} ", "{}.", "{}!", '"{}"', "`{}`", "**{}**", "“{}”"])
+def test_each_of_the_five_words_is_an_answer_by_itself(word: Resolution, form: str) -> None:
+    for said in (form.format(word), form.format(word).upper(), form.format(word).title()):
+        assert read_answer(said, ALL) == Reply(word)
+
+
+@pytest.mark.parametrize("word", ALL)
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_a_word_counts_as_the_first_or_the_last_clause(word: Resolution, separator: str) -> None:
+    assert read_answer(f"{word}{separator}test mended", ALL) == Reply(word)
+    assert read_answer(f"fixed test{separator}{word}", ALL) == Reply(word)
+    assert read_answer(f"fixed test{separator}{word}.", ALL) == Reply(word)
+
+
+@pytest.mark.parametrize("word", ALL)
+@pytest.mark.parametrize(
+    "form", ["don't {}", "{} asking", "I would {} now", "{}?", "why not {}?", "a, {}, b", "-{}-x"]
+)
+def test_a_word_inside_a_clause_or_a_question_is_no_answer(word: Resolution, form: str) -> None:
+    assert read_answer(form.format(word), ALL) == Reply()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "continue or abort",
+        "continue, abort",
+        "skip and retry",
+        "don't continue: abort",
+        "continue, but abort if it fails again",
+        "skip the tests and continue",
+    ],
+)
+def test_two_different_words_are_no_answer(said: str) -> None:
+    assert read_answer(said, ALL) == Reply()
+
+
+def test_the_same_word_twice_is_one_answer() -> None:
+    assert read_answer("continue, please continue", ALL) == Reply(Resolution.CONTINUE)
+
+
+@pytest.mark.parametrize(("synonym", "meant"), SYNONYMS.items())
+def test_a_synonym_counts_as_the_whole_message_only(synonym: str, meant: Resolution) -> None:
+    for form in ("{}", "{}.", "{}!", "{}, please", "please {}", "{} thanks", "{}, thank you!"):
+        assert read_answer(form.format(synonym).capitalize(), ALL) == Reply(meant)
+    for form in ("{} asking me", "fixed test, {}", "{}, test mended", "not {}", "{}?"):
+        assert read_answer(form.format(synonym), ALL) == Reply()
+
+
+def test_every_synonym_of_the_documents_is_known() -> None:
+    by_resolution = {
+        Resolution.CONTINUE: "yes y ok go proceed approve okay yep approved lgtm go-ahead",
+        Resolution.RETRY: "again rerun",
+        Resolution.ACCEPT: "waive override",
+        Resolution.ABORT: "cancel stop quit",
+    }
+    expected = {
+        word.replace("-", " "): resolution
+        for resolution, words in by_resolution.items()
+        for word in words.split()
+    }
+    assert expected == SYNONYMS
+
+
+@pytest.mark.parametrize("word", ALL)
+def test_a_choice_that_the_gate_does_not_offer_is_no_answer(word: Resolution) -> None:
+    others = tuple(choice for choice in ALL if choice is not word)
+    assert read_answer(word, others) == Reply()
+    for synonym, meant in SYNONYMS.items():
+        if meant is word:
+            assert read_answer(synonym, others) == Reply()
+
+
+@pytest.mark.parametrize("said", ["no", "No.", "no thanks", "No, thank you!", "n"])
+def test_no_alone_asks_back(said: str) -> None:
+    assert read_answer(said, ALL) == Reply(question="Skip this step, or abort the run?")
+
+
+def test_no_asks_back_with_what_the_gate_offers() -> None:
+    after_failure = (Resolution.CONTINUE, Resolution.RETRY, Resolution.ACCEPT, Resolution.ABORT)
+    assert read_answer("no", after_failure) == Reply(
+        question="Abort the run, or else: continue, retry, accept?"
+    )
+
+
+@pytest.mark.parametrize("said", ["no way", "not sure, no", "no, not yet"])
+def test_no_within_more_words_is_talk(said: str) -> None:
+    assert read_answer(said, ALL) == Reply()
+
+
+@pytest.mark.parametrize("said", ["", " ", "\n", "...", "please", "thanks!", "-", "and", "\x00"])
+def test_nothing_said_is_no_answer(said: str) -> None:
+    assert read_answer(said, ALL) == Reply()
+
+
+def test_a_longer_message_at_the_prompt_is_talk_even_where_it_would_count_elsewhere() -> None:
+    """kai FR26."""
+    short = "I have fixed the two tests now, continue"
+    long = "I have fixed the two failing tests now, continue"
+    assert len(short.split()) == WORDS_AT_PROMPT
+    assert read_answer(short, ALL, typed_at_prompt=True) == Reply(Resolution.CONTINUE)
+    assert read_answer(long, ALL, typed_at_prompt=True) == Reply()
+    assert read_answer(long, ALL) == Reply(Resolution.CONTINUE)
+
+
+def test_a_question_at_the_prompt_is_talk() -> None:
+    assert read_answer("which test? continue", ALL, typed_at_prompt=True) == Reply()
+    assert read_answer("continue", ALL, typed_at_prompt=True) == Reply(Resolution.CONTINUE)
+    assert read_answer("no?", ALL, typed_at_prompt=True) == Reply()
+
+
+@given(st.text(), st.sets(st.sampled_from(ALL)), st.booleans())
+def test_whatever_is_said_only_an_offered_word_that_was_said_comes_back(
+    said: str, choices: set[Resolution], prompt: bool
+) -> None:
+    reply = read_answer(said, tuple(choices), typed_at_prompt=prompt)
+    assert reply.resolution is None or reply.resolution in choices
+    assert not (reply.resolution and reply.question)
+
+
+FRAGMENTS = st.sampled_from(
+    [*ALL, *SYNONYMS, "no", "not", "fixed", "?", "please", *SEPARATORS, " ", "-", "and"]
+)
+
+
+@given(st.lists(FRAGMENTS, max_size=8).map("".join))
+def test_an_answer_always_stands_as_words_in_what_was_said(said: str) -> None:
+    reply = read_answer(said, ALL)
+    if reply.resolution:
+        spelled = [reply.resolution, *(w for w, r in SYNONYMS.items() if r is reply.resolution)]
+        words = re.split(r"[^a-z ]+|\band\b", said)
+        assert any(word in part for part in words for word in spelled)
+        assert len({word for word in ALL if re.search(rf"\b{word}\b", said)}) <= 1
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [" " * 500_000, "- " * 250_000, "continue," * 100_000, "please " * 100_000, "a" * 900_000],
+)
+def test_a_megabyte_of_hostile_text_is_read_in_one_pass(hostile: str) -> None:
+    assert read_answer(hostile + "!abort?", ALL) == Reply()

@@ -1,0 +1,276 @@
+"""The project's settings: every key, every fault with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+
+from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
+from playbook_supervisor.formats.strict_yaml import load as load_yaml
+from playbook_supervisor.project.config import FILE, Bounds, Claude, Config, load
+from playbook_supervisor.project.schema import schema_text
+
+EVERYTHING = """\
+agent: codex
+agents:
+  codex: {exec: [codex, exec, --full-auto, "-"]}
+  my-agent_2:
+    exec: ["./my agent"]
+  claude:
+    permission_mode: plan
+    allowed_tools: ["Bash(make test)", Edit]
+    wait_for_limit: true
+secrets:
+  DEPLOY_TOKEN: [pass, show, deploy]
+commit_sessions: step
+push_sessions: false
+worktrees: ../trees/{repo}/{session}
+artifacts: {specs: docs/specs/, agreements: ./agreements, qa: quality}
+allow: {cli: [make, "py*"], http: ["*.example.org"]}
+deny: {mcp: [github.delete_repo], cli: []}
+notify: [notify-send, playbook]
+"""
+
+
+KEYS = """
+agent agents secrets commit_sessions push_sessions worktrees artifacts allow deny notify
+"""
+
+
+def settings(root: Path, text: str | bytes) -> Config:
+    file = root / FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return load(root)
+
+
+def faults(root: Path, text: str) -> list[str]:
+    """`line:col: message` of every fault, and how to mend it where there is more to say."""
+    with pytest.raises(CheckError) as caught:
+        settings(root, text)
+    error = caught.value
+    first = error.message.removesuffix(f" (and {len(error.details) - 1} more)")
+    assert error.code == "PB-CHECK-CONFIG"
+    assert error.details[0].startswith(f"{error.where}: {first}. ")
+    told = (line.removeprefix(f"{FILE}:") for line in error.details)
+    return [line.removesuffix(". docs/config.md shows every key.") for line in told]
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert config == Config()
+    assert (config.specs, config.agreements, config.qa) == ("specs", ".agreements", ".qa")
+    assert config.worktrees == "../{repo}-session-{session}"
+    assert (config.commit_sessions, config.push_sessions) == ("publish", True)
+    assert config.claude == Claude("acceptEdits", (), wait_for_limit=False)
+    assert config.allow == config.deny == Bounds(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "nothing", ["", "# nothing yet\n", "{}", "agents:\nallow:\nartifacts: ~\n"]
+)
+def test_a_file_that_says_nothing_leaves_the_defaults(tmp_path: Path, nothing: str) -> None:
+    assert settings(tmp_path, nothing) == Config()
+
+
+def test_where_playbooks_is_no_folder_the_defaults_hold(tmp_path: Path) -> None:
+    (tmp_path / ".playbooks").write_text("")
+    assert load(tmp_path) == Config()
+
+
+def test_settings_under_another_name_are_not_passed_over(tmp_path: Path) -> None:
+    """Playbooks and policies may end in `.yml`."""
+    misnamed = tmp_path / ".playbooks/config.yml"
+    misnamed.parent.mkdir()
+    misnamed.write_text("push_sessions: false\n")
+    with pytest.raises(CheckError) as caught:
+        load(tmp_path)
+    assert (caught.value.code, caught.value.where) == ("PB-CHECK-CONFIG", ".playbooks/config.yml")
+    assert FILE in caught.value.message
+
+
+def test_every_setting_is_read(tmp_path: Path) -> None:
+    assert settings(tmp_path, EVERYTHING) == Config(
+        agent="codex",
+        agents_exec={
+            "codex": ("codex", "exec", "--full-auto", "-"),
+            "my-agent_2": ("./my agent",),
+        },
+        claude=Claude("plan", ("Bash(make test)", "Edit"), wait_for_limit=True),
+        secrets={"DEPLOY_TOKEN": ("pass", "show", "deploy")},
+        commit_sessions="step",
+        push_sessions=False,
+        worktrees="../trees/{repo}/{session}",
+        specs="docs/specs",
+        agreements="agreements",
+        qa="quality",
+        allow=Bounds(cli=("make", "py*"), http=("*.example.org",), mcp=None),
+        deny=Bounds(cli=(), http=None, mcp=("github.delete_repo",)),
+        notify=("notify-send", "playbook"),
+    )
+
+
+def test_text_stays_what_was_typed(tmp_path: Path) -> None:
+    config = settings(tmp_path, "notify: [echo, 013, no, 1:30]\nagent: 007\n")
+    assert config.notify == ("echo", "013", "no", "1:30")
+    assert config.agent == "007"
+
+
+FAULTY = [
+    ("agnet: x", "1:1: agnet: unknown key. Did you mean `agent`?"),
+    ("artifacts:\n  spec: x", "2:3: artifacts.spec: unknown key. Did you mean `specs`?"),
+    ("deny:\n  shell: []", "2:3: deny.shell: unknown key. Known are cli, http, mcp."),
+    ("- a", "1:1: must be a mapping of keys to values"),
+    ("agents: codex", "1:9: agents: must be a mapping of keys to values"),
+    ("agent: [x]", "1:8: agent: must be a text"),
+    ("agent:", "1:7: agent: is empty. Give it a value, or take the key out."),
+    ('agent: " "', "1:8: agent: is empty. Give it a value, or take the key out."),
+    (r'agent: "a\x07"', "1:8: agent: must be one line without control characters"),
+    ("notify: notify-send x", "1:9: notify: must be a list of texts (`[]` for none)"),
+    ("notify:\n  - echo\n  - [x]", "3:5: notify: must be a text"),
+    ("allow: {cli: }", "1:14: allow.cli: must be a list of texts (`[]` for none)"),
+    ("push_sessions: yes", "1:16: push_sessions: must be true or false, without quotes"),
+    ('push_sessions: "true"', "1:16: push_sessions: must be true or false, without quotes"),
+    (
+        "commit_sessions: publsh",
+        "1:18: commit_sessions: must be one of publish, step, never. Did you mean `publish`?",
+    ),
+    ("commit_sessions: 1", "1:18: commit_sessions: must be one of publish, step, never"),
+    (
+        "agents: {claude: {permission_mode: bypassPermissions}}",
+        "1:36: agents.claude.permission_mode: must be one of acceptEdits, default, plan, auto, "
+        "dontAsk",
+    ),
+    (
+        "agents: {codex: {}}",
+        "1:17: agents.codex.exec: is missing: a list, the program first, then its arguments",
+    ),
+    (
+        "agents: {codex: {exec: []}}",
+        "1:24: agents.codex.exec: is missing: a list, the program first, then its arguments",
+    ),
+    (
+        "agents: {Big One: {exec: [x]}}",
+        "1:10: agents.Big One: is not an agent's name: lower case, digits, - and _",
+    ),
+    (
+        "agents: {script: {exec: [x]}}",
+        "1:10: agents.script: `script` is an agent of its own; choose another name",
+    ),
+    ("secrets: {A-B: [x]}", "1:11: secrets.A-B: is not a handle: letters, digits and _"),
+    (
+        "secrets: {A: []}",
+        "1:14: secrets.A: is missing: a list, the program first, then its arguments",
+    ),
+    (
+        "worktrees: ../trees",
+        "1:12: worktrees: needs `{session}`, may hold `{repo}`, and knows no other braces",
+    ),
+    (
+        "worktrees: ../{session}-{user}",
+        "1:12: worktrees: needs `{session}`, may hold `{repo}`, and knows no other braces",
+    ),
+    (
+        "artifacts: {specs: /etc}",
+        "1:20: artifacts.specs: must be a folder inside the repository",
+    ),
+    ("artifacts: {qa: a/../..}", "1:17: artifacts.qa: must be a folder inside the repository"),
+    ("artifacts: {qa: .}", "1:17: artifacts.qa: must be a folder inside the repository"),
+]
+BEYOND_A_SCHEMA = {r'agent: "a\x07"', 'agent: " "'}
+
+
+@pytest.mark.parametrize(("text", "told"), FAULTY)
+def test_each_fault_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    assert faults(tmp_path, text) == [told]
+
+
+@pytest.mark.parametrize("text", [text for text, _ in FAULTY if text not in BEYOND_A_SCHEMA])
+def test_the_schema_that_ships_for_editors_refuses_the_same(text: str) -> None:
+    assert not schema_allows("config", text)
+
+
+def test_the_schema_that_ships_for_editors_knows_every_key() -> None:
+    assert schema_allows("config", f"schema: 1\n{EVERYTHING}")
+    keys = json.loads(schema_text("config"))["properties"]
+    assert list(keys) == ["schema", *(line.partition(":")[0] for line in KEYS.split())]
+
+
+def schema_allows(name: str, text: str) -> bool:
+    data = as_values(load_yaml(text.encode(), name).data)
+    return not list(Draft7Validator(json.loads(schema_text(name))).iter_errors(data))
+
+
+def as_values(data: Any) -> Any:
+    """A document's data by YAML's core rules."""
+    if isinstance(data, dict):
+        return {key: as_values(each) for key, each in data.items()}
+    if isinstance(data, list):
+        return [as_values(each) for each in data]
+    return getattr(data, "value", data)
+
+
+def test_all_faults_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "push_sessions: 1\nagent: ''\nworktrees: ''\nnotfy: []\n"
+    assert [line.split(": ")[0] for line in faults(tmp_path, text)] == [
+        "1:16",
+        "2:8",
+        "3:12",
+        "4:1",
+    ]
+    with pytest.raises(CheckError, match=r"\(and 3 more\)") as caught:
+        load(tmp_path)
+    assert caught.value.guidance == f"`playbook check {FILE}` lists them all."
+
+
+def test_of_a_hostile_file_no_more_faults_are_told_than_a_person_can_use(tmp_path: Path) -> None:
+    assert len(faults(tmp_path, "".join(f"key{number}: x\n" for number in range(600)))) == 500
+
+
+def test_what_is_no_yaml_is_told_by_the_reader(tmp_path: Path) -> None:
+    with pytest.raises(CheckError) as caught:
+        settings(tmp_path, "agent: a\nagent: b\n")
+    assert caught.value.code == "PB-CHECK-YAML"
+    assert caught.value.where == f"{FILE}:2:1"
+
+
+def test_a_file_linked_from_outside_the_repository_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside.yaml").write_text("agent: x\n")
+    root = tmp_path / "project"
+    (root / ".playbooks").mkdir(parents=True)
+    (root / FILE).symlink_to(tmp_path / "outside.yaml")
+    with pytest.raises(StorageError) as caught:
+        load(root)
+    assert caught.value.code == "PB-IO-ESCAPE"
+
+
+def test_a_folder_of_that_name_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir(parents=True)
+    with pytest.raises(StorageError) as caught:
+        load(tmp_path)
+    assert caught.value.code == "PB-IO-READ"
+
+
+WORDS = st.sampled_from(
+    [*'[]{}: \n,x"', "- ", "agent", "agents", "claude", "exec", "allow", "cli", "true", "secrets"]
+)
+
+
+@given(text=st.lists(WORDS, max_size=25).map("".join))
+def test_any_text_is_settings_or_an_error_with_a_place(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "fuzzed-settings"
+    fault = None
+    try:
+        settings(root, text)
+    except PlaybookError as error:
+        fault = error
+    assert fault is None or fault.where.startswith(f"{FILE}:")
+    assert fault is None or fault.code.startswith("PB-CHECK-")

@@ -1,0 +1,289 @@
+"""Which feature is meant, and telling spec-kit the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from project import Project
+
+from playbook_supervisor.errors import ArgumentError, StateError, StorageError
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.features import Feature, is_name, of_branch, point_speckit, resolve
+
+CONFIG = Config()
+
+
+def nobody_asks() -> Sequence[str]:
+    raise AssertionError("branches are asked only where the folders do not tell")
+
+
+def branches(*names: str) -> Callable[[], Sequence[str]]:
+    return lambda: names
+
+
+def folders(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).mkdir(parents=True)
+
+
+# ── what is meant ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "typed", ["013", "013-create", "specs/013-create", "specs/013-create/", "013/", " 013 "]
+)
+def test_every_way_to_say_it_means_the_one_folder(tmp_path: Path, typed: str) -> None:
+    """kai FR10."""
+    folders(tmp_path, "specs/013-create", "specs/014-other", "specs/0130-third")
+    assert resolve(tmp_path, typed, CONFIG, nobody_asks) == Feature("013-create")
+
+
+def test_a_timestamp_prefix_means_the_one_folder(tmp_path: Path) -> None:
+    folders(tmp_path, "specs/20260219-101500-create", "specs/20260219-111500-other")
+    found = resolve(tmp_path, "20260219-101500", CONFIG, nobody_asks)
+    assert found == Feature("20260219-101500-create")
+
+
+def test_a_folder_that_no_feature_may_be_called_is_not_passed_by(tmp_path: Path) -> None:
+    """Else the session would work in a folder of its own beside the one that is meant."""
+    folders(tmp_path, "specs/013-größe", "specs/014-other")
+    with pytest.raises(ArgumentError, match="013 may be '013-größe', and that is no feature"):
+        resolve(tmp_path, "013", CONFIG, branches())
+    assert resolve(tmp_path, "014", CONFIG, nobody_asks) == Feature("014-other")
+
+
+def test_a_folder_of_exactly_that_name_wins(tmp_path: Path) -> None:
+    folders(tmp_path, "specs/013", "specs/013-create")
+    assert resolve(tmp_path, "013", CONFIG, nobody_asks) == Feature("013")
+
+
+@pytest.mark.parametrize("place", [".agreements/013-create", ".qa/013-create"])
+def test_without_a_spec_another_folder_tells(tmp_path: Path, place: str) -> None:
+    folders(tmp_path, "specs/014-other", place)
+    assert resolve(tmp_path, "013", CONFIG, branches()) == Feature("013-create")
+    assert resolve(tmp_path, "013-create", CONFIG, branches()) == Feature("013-create")
+
+
+def test_without_a_folder_a_feature_file_or_a_branch_tells(tmp_path: Path) -> None:
+    (tmp_path / ".features").mkdir()
+    (tmp_path / ".features/013-create.yaml").write_text("")
+    (tmp_path / ".features/014-notes.txt").write_text("")
+    assert resolve(tmp_path, "013", CONFIG, branches("main")) == Feature("013-create")
+    assert resolve(tmp_path, "016", CONFIG, branches("main", "016-x")) == Feature("016-x")
+    assert resolve(tmp_path, "014", CONFIG, branches()).name == "014"
+
+
+def test_the_configured_folders_are_looked_at(tmp_path: Path) -> None:
+    config = Config(specs="docs/specs", agreements="law", qa="quality")
+    folders(tmp_path, "docs/specs/013-a", "law/014-b", "quality/015-c", "specs/013-z")
+    assert resolve(tmp_path, "docs/specs/013-a", config, nobody_asks) == Feature("013-a")
+    assert resolve(tmp_path, "013", config, nobody_asks) == Feature("013-a")
+    assert resolve(tmp_path, "014", config, branches()) == Feature("014-b")
+    assert resolve(tmp_path, "015", config, branches()) == Feature("015-c")
+
+
+def test_several_candidates_are_listed_and_none_is_chosen(tmp_path: Path) -> None:
+    folders(tmp_path, "specs/013-b", "specs/013-a")
+    with pytest.raises(ArgumentError) as caught:
+        resolve(tmp_path, "013", CONFIG, nobody_asks)
+    assert caught.value.code == "PB-ARG-FEATURE"
+    assert caught.value.message == "013 may be 013-a, 013-b"
+    assert caught.value.guidance == "Name the one you mean, as in `013-a`."
+
+
+def test_many_candidates_are_counted(tmp_path: Path) -> None:
+    folders(tmp_path, *(f"specs/013-{letter}" for letter in "abcdefghijkl"))
+    with pytest.raises(ArgumentError, match="013-h or 4 others"):
+        resolve(tmp_path, "013", CONFIG, nobody_asks)
+
+
+def test_places_that_disagree_are_several_candidates(tmp_path: Path) -> None:
+    folders(tmp_path, ".agreements/013-a", ".qa/013-b")
+    with pytest.raises(ArgumentError, match="013-a, 013-b, 013-c"):
+        resolve(tmp_path, "013", CONFIG, branches("013-c", "013-a"))
+
+
+@pytest.mark.parametrize("typed", ["13", "013-craete", "0013"])
+def test_an_unknown_feature_is_kept_with_a_warning_that_names_a_near_one(
+    tmp_path: Path, typed: str
+) -> None:
+    folders(tmp_path, "specs/013-create", "specs/900-far-away", "specs/none")
+    assert resolve(tmp_path, typed, CONFIG, branches()) == Feature(
+        typed, f"there is no folder, feature file or branch {typed} yet; did you mean 013-create?"
+    )
+
+
+def test_an_unknown_feature_with_nothing_near_is_kept_with_a_warning(tmp_path: Path) -> None:
+    assert resolve(tmp_path, "fresh", CONFIG, branches()) == Feature(
+        "fresh", "there is no folder, feature file or branch fresh yet"
+    )
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *("", "/", ".", "..", "../x", "/etc/passwd", "-x", "--help", "a/b", "specs/a/b", "a..b"),
+        *(".git", "a b", "a\nb", "a\x00b", "\x1b[2J", "é", "a;b", "$(x)", "{{x}}", "a" * 201, "~"),
+    ],
+)
+def test_what_is_no_name_is_refused_before_anything_is_looked_at(
+    tmp_path: Path, hostile: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        resolve(tmp_path, hostile, CONFIG, nobody_asks)
+    assert caught.value.code == "PB-ARG-FEATURE"
+    assert "\x1b" not in caught.value.message
+
+
+def test_hostile_names_of_folders_and_branches_are_no_candidates(tmp_path: Path) -> None:
+    folders(tmp_path, "specs/013-a;rm", "specs/013-a..b", "specs/013-\x1b[2J")
+    (tmp_path / "specs/013-file").write_text("")
+    assert resolve(tmp_path, "013", CONFIG, branches("013-$(x)", "x/013-y")).name == "013"
+
+
+@pytest.mark.parametrize(
+    ("branch", "feature"),
+    [
+        ("013-create", "013-create"),
+        ("feat/013-create", "feat/013-create"),
+        ("", ""),
+        ("a//b", ""),
+        ("a/../b", ""),
+        ("-x", ""),
+        ("a b", ""),
+    ],
+)
+def test_a_branch_serves_as_the_feature_where_a_folder_may_be_called_so(
+    branch: str, feature: str
+) -> None:
+    assert of_branch(branch) == feature
+
+
+@given(st.text(max_size=30))
+def test_no_name_that_passes_leaves_its_folder(text: str) -> None:
+    if is_name(text):
+        assert Path("specs", text).parts == ("specs", text)
+        assert text.isascii()
+        assert text.isprintable()
+        assert not text.startswith("-")
+
+
+# ── telling spec-kit ────────────────────────────────────────────────────────────────────────
+
+VARIABLES = {"SPECIFY_FEATURE": "013-a", "SPECIFY_FEATURE_DIRECTORY": "specs/013-a"}
+NEW = 'json="$root/.specify/feature.json"; ${SPECIFY_FEATURE_DIRECTORY:-}\n'
+BY_VARIABLE = "if [ -n $SPECIFY_FEATURE ]; find_feature_dir_by_prefix\n"
+BY_BRANCH = "git rev-parse --abbrev-ref HEAD\n"
+
+
+def speckit(project: Project, script: str) -> None:
+    project.write(".specify/scripts/bash/common.sh", script)
+
+
+def pointer(project: Project) -> object:
+    return json.loads(project.read(".specify/feature.json"))
+
+
+def test_without_spec_kit_nothing_is_done(project: Project) -> None:
+    assert point_speckit(project.root, "013-a", CONFIG) == {}
+    assert project.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("script", ["scripts/bash/common.sh", "scripts/powershell/common.ps1"])
+def test_a_spec_kit_that_keeps_a_pointer_is_given_one(project: Project, script: str) -> None:
+    project.write(f".specify/{script}", NEW)
+    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
+    assert pointer(project) == {"feature_directory": "specs/013-a"}
+
+
+def test_an_existing_pointer_is_turned_and_its_other_keys_are_kept(project: Project) -> None:
+    project.write(".specify/feature.json", '{"note": "é", "feature_directory": "specs/014-b"}')
+    point_speckit(project.root, "013-a", Config(specs="docs"))
+    assert pointer(project) == {"note": "é", "feature_directory": "docs/013-a"}
+
+
+@pytest.mark.parametrize("spelling", ["specs/013-a", "./specs/013-a/", "{root}/specs/013-a"])
+def test_a_right_pointer_is_left_alone(project: Project, spelling: str) -> None:
+    text = json.dumps({"feature_directory": spelling.format(root=project.root)})
+    file = project.write(".specify/feature.json", text)
+    before = file.stat()
+    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"specs/013-a"', "null", "[" * 100_000])
+def test_a_pointer_that_is_no_object_is_refused_and_left(project: Project, text: str) -> None:
+    project.write(".specify/feature.json", text)
+    with pytest.raises(StateError) as caught:
+        point_speckit(project.root, "013-a", CONFIG)
+    assert caught.value.code == "PB-STATE-SPECKIT"
+    assert project.read(".specify/feature.json") == text
+
+
+def test_a_pointer_that_leads_out_of_the_repository_is_refused(
+    project: Project, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.json"
+    outside.write_text("{}")
+    speckit(project, NEW)
+    (project.root / ".specify/feature.json").symlink_to(outside)
+    with pytest.raises(StorageError) as caught:
+        point_speckit(project.root, "013-a", CONFIG)
+    assert caught.value.code == "PB-IO-ESCAPE"
+    assert outside.read_text() == "{}"
+
+
+def test_an_older_spec_kit_goes_by_the_variable_on_any_branch(project: Project) -> None:
+    speckit(project, BY_VARIABLE)
+    project.git("switch", "-q", "-c", "999-elsewhere")
+    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
+    assert not (project.root / ".specify/feature.json").exists()
+
+
+@pytest.mark.parametrize(("script", "exported"), [(BY_VARIABLE, False), (BY_BRANCH, True)])
+def test_where_only_the_branch_tells_the_wrong_one_is_refused(
+    project: Project, script: str, exported: bool
+) -> None:
+    speckit(project, script)
+    project.git("switch", "-q", "-c", "999-elsewhere")
+    with pytest.raises(StateError) as caught:
+        point_speckit(project.root, "013-a", CONFIG, exported=exported)
+    assert caught.value.code == "PB-STATE-SPECKIT"
+    assert "the branch is 999-elsewhere, not 013-a" in caught.value.message
+    assert caught.value.guidance == (
+        "Change to it: git switch 013-a (with -c, where it has still to be made)"
+    )
+
+
+def test_where_only_the_branch_tells_the_right_one_passes(project: Project) -> None:
+    speckit(project, BY_BRANCH)
+    project.git("switch", "-q", "-c", "013-a")
+    assert point_speckit(project.root, "013-a", CONFIG, exported=False) == VARIABLES
+
+
+def test_a_spec_kit_that_goes_by_number_takes_a_branch_of_that_number(project: Project) -> None:
+    project.git("switch", "-q", "-c", "013-fix")
+    speckit(project, BY_VARIABLE)
+    assert point_speckit(project.root, "013-a", CONFIG, exported=False) == VARIABLES
+    speckit(project, BY_BRANCH)
+    with pytest.raises(StateError):
+        point_speckit(project.root, "013-a", CONFIG, exported=False)
+
+
+def test_a_detached_head_is_on_no_branch(project: Project) -> None:
+    speckit(project, BY_BRANCH)
+    project.git("switch", "-q", "--detach")
+    with pytest.raises(StateError, match="no branch is checked out"):
+        point_speckit(project.root, "013-a", CONFIG)
+
+
+def test_a_spec_kit_of_unknown_kind_is_given_the_variables(project: Project) -> None:
+    project.write(".specify/memory/constitution.md", "Be kind.\n")
+    (project.root / ".specify/scripts/common.sh").mkdir(parents=True)
+    assert point_speckit(project.root, "013-a", CONFIG) == VARIABLES
+    assert not (project.root / ".specify/feature.json").exists()

@@ -1,0 +1,271 @@
+"""What a valid playbook probably does not mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from playbook_supervisor.project.lint import lint
+from playbook_supervisor.project.schema import Problem, examine
+
+ROOT = Path(__file__).parents[2]
+FEATURE = "[{name: feature, description: d, required: true}]"
+
+
+@dataclass(frozen=True)
+class Installed:
+    name: str
+    closed: bool = False
+    builtin: bool = False
+
+
+def step(name: str, **keys: str) -> str:
+    given = {"command": f"/{name}", "autonomy": "auto", "error_policy": "stop", **keys}
+    return f"{{id: {name}, " + ", ".join(f"{key}: {value}" for key, value in given.items()) + "}"
+
+
+def warnings(
+    *steps: str,
+    args: str = FEATURE,
+    command: Callable[[str], Installed | None] | None = None,
+    stem: str = "x",
+) -> tuple[Problem, ...]:
+    """The steps stand one in a line from line 6 on, each from column 3."""
+    lines = "\n".join(f"- {each}" for each in steps)
+    text = f'name: x\ndescription: y\nversion: "1.0"\nargs: {args}\nsteps:\n{lines}\n'
+    playbook, problems, document = examine(text.encode(), "x.yaml")
+    assert problems == ()
+    assert playbook is not None
+    assert document is not None
+    return lint(playbook, document, command=command, stem=stem)
+
+
+def codes(found: tuple[Problem, ...]) -> list[tuple[int, str]]:
+    return [(each.line, each.code.removeprefix("PB-CHECK-")) for each in found]
+
+
+def without_unseen(found: tuple[Problem, ...]) -> list[tuple[int, str]]:
+    return [each for each in codes(found) if each[1] != "LINT-UNSEEN"]
+
+
+def test_a_sound_playbook_has_no_warnings() -> None:
+    found = warnings(
+        step("plan", preconditions="[spec_exists]", postconditions="[plan_exists]"),
+        step("pr", autonomy="gate_always", postconditions="[pr_created]"),
+        command=lambda name: Installed(name),
+    )
+    assert found == ()
+
+
+def test_every_warning_has_a_place_a_code_and_a_cure() -> None:
+    (problem,) = warnings(step("a"))
+    assert problem == Problem(
+        6,
+        8,
+        "warning",
+        "PB-CHECK-LINT-UNSEEN",
+        '`a` has no postconditions: its "done" rests on the agent\'s word alone',
+        "Name a condition that holds once the work is done, where there is one.",
+    )
+
+
+def test_a_trigger_that_waits_for_postconditions_where_there_are_none_never_fires() -> None:
+    found = warnings(step("a", escalation_triggers="[subagent_error, postcondition_fail]"))
+    assert without_unseen(found) == [(6, "LINT-TRIGGER")]
+    assert (
+        warnings(
+            step("a", escalation_triggers="[postcondition_fail]", postconditions="[plan_exists]")
+        )
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("triggers", "postconditions", "idle"),
+    [
+        ("[subagent_error, postcondition_fail]", "[plan_exists]", True),
+        ("[subagent_error]", "[]", True),
+        ("[subagent_error]", "[plan_exists]", False),
+        ("[postcondition_fail]", "[plan_exists]", False),
+        ("[]", "[plan_exists]", False),
+    ],
+)
+def test_a_retry_that_triggers_always_forestall_is_named(
+    triggers: str, postconditions: str, idle: bool
+) -> None:
+    found = warnings(
+        step(
+            "a",
+            error_policy="retry_once",
+            escalation_triggers=triggers,
+            postconditions=postconditions,
+        )
+    )
+    assert ((6, "LINT-RETRY") in codes(found)) is idle
+
+
+def test_other_policies_are_not_taken_for_a_retry() -> None:
+    found = warnings(step("a", error_policy="gate", escalation_triggers="[subagent_error]"))
+    assert without_unseen(found) == []
+
+
+def test_a_command_that_is_not_found_or_closed_or_built_in_is_named_at_its_place() -> None:
+    known = {
+        "/here": Installed("/here"),
+        "/closed": Installed("/closed-one", closed=True),
+        "/compact": Installed("/compact", builtin=True),
+    }
+    found = warnings(
+        *(step(name) for name in ("here", "gone", "closed", "compact")), command=known.get
+    )
+    said = [(each.line, each.message) for each in found if each.code == "PB-CHECK-COMMAND"]
+    assert said == [
+        (7, "the command `/gone` is not found in this project"),
+        (8, "`/closed-one` is closed to models (`disable-model-invocation: true`)"),
+        (9, "`/compact` is built into Claude Code; a subagent may not have it"),
+    ]
+
+
+def test_each_command_is_looked_up_once() -> None:
+    asked: list[str] = []
+
+    def look(name: str) -> None:
+        asked.append(name)
+
+    found = warnings(step("a"), step("b", command="/a"), command=look)
+    assert asked == ["/a"]
+    assert [line for line, code in codes(found) if code == "COMMAND"] == [6, 7]
+
+
+def test_commands_are_not_judged_where_nobody_can_say() -> None:
+    assert without_unseen(warnings(step("gone"))) == []
+
+
+def test_a_precondition_that_only_a_later_step_provides_is_named() -> None:
+    found = warnings(
+        step("tasks", preconditions="[spec_exists, plan_exists]", postconditions="[tasks_exists]"),
+        step("plan", postconditions="[plan_exists]"),
+    )
+    assert [(each.line, each.code) for each in found] == [(6, "PB-CHECK-LINT-ORDER")]
+    assert "`plan_exists` is provided by `plan`" in found[0].message
+
+
+def test_a_precondition_that_a_neighbour_provides_at_the_same_time_is_named() -> None:
+    found = warnings(
+        step("plan", postconditions="[plan_exists]", parallel_group="g"),
+        step(
+            "tasks",
+            preconditions="[plan_exists]",
+            postconditions="[tasks_exists]",
+            parallel_group="g",
+        ),
+    )
+    assert codes(found) == [(7, "LINT-ORDER")]
+
+
+def test_a_precondition_that_an_earlier_step_provides_too_is_in_order() -> None:
+    plan = {"postconditions": "[plan_exists]"}
+    assert (
+        warnings(
+            step("a", **plan), step("b", preconditions="[plan_exists]", **plan), step("c", **plan)
+        )
+        == ()
+    )
+
+
+def test_a_precondition_that_the_step_itself_renews_is_in_order() -> None:
+    renewing = step("a", preconditions="[plan_exists]", postconditions="[plan_exists]")
+    assert warnings(renewing, step("b", postconditions="[plan_exists]")) == ()
+
+
+def test_a_step_that_is_skipped_provides_nothing_and_is_not_judged() -> None:
+    found = warnings(
+        step("a", preconditions="[plan_exists]", postconditions="[tasks_exists]"),
+        step("b", autonomy="skip", postconditions="[plan_exists]"),
+        step(
+            "c", autonomy="skip", error_policy="retry_once", escalation_triggers="[subagent_error]"
+        ),
+    )
+    assert found == ()
+
+
+def test_a_feature_condition_without_an_arg_feature_is_named_once() -> None:
+    found = warnings(
+        step("a", postconditions="[pr_created]", autonomy="gate_always"),
+        step("b", preconditions="[spec_exists]", postconditions="[plan_exists]"),
+        args="[]",
+    )
+    assert codes(found) == [(7, "LINT-FEATURE")]
+    assert found[0].message.startswith("`spec_exists` asks about a feature")
+
+
+def test_a_trigger_that_reads_a_features_report_asks_about_a_feature_too() -> None:
+    found = warnings(step("a", escalation_triggers="[subagent_error, verdict_fail]"), args="[]")
+    assert without_unseen(found) == [(6, "LINT-FEATURE")]
+
+
+def test_conditions_that_ask_about_no_feature_need_no_arg() -> None:
+    sound = step(
+        "a",
+        autonomy="gate_always",
+        postconditions="[pr_created]",
+        escalation_triggers="[postcondition_fail]",
+    )
+    assert warnings(sound, args="[]") == ()
+
+
+def test_a_name_that_differs_from_the_files_is_named() -> None:
+    (problem,) = warnings(step("a", postconditions="[plan_exists]"), stem="y")
+    assert (problem.line, problem.col, problem.code) == (1, 7, "PB-CHECK-LINT-NAME")
+    assert "`y`" in problem.message
+    assert warnings(step("a", postconditions="[plan_exists]"), stem="") == ()
+
+
+@pytest.mark.parametrize(
+    "publishing",
+    [step("open", postconditions="[pr_created]"), step("open", command="/feature.pr")],
+)
+def test_a_gate_after_the_step_that_cannot_be_taken_back_comes_too_late(publishing: str) -> None:
+    found = warnings(publishing, step("review", autonomy="gate_always"))
+    assert without_unseen(found) == [(7, "LINT-GATE")]
+
+
+def test_a_gate_before_or_at_the_step_that_cannot_be_taken_back_is_in_time() -> None:
+    gate = step("review", autonomy="gate_always")
+    assert without_unseen(warnings(gate, step("pr"), gate.replace("id: review", "id: again"))) == []
+    assert without_unseen(warnings(step("pr", autonomy="gate_always"), gate)) == []
+    assert without_unseen(warnings(step("pr"))) == []
+    assert without_unseen(warnings(step("a"), gate)) == []
+
+
+@pytest.mark.parametrize("command", ["/speckit.clarify", "/speckit-clarify"])
+def test_a_command_that_is_known_to_ask_questions_is_named(command: str) -> None:
+    assert without_unseen(warnings(step("a", command=command))) == [(6, "LINT-ASKS")]
+
+
+def test_warnings_come_in_the_order_of_their_places() -> None:
+    found = warnings(
+        step("tasks", preconditions="[plan_exists]"),
+        step("plan", postconditions="[plan_exists]"),
+        args="[]",
+        stem="y",
+        command=lambda name: None,
+    )
+    assert [(each.line, each.col) for each in found] == sorted(
+        (each.line, each.col) for each in found
+    )
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("templates/playbooks/*.yaml")), ids=lambda path: str(path.stem)
+)
+def test_of_the_playbooks_that_ship_only_steps_without_postconditions_are_named(path: Path) -> None:
+    playbook, _, document = examine(path.read_bytes(), path.name)
+    assert playbook is not None
+    assert document is not None
+    found = lint(playbook, document, stem=path.stem)
+    assert {each.code for each in found} <= {"PB-CHECK-LINT-UNSEEN"}

@@ -1,0 +1,326 @@
+"""Policies where people and drivers meet them: at gates, at beginnings, in listings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from claude import playbooks
+from cli.scripts import GATED, WORKS, conforms
+from hooked import Hooked
+from project import FEATURE, Project
+
+from playbook_supervisor.commands import checking, diagrams, driving, locate, view
+from playbook_supervisor.drivers.headless import Ending
+from playbook_supervisor.drivers.observers import Said
+from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
+from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.system import checkout
+
+RELEASE = "*@release.example.org"
+GUARD = f"match: {{playbook: gated}}\nanswered_by: ['{RELEASE}']\n"
+PLAN = f"specs/{FEATURE}/plan.md"
+
+
+@pytest.fixture
+def gated(project: Project) -> Project:
+    """A playbook of one gated step, for which only the release team may answer."""
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    project.write(".playbooks/policies/release.yaml", GUARD)
+    return project
+
+
+def sign(project: Project, mail: str) -> None:
+    """From now on git knows the person by this address."""
+    project.git("config", "user.email", mail)
+
+
+def run(project: Project, mode: Mode, person: Person | None = None) -> Ending:
+    drive = driving.Drive(agent=project.script(WORKS), mode=mode)
+    return driving.run("gated", cwd=project.root, drive=drive, person=person)
+
+
+class Person:
+    """Says these words one after the other, and then nothing more; keeps what is told."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = list(words)
+        self.told: list[str] = []
+
+    def ask(
+        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> Said:
+        del outlook
+        self.context, self.hurried = context, overtaken()
+        return Said(self.words.pop(0)) if self.words else Said()
+
+    def not_understood(self, outlook: Outlook, question: str) -> None:
+        del outlook
+        self.told.append(question)
+
+
+class TestAnAnswer:
+    def test_at_the_prompt_is_refused_and_asked_for_again(self, gated: Project) -> None:
+        person = Person("continue", "skip")
+        ending = run(gated, Mode.MANUAL, person)
+        assert ending.why == "waiting"
+        assert person.context[0] == f"answered by: {RELEASE} (policy release.yaml)"
+        said = "may not answer for `publish`: the policy release.yaml asks for"
+        assert [said in told for told in person.told] == [True, True]
+        assert person.told[0].endswith("; the gate stays open.")
+        assert not person.hurried  # nothing has changed by a refusal
+
+    def test_at_the_prompt_of_somebody_who_is_named_counts(self, gated: Project) -> None:
+        sign(gated, "rita@release.example.org")
+        assert run(gated, Mode.MANUAL, Person("continue")).why == "completed"
+
+    def test_is_not_given_by_autonomous_where_people_are_named(self, gated: Project) -> None:
+        ending = run(gated, Mode.AUTONOMOUS)
+        assert (ending.why, ending.exit_code) == ("waiting", 4)
+        assert ending.context[0].startswith("answered by: ")
+
+    def test_is_given_by_autonomous_where_a_policy_only_asks_for_a_gate(
+        self, gated: Project
+    ) -> None:
+        text = "match: {playbook: gated}\nautonomy: gate_always\n"
+        gated.write(".playbooks/policies/release.yaml", text)
+        assert run(gated, Mode.AUTONOMOUS).why == "completed"
+
+    def test_from_another_terminal_is_refused_with_its_code(self, gated: Project) -> None:
+        run(gated, Mode.MANUAL)
+        refused = gated.playbook("answer", "continue")
+        assert (refused.code, refused.out) == (3, "")
+        assert "[PB-POLICY-ANSWER]" in refused.err
+        assert "do: One of those people answers" in refused.err
+        sign(gated, "rita@release.example.org")
+        driving.answer(["continue"], cwd=gated.root)
+        assert gated.journal()[0]["gates"][0]["by"].endswith("<rita@release.example.org>")
+
+    def test_to_abort_is_anybodys(self, gated: Project) -> None:
+        run(gated, Mode.MANUAL)
+        driving.answer(["abort"], cwd=gated.root)
+        assert gated.manifest()["status"] == "aborted"
+
+
+class TestInsideClaudeCode:
+    @pytest.fixture
+    def asked(self, project: Project) -> Hooked:
+        """At the gate before the second step, which the release team answers."""
+        playbooks.shelve(project)
+        text = f"match: {{step: tasks}}\nanswered_by: ['{RELEASE}']\n"
+        project.write(".playbooks/policies/release.yaml", text)
+        person = Hooked(project)
+        person.types("/playbook.run two 013")
+        person.does("plan#1", "speckit.plan", PLAN)
+        return person
+
+    def test_a_typed_answer_of_somebody_else_is_talk(self, asked: Hooked) -> None:
+        asked.stops()
+        reply = asked.says("continue")
+        assert reply is not None
+        assert reply.tell is None
+        assert reply.shown == reply.note
+        assert "[PB-POLICY-ANSWER]" in reply.shown
+        assert asked.bound.turn == "human"
+        assert not asked.bound.stalled
+        assert asked.steps == ["plan#1 done", "tasks#1 in_progress"]
+        asked.stops()
+        sign(asked.project, "rita@release.example.org")
+        told = asked.says("continue")
+        assert told is not None
+        assert told.tell is not None
+
+    def test_in_the_middle_of_a_turn_it_does_not_change_the_turn(self, asked: Hooked) -> None:
+        assert asked.says("continue") is not None
+        assert asked.bound.turn == "supervised"
+
+    def test_a_dialogs_answer_of_somebody_else_leaves_the_gate_open(self, asked: Hooked) -> None:
+        put = asked.calls("AskUserQuestion")
+        assert put is not None
+        question = asked.project.manifest()["gate"]["question"]
+        answers = {"answers": {question: "continue"}}
+        reply = asked("PostToolUse", tool_name="AskUserQuestion", tool_response=answers)
+        assert reply is not None
+        assert "[PB-POLICY-ANSWER]" in reply.note
+        assert asked.bound.refusals == 1
+        assert "resolution" not in asked.project.journal()[1]
+
+
+class TestABeginning:
+    def test_may_not_pass_over_what_is_guarded(self, project: Project) -> None:
+        """`--from` leaves earlier steps out, and is said by those alone who may leave them out."""
+        text = f"match: {{step: qa-plan}}\nanswered_by: ['{RELEASE}']\n"
+        project.write(".playbooks/policies/release.yaml", text)
+        drive = driving.Drive(agent=project.script(WORKS))
+
+        def from_the_second() -> Ending:
+            return driving.run(
+                "auto-validate", ["013"], start="qa-run", cwd=project.root, drive=drive
+            )
+
+        with pytest.raises(PolicyError) as caught:
+            from_the_second()
+        assert caught.value.code == "PB-POLICY-SKIP"
+        assert not project.sessions
+        sign(project, "rita@release.example.org")
+        from_the_second()
+        assert [entry["status"] for entry in project.journal()][:1] == ["skipped"]
+
+    def test_is_refused_while_a_policy_is_none(self, gated: Project) -> None:
+        """A misspelt one would be believed to hold."""
+        gated.write(".playbooks/policies/other.yaml", "match: {stp: x}\nautonomy: skip\n")
+        with pytest.raises(CheckError) as caught:
+            run(gated, Mode.MANUAL)
+        assert caught.value.code == "PB-CHECK-POLICY"
+        assert caught.value.where == ".playbooks/policies/other.yaml:1:9"
+        assert not gated.sessions
+
+    def test_writes_down_that_none_concerns_it(self, gated: Project) -> None:
+        """Where a project has policies, a session says what held, also where that is nothing."""
+        drive = driving.Drive(agent=gated.script(WORKS))
+        driving.run("auto-validate", ["013"], cwd=gated.root, drive=drive)
+        kept = (gated.session / "policy.yaml").read_text()
+        assert kept.endswith("schema: 1\ndemands: []\n")
+
+    def test_of_a_project_without_policies_keeps_none(self, project: Project) -> None:
+        drive = driving.Drive(agent=project.script(WORKS))
+        driving.run("auto-validate", ["013"], cwd=project.root, drive=drive)
+        assert not (project.session / "policy.yaml").exists()
+
+    def test_that_the_originals_tools_made_is_held_to_them_too(self, gated: Project) -> None:
+        gated.write(
+            ".playbooks/sessions/20260219-a7k/session.yaml",
+            "session_id: 20260219-a7k\nplaybook: gated\nfeature: 013\nargs: {}\n"
+            "status: in_progress\nstarted_at: '2026-02-19T10:00:00Z'\ncompleted_at: ''\n"
+            "current_step: publish\nworktree: ''\n",
+        )
+        gated.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
+        drive = driving.Drive(agent=gated.script(WORKS))
+        ending = driving.resume("20260219-a7k", cwd=gated.root, drive=drive)
+        assert ending.context[0].startswith("answered by: ")
+        assert (gated.session / "policy.yaml").is_file()
+
+
+class TestWhatIsShown:
+    def test_of_a_session_names_what_made_it_tighter(self, gated: Project) -> None:
+        run(gated, Mode.MANUAL)
+        shown = gated.playbook("show")
+        assert f"  policy release.yaml: publish answered by {RELEASE}" in shown.out.splitlines()
+        shape = conforms("show", gated.playbook("show", "--json").json)
+        assert shape["policies"] == [
+            {"policy": "release.yaml", "step": "publish", "answered_by": [RELEASE]}
+        ]
+
+    def test_stands_on_the_page_and_in_the_picture(self, gated: Project) -> None:
+        gated.write(".playbooks/policies/release.yaml", f"{GUARD}postconditions: [pr_created]\n")
+        run(gated, Mode.MANUAL)
+        page = gated.playbook("show", "--html", "-").out
+        assert "<dd>release.yaml: <code>publish</code> also pr_created, answered by" in page
+        drawn = diagrams.graph(session=gated.session.name, cwd=gated.root)
+        (step,) = drawn.playbook.steps
+        assert step.postconditions == ("pr_created",)
+
+    def test_of_a_kept_policy_that_cannot_be_read_is_nothing(self, gated: Project) -> None:
+        run(gated, Mode.MANUAL)
+        (gated.session / "policy.yaml").write_text("[")
+        assert view.show(gated.session.name, cwd=gated.root).effects == ()
+
+
+class TestCheck:
+    def problems(self, project: Project, file: str) -> list[tuple[str, int, int, str]]:
+        (checked,) = checking.check([str(project.root / file)])
+        return [(each.severity, each.line, each.col, each.code) for each in checked.problems]
+
+    def test_notes_at_each_step_what_policies_make_of_it(self, gated: Project) -> None:
+        """A note is nothing to mend: also `--strict` is content with it."""
+        text = GATED.replace("    autonomy", "    postconditions: [pr_created]\n    autonomy")
+        gated.write(".playbooks/playbooks/gated.yaml", text)
+        done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--strict")
+        assert (done.code, done.err) == (0, "1 file: fine\n")
+        assert done.out == (
+            ".playbooks/playbooks/gated.yaml:9:15: note: policy release.yaml: "
+            f"answered by {RELEASE}. Sessions run it so. [PB-POLICY-TIGHTENS]\n"
+        )
+        done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--format", "github")
+        assert done.out.startswith("::notice file=")
+        done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--json")
+        (problem,) = conforms("check", done.json)["files"][0]["problems"]
+        assert problem["severity"] == "note"
+
+    def test_warns_of_policies_that_cannot_be_read(self, gated: Project) -> None:
+        gated.write(".playbooks/policies/release.yaml", "[")
+        found = self.problems(gated, ".playbooks/playbooks/gated.yaml")
+        assert found[0] == ("warning", 1, 1, "PB-CHECK-YAML")
+
+    def test_tells_all_faults_of_a_policy(self, gated: Project) -> None:
+        file = ".playbooks/policies/release.yaml"
+        gated.write(file, "match: {stp: x}\nautonomy: skip\n")
+        assert self.problems(gated, file) == [
+            ("error", 1, 9, "PB-CHECK-POLICY"),
+            ("error", 2, 11, "PB-CHECK-POLICY"),
+        ]
+        gated.write(file, "match: [\n")
+        assert self.problems(gated, file)[0][3] == "PB-CHECK-YAML"
+
+    def test_warns_of_a_rule_that_matches_nothing(self, gated: Project) -> None:
+        file = ".playbooks/policies/release.yaml"
+        gated.write(file, f"- {{match: {{step: pbulish}}, answered_by: ['{RELEASE}']}}\n")
+        assert self.problems(gated, file) == [("warning", 1, 1, "PB-CHECK-POLICY-UNUSED")]
+        for playbook in (gated.root / ".playbooks/playbooks").iterdir():
+            playbook.unlink()
+        assert self.problems(gated, file) == []  # nobody can tell
+
+    def test_asks_nothing_of_a_project_where_there_is_none(self, tmp_path: Path) -> None:
+        for name in ("policies/x.yaml", "playbooks/gated.yaml", "config.yaml"):
+            file = tmp_path / ".playbooks" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(
+                GATED if "gated" in name else GUARD if "policies" in name else "notify: [x]\n"
+            )
+            (checked,) = checking.check([str(file)])
+            assert checked.ok
+
+    def test_does_without_playbooks_that_cannot_be_listed(self, gated: Project) -> None:
+        folder = gated.root / ".playbooks/playbooks"
+        folder.rename(gated.root.parent / "elsewhere")
+        folder.symlink_to(gated.root.parent / "elsewhere")
+        assert self.problems(gated, ".playbooks/policies/release.yaml") == []
+
+    def test_tells_all_faults_of_the_settings(self, gated: Project) -> None:
+        """As text each on a line, where every other command has room for the first alone."""
+        gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
+        done = gated.playbook("check", "config.yaml", cwd=gated.root / ".playbooks")
+        assert done.code == 1
+        assert done.out.splitlines() == [
+            "config.yaml:1:1: error: agnet: unknown key. Did you mean `agent`? [PB-CHECK-CONFIG]",
+            "config.yaml:2:16: error: push_sessions: must be true or false, without quotes. "
+            "docs/config.md shows every key. [PB-CHECK-CONFIG]",
+        ]
+        gated.write(".playbooks/config.yaml", "agent: [\n")
+        assert self.problems(gated, ".playbooks/config.yaml")[0][3] == "PB-CHECK-YAML"
+        gated.write(".playbooks/config.yaml", "agent: claude\n")
+        assert self.problems(gated, ".playbooks/config.yaml") == []
+
+
+def test_the_error_of_settings_says_where_all_faults_are_listed(gated: Project) -> None:
+    gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
+    with pytest.raises(PlaybookError) as caught:
+        view.probe(["spec_exists"], cwd=gated.root)
+    assert caught.value.guidance == "`playbook check .playbooks/config.yaml` lists them all."
+
+
+def test_the_store_of_a_policy_is_the_sessions_folder(gated: Project) -> None:
+    """What `git clean` took comes back with the rest of the session."""
+    run(gated, Mode.MANUAL)
+    kept = (gated.session / "policy.yaml").read_bytes()
+    for file in gated.session.iterdir():
+        file.unlink()
+    store = Store(checkout.find(gated.root))
+    (session_id,) = store.driven()
+    locate.supervisor(store, session_id).look()
+    assert (gated.session / "policy.yaml").read_bytes() == kept
+    assert json.loads((store.runtime(session_id) / "policy.json").read_bytes())["policy"]

@@ -1,0 +1,62 @@
+"""Args in a step's text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.project.references import interpolate, names
+
+
+def test_the_names_come_in_order_and_each_once() -> None:
+    assert names("{{b}} then {{ a }} then {{b}}") == ("b", "a")
+
+
+def test_text_without_references_has_no_names_and_stays_as_it_is() -> None:
+    text = "a {single} brace, }} a closing pair, {{ an open one"
+    assert names(text) == ()
+    assert interpolate(text, {"single": "x"}) == text
+
+
+def test_each_reference_becomes_its_value() -> None:
+    values = {"feature": "013-x", "target-url": "http://localhost/?a=b&c='d'"}
+    assert interpolate("{{feature}} at {{ target-url }}", values) == (
+        "013-x at http://localhost/?a=b&c='d'"
+    )
+
+
+def test_an_optional_arg_that_was_not_given_interpolates_to_nothing() -> None:
+    assert interpolate("before{{extra}}after", {"extra": ""}) == "beforeafter"
+
+
+def test_a_value_that_looks_like_a_reference_is_not_read_again() -> None:
+    assert interpolate("{{a}}", {"a": "{{b}} \\1", "b": "secret"}) == "{{b}} \\1"
+
+
+def test_an_unknown_name_is_an_error_that_says_what_is_declared() -> None:
+    with pytest.raises(CheckError) as caught:
+        interpolate("{{featur}} {{nope}}", {"feature": "013"})
+    assert caught.value.message == "unknown arg {{featur}}, {{nope}}"
+    assert "feature" in caught.value.guidance
+
+
+def test_where_nothing_is_declared_the_error_says_so() -> None:
+    with pytest.raises(CheckError) as caught:
+        interpolate("{{}}", {})
+    assert caught.value.guidance.endswith("none.")
+
+
+@given(st.text(alphabet="{} ab", max_size=40))
+def test_every_name_found_is_one_that_interpolate_asks_for(text: str) -> None:
+    found = names(text)
+    assert interpolate(text, dict.fromkeys(found, "x")) != text or not found
+    for missing in found:
+        with pytest.raises(CheckError):
+            interpolate(text, {name: "x" for name in found if name != missing})
+
+
+def test_a_megabyte_of_braces_is_read_in_one_pass() -> None:
+    assert names("{" * 1_000_000) == ()
+    assert names("{{a" * 300_000) == ()

@@ -1,0 +1,714 @@
+"""A playbook, or every violation at once, each with its place and its cure."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+
+from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.kernel.model import Arg, Playbook
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    Condition,
+    Decision,
+    EntryStatus,
+    ErrorPolicy,
+    GateReason,
+    Place,
+    Resolution,
+    SessionStatus,
+    Trigger,
+)
+from playbook_supervisor.project import schema
+from playbook_supervisor.project.schema import Problem, examine, read_playbook, schema_text
+from playbook_supervisor.project.schemas.playbook_validator import conforms
+
+ROOT = Path(__file__).parents[2]
+PLAYBOOKS = Path(__file__).parents[1] / "playbooks"
+SCHEMAS = ROOT / "playbook_supervisor" / "project" / "schemas"
+
+HEAD = 'name: x\ndescription: y\nversion: "1.0"\n'
+STEP = "{id: one, command: /one, autonomy: auto, error_policy: stop"
+
+
+def fixture(name: str) -> bytes:
+    return (PLAYBOOKS / name).read_bytes()
+
+
+def problems(text: str) -> tuple[Problem, ...]:
+    return examine(text.encode(), "x.yaml")[1]
+
+
+def with_step(more: str, args: str = "[]") -> str:
+    """A playbook of one step with these keys besides the required ones, from line 6 column 5."""
+    return f"{HEAD}args: {args}\nsteps:\n  - {STEP}{more}}}\n"
+
+
+def only(text: str) -> Problem:
+    found = problems(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+# ── what is read ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_originals_own_playbook_is_read_with_every_field() -> None:
+    """kai FR1 to FR7, and the fields of its data model."""
+    playbook, found, document = examine(fixture("auto-feature.yaml"), "auto-feature.yaml")
+    assert found == ()
+    assert document is not None
+    assert playbook is not None
+    assert playbook.args[0].name == "feature"
+    assert [step.id for step in playbook.steps][:3] == ["plan", "tasks", "agreement"]
+    check = playbook.step("agreement-check")
+    assert check.autonomy is Autonomy.GATE_ON_BREAKING
+    assert check.postconditions == (Condition.AGREEMENT_PASS,)
+    assert check.escalation_triggers == (Trigger.AGREEMENT_BREAKING,)
+    assert check.error_policy is ErrorPolicy.GATE
+    assert check.args == "{{feature}}"
+    assert playbook.step("qa-run").model == "opus"
+    assert [len(phase) for phase in playbook.phases] == [1, 1, 1, 1, 2, 1]
+
+
+def test_playbooks_as_people_write_them_are_read_as_they_mean_them() -> None:
+    playbook = read_playbook(fixture("revue-de-site.yaml"), "revue-de-site.yaml")
+    assert playbook.version == "2.0"
+    assert playbook.args == (
+        Arg("target-url", "L'adresse à examiner", required=False),
+        Arg("feature", "", required=True),
+    )
+    assert playbook.steps[0].args.startswith("Ouvre {{target-url}} et note")
+    assert "\n\n  - une ligne par défaut\n" in playbook.steps[0].args
+    assert playbook.steps[1].args.endswith("# ceci n'est pas un commentaire")
+    assert playbook.steps[2].id == "013"
+    assert playbook.steps[2].parallel_group == "fin de course"
+
+
+def test_json_is_read_in_the_same_way() -> None:
+    """Catalyst FR-1.5."""
+    playbook = read_playbook(fixture("minimal.json"), "minimal.json")
+    assert playbook.name == "minimal"
+    assert playbook.args == ()
+
+
+def test_the_least_step_has_empty_options() -> None:
+    step = read_playbook(with_step("").encode(), "x").steps[0]
+    assert (step.args, step.model, step.parallel_group) == ("", "", "")
+    assert (step.preconditions, step.postconditions, step.escalation_triggers) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    "text", ["013", "no", "on", "1:30", "2026-02-19", "1234e567", "1.0", "null", "~", "true", "1_0"]
+)
+def test_free_text_stays_text_without_quotes(text: str) -> None:
+    playbook = read_playbook(
+        (
+            f"name: x\ndescription: {text}\nversion: 1.0\nargs: []\n"
+            f"steps:\n- {STEP}, args: {text}}}"
+        ).encode(),
+        "x.yaml",
+    )
+    assert (playbook.description, playbook.steps[0].args) == (text, text)
+    assert playbook.version == "1.0"
+    assert type(playbook.description) is str
+
+
+@pytest.mark.parametrize("word", ["true", "True", "TRUE", "false", "False", "FALSE"])
+def test_a_boolean_is_true_or_false_in_the_spellings_of_yaml_1_2(word: str) -> None:
+    text = f"{HEAD}args:\n- {{name: a, description: b, required: {word}}}\nsteps: [{STEP}}}]\n"
+    assert read_playbook(text.encode(), "x").args[0].required is (word.lower() == "true")
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "on", "1", '"true"', "'false'"])
+def test_nothing_else_is_a_boolean(word: str) -> None:
+    text = f"{HEAD}args:\n- {{name: a, description: b, required: {word}}}\nsteps: [{STEP}}}]\n"
+    problem = only(text)
+    assert (problem.line, problem.col, problem.code) == (5, 39, "PB-CHECK-SCHEMA")
+    assert problem.message.endswith("not true or false")
+
+
+@pytest.mark.parametrize("command", ["/a", "/speckit.plan", "/team:a_b-c.D", "/9"])
+@pytest.mark.parametrize("model", ["opus", "claude-opus-4-1@x", "a.b/c:d_e"])
+def test_commands_and_models_of_every_spelling_are_read(command: str, model: str) -> None:
+    text = with_step(f", model: {model!r}").replace("/one", command)
+    step = read_playbook(text.encode(), "x").steps[0]
+    assert (step.command, step.model) == (command, model)
+
+
+# ── what is wrong ───────────────────────────────────────────────────────────────────────────
+
+
+def test_every_violation_is_reported_at_once_with_its_place_in_order() -> None:
+    """kai FR8, NFR3."""
+    playbook, found, document = examine(fixture("every-fault.yaml"), "every-fault.yaml")
+    assert playbook is None
+    assert document is not None
+    assert [(each.line, each.col, each.code.removeprefix("PB-CHECK-")) for each in found] == [
+        (1, 1, "SCHEMA"),  # description missing
+        (1, 7, "SCHEMA"),
+        (2, 1, "SCHEMA"),
+        (3, 10, "VERSION"),
+        (4, 1, "VERSION"),
+        (7, 5, "SCHEMA"),
+        (8, 15, "SCHEMA"),
+        (9, 5, "VERSION"),
+        (10, 11, "RULE"),
+        (11, 18, "RULE"),
+        (13, 5, "SCHEMA"),
+        (16, 14, "VERSION"),
+        (17, 15, "SCHEMA"),
+        (18, 19, "VERSION"),
+        (19, 11, "RULE"),
+        (20, 21, "SCHEMA"),
+        (20, 33, "VERSION"),
+        (20, 45, "VERSION"),
+        (20, 61, "SCHEMA"),
+        (21, 5, "SCHEMA"),
+        (23, 5, "VERSION"),
+        (24, 9, "RULE"),
+        (25, 14, "SCHEMA"),
+        (27, 19, "VERSION"),
+        (28, 5, "SCHEMA"),
+        (30, 21, "RULE"),
+        (31, 14, "SCHEMA"),
+        (32, 15, "SCHEMA"),
+        (34, 26, "SCHEMA"),
+    ]
+    assert [each.severity for each in found].count("warning") == 1
+
+
+def test_no_message_speaks_the_schemas_own_language_and_each_says_how_to_mend_it() -> None:
+    for problem in examine(fixture("every-fault.yaml"), "x")[1]:
+        assert problem.guidance.endswith((".", "?"))
+        said = problem.message + problem.guidance
+        assert not re.search(
+            r"properties|is not of type|required property|does not match|\\Z", said
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "guidance"),
+    [
+        ("", "the file is empty", "It begins with `name:`"),
+        ("# nothing\n", "the file is empty", "It begins with `name:`"),
+        ("[]\n", "here stands a list", "It begins with `name:`"),
+        ("text\n", "here stands `text`", "It begins with `name:`"),
+        (f"{HEAD}args: []\nsteps: []\n", "`steps` is empty", "at least one step"),
+        (f"{HEAD}args: {{}}\nsteps: [{STEP}}}]", "`args` is a mapping, not a list", "Write a list"),
+        (f"{HEAD}args:\nsteps: [{STEP}}}]", "`args` has no value", "`[]`"),
+        (f"{HEAD}args: []\nsteps: [x]", "item 1 of `steps` is `x`, not a mapping", "Write a map"),
+        (f"{HEAD}steps: [{STEP}}}]", "`args` is missing", "Add `args:` and behind it a list"),
+        (with_step("").replace("/one", "/a b"), "`/a b` cannot be the `command`", "`args`"),
+        (with_step("").replace("/one", "rm -rf /"), "`rm -rf /` cannot be the `command`", "slash"),
+        (with_step("").replace("/one", '"/one\\n"'), "`/one` cannot be the `command`", "slash"),
+        (with_step("").replace("id: one", '"id": "a\\n"'), "cannot be the `id` of a step", "small"),
+        (with_step("").replace("id: one", "id: -a"), "`-a` cannot be the `id`", "letter or digit"),
+        (with_step("").replace("id: one", "id: null"), "`id` has no value", "Write text"),
+        (with_step("").replace("id: one", "id: " + "a" * 101), "has 101 characters", "most 100"),
+        (with_step(", model: $x"), "`$x` cannot be the `model`", "opus, sonnet, haiku"),
+        (with_step(", model: null"), "`model` has no value", "take it out"),
+        (with_step(", parallel_group: ~"), "`parallel_group` has no value", "take it out"),
+        (with_step(', parallel_group: " a"'), "cannot be the `parallel_group`", "one line"),
+        (with_step(", args: [a]"), "`args` is a list, not text", "Write text"),
+        (with_step(", autonom: auto"), "`autonom` is no key of a step", "mean `autonomy`?"),
+        (with_step(", zzz: auto"), "`zzz` is no key of a step", "A step has id, command"),
+        (with_step(", postconditions: [plan_exist]"), "`plan_exist` is no value", "`plan_exists`?"),
+        (with_step(", postconditions: [x]"), "`x` is no value", "Allowed: spec_exists, plan"),
+        (with_step(", escalation_triggers: [always]"), "`always` is no value", "subagent_error"),
+        (with_step(", preconditions: [[a]]"), "item 1 of `preconditions` is a list", "Write one"),
+        (with_step(", error_polizy: x"), "`error_polizy` is no key", "`error_policy`?"),
+        (HEAD.replace("y\n", '""\n', 1) + f"args: []\nsteps: [{STEP}}}]", "is empty", "Write text"),
+        (with_step("", "[{name: a b, description: c, required: true}]"), "`name` of an arg", "Use"),
+        (
+            with_step("", "[{name: a, description: c, required: true, x: y}]"),
+            "an arg",
+            "An arg has",
+        ),
+        (with_step("", "[{name: a, description: c}]"), "`required` is missing", "true or false"),
+    ],
+)
+def test_each_kind_of_violation_says_what_is_wrong_and_how_to_mend_it(
+    text: str, message: str, guidance: str
+) -> None:
+    found = [each for each in problems(text) if message in each.message]
+    assert found, problems(text)
+    assert guidance in found[0].guidance
+
+
+def test_control_characters_in_a_value_do_not_reach_the_message() -> None:
+    problem = only(with_step(', model: "\\e[31mred"'))
+    assert problem.message == "`red` cannot be the `model` of a step"
+
+
+# ── rules beyond the schema ─────────────────────────────────────────────────────────────────
+
+
+def test_a_reference_to_an_arg_that_is_not_declared_is_an_error() -> None:
+    problem = only(with_step(", args: '{{featur}} {{feature}}'", "[" + FEATURE + "]"))
+    assert (problem.code, problem.line) == ("PB-CHECK-RULE", 6)
+    assert problem.message == "`{{featur}}` is no declared arg"
+    assert problem.guidance.startswith("Did you mean `{{feature}}`? Declare it under `args`")
+
+
+FEATURE = "{name: feature, description: d, required: true}"
+
+
+def test_a_reference_where_no_arg_is_declared_says_so() -> None:
+    assert "declared there: nothing" in only(with_step(", args: '{{a}}'")).guidance
+
+
+def test_an_arg_declared_twice_is_an_error() -> None:
+    problem = only(with_step("", f"[{FEATURE}, {FEATURE}]"))
+    assert problem.message == "`feature` is also the name of arg 1"
+
+
+def test_two_steps_of_one_id_are_an_error() -> None:
+    problem = only(f"{HEAD}args: []\nsteps:\n- {STEP}}}\n- {STEP}}}\n")
+    assert (problem.line, problem.col) == (7, 8)
+    assert problem.message == "`one` is also the id of step 1"
+
+
+def steps(*groups: str) -> str:
+    lines = [
+        f"- {{id: s{number}, command: /a, autonomy: auto, error_policy: stop"
+        + (f", parallel_group: {group}}}" if group else "}")
+        for number, group in enumerate(groups)
+    ]
+    return f"{HEAD}args: []\nsteps:\n" + "\n".join(lines)
+
+
+def test_steps_of_one_parallel_group_stand_next_to_each_other() -> None:
+    """kai FR7."""
+    assert problems(steps("a", "a", "", "b", "b", "c")) == ()
+    problem = only(steps("a", "", "a", "a"))
+    assert (problem.line, problem.code) == (8, "PB-CHECK-RULE")
+    assert "other steps stand between" in problem.message
+    assert len(problems(steps("a", "b", "a", "b"))) == 2
+
+
+def test_control_characters_in_text_are_refused_wherever_text_may_stand() -> None:
+    text = (
+        'name: x\ndescription: "\\a"\nversion: "1.0"\nargs:\n'
+        '- {name: a, description: "\\b", required: true}\n'
+        f'steps:\n- {STEP}, args: "line\\r\\n\\ttab \\e[0m", parallel_group: "a\\x07b"}}\n'
+    )
+    assert [each.message[-6:] for each in problems(text)] == [
+        "U+0007",
+        "U+0008",
+        "U+001B",
+        "U+0007",
+    ]
+
+
+# ── versions ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ('"2.0"', "version `2.0` is not known; the rules of 1.0 hold"),
+        ("1", "version `1` is not known; the rules of 1.0 hold"),
+        ('"1.1"', "version `1.1` is not read yet; the rules of 1.0 hold"),
+        ("1.1", "version `1.1` is not read yet; the rules of 1.0 hold"),
+    ],
+)
+def test_a_version_that_is_not_known_is_read_with_a_warning(version: str, said: str) -> None:
+    text = with_step("").replace('"1.0"', version)
+    playbook, (problem,), _ = examine(text.encode(), "x.yaml")
+    assert playbook is not None
+    assert (problem.severity, problem.code, problem.message) == (
+        "warning",
+        "PB-CHECK-VERSION",
+        said,
+    )
+
+
+@pytest.mark.parametrize("version", ['"1.0"', "1.0", '"1.1"', '"2.0"'])
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (with_step("") + "owner: me\n", "`owner`"),
+        (with_step("") + "limits: {max_turns: 3}\n", "`limits`"),
+        (with_step(", when: $a.approved"), "`when`"),
+        (with_step(", timeout_seconds: 5"), "`timeout_seconds`"),
+        (with_step("", "[{name: a, description: b, required: true, secret: true}]"), "`secret`"),
+        (with_step(", postconditions: [tasks_done]"), "`tasks_done`"),
+        (with_step(", postconditions: [{verdict_pass: x.md}]"), "`verdict_pass`"),
+        (with_step("").replace("stop", "continue"), "`continue`"),
+        (with_step("").replace("stop", "retry:3"), "`retry:3`"),
+        (with_step("").replace("stop", "{default: stop}"), "an error policy for each code"),
+        (with_step("").replace("/one", "cli make test"), "a `cli` command"),
+        (with_step("").replace("/one", "checkpoint"), "a `checkpoint` command"),
+    ],
+)
+def test_what_only_a_later_version_has_is_refused_by_that_name(
+    version: str, text: str, word: str
+) -> None:
+    errors = [each for each in problems(text.replace('"1.0"', version)) if each.severity == "error"]
+    assert [(each.code, each.message) for each in errors] == [
+        ("PB-CHECK-VERSION", f"{word} needs version 1.1")
+    ]
+    assert errors[0].guidance.startswith("This release reads version 1.0: ")
+
+
+# ── the faces ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_text_that_cannot_be_read_is_one_problem_without_a_document() -> None:
+    playbook, (problem,), document = examine(b"a: &x b\n", "C:/odd:name.yaml")
+    assert (playbook, document) == (None, None)
+    assert (problem.line, problem.col, problem.code) == (1, 4, "PB-CHECK-HOSTILE")
+    assert problem.guidance
+
+
+def test_reading_an_invalid_playbook_names_the_first_error_and_lists_all() -> None:
+    with pytest.raises(CheckError) as caught:
+        read_playbook(fixture("every-fault.yaml"), "p.yaml")
+    error = caught.value
+    assert (error.code, error.exit_code) == ("PB-CHECK-INVALID", 1)
+    assert error.message == "`description` is missing (and 27 more)"
+    assert error.where == "p.yaml:1:1"
+    assert len(error.details) == 28
+    assert error.details[1].startswith("p.yaml:1:7: `Bad Name` cannot be")
+    assert "playbook check" in error.guidance
+
+
+def test_reading_a_playbook_with_one_error_says_at_once_how_to_mend_it() -> None:
+    with pytest.raises(CheckError) as caught:
+        read_playbook(with_step("").replace("auto,", "autoo,").encode(), "p.yaml")
+    assert caught.value.message == "`autoo` is no value of `autonomy`"
+    assert caught.value.guidance.startswith("Did you mean `auto`?")
+
+
+def test_reading_what_is_no_yaml_is_the_same_error() -> None:
+    with pytest.raises(CheckError) as caught:
+        read_playbook(b"a: 'x", "p.yaml")
+    assert (caught.value.code, caught.value.where) == ("PB-CHECK-INVALID", "p.yaml:1:4")
+
+
+def test_a_file_of_thousands_of_faults_is_not_listed_to_the_end() -> None:
+    found = problems(with_step(", preconditions: [" + "a," * 20_000 + "]"))
+    assert len(found) == schema.MOST + 1
+    assert any(f"more than {schema.MOST} faults" in each.message for each in found)
+
+
+def test_a_valid_playbook_is_read_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys\nbefore = set(sys.modules)\n"
+        "from playbook_supervisor.project.schema import examine\n"
+        f"assert examine(open({str(PLAYBOOKS / 'auto-feature.yaml')!r}, 'rb').read(), 'x')[0]\n"
+        "heavy = {'jsonschema', 'ruamel', 'difflib', 'click', 'git', 'fastjsonschema', 'decimal'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+KEYS = ["id", "command", "args", "autonomy", "error_policy", "preconditions", "titel", "name"]
+ANY = st.recursive(
+    st.sampled_from(["", "a", "auto", "/x", "true", "null", "{{a}}", "spec_exists", "1.0", "'q'"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*KEYS, "steps", "description", "version"]), inner, max_size=6
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(ANY)
+def test_any_data_is_a_playbook_or_has_at_least_one_error(data: Any) -> None:
+    playbook, found, _ = examine(json.dumps(data).encode(), "x.json")
+    assert (playbook is None) == any(each.severity == "error" for each in found)
+    assert all(each.line >= 1 and each.col >= 1 and each.guidance for each in found)
+
+
+VALID_STEP = st.fixed_dictionaries(
+    {
+        "id": st.uuids().map(str),
+        "command": st.sampled_from(["/a", "/b.c"]),
+        "autonomy": st.sampled_from(list(map(str, Autonomy))),
+        "error_policy": st.sampled_from(list(map(str, ErrorPolicy))),
+    },
+    optional={
+        "args": st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=30).filter(
+            lambda text: "{{" not in text
+        ),
+        "preconditions": st.lists(st.sampled_from(list(map(str, Condition))), max_size=3),
+        "escalation_triggers": st.lists(st.sampled_from(list(map(str, Trigger))), max_size=3),
+        "model": st.sampled_from(["opus", "a/b:c"]),
+    },
+)
+
+
+@given(st.lists(VALID_STEP, min_size=1, max_size=4))
+def test_every_valid_playbook_is_read_as_it_was_written(given_steps: list[dict[str, Any]]) -> None:
+    data = {
+        "name": "x",
+        "description": "y",
+        "version": "1.0",
+        "args": [],
+        "steps": given_steps,
+    }
+    playbook = read_playbook(json.dumps(data).encode(), "x.json")
+    assert isinstance(playbook, Playbook)
+    for step, written in zip(playbook.steps, given_steps, strict=True):
+        assert step.command == written["command"]
+        assert step.args == written.get("args", "")
+        assert list(step.preconditions) == written.get("preconditions", [])
+
+
+# ── the schemas ─────────────────────────────────────────────────────────────────────────────
+
+
+def definitions(node: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping of a schema, from the outside in."""
+    if isinstance(node, dict):
+        yield node
+        for each in node.values():
+            yield from definitions(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from definitions(each)
+
+
+PLAYBOOK_SCHEMA = json.loads(schema_text("playbook"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("condition", Condition), ("trigger", Trigger)],
+)
+def test_the_schemas_lists_are_the_vocabulary(name: str, words: type[Condition | Trigger]) -> None:
+    assert PLAYBOOK_SCHEMA["definitions"][name]["enum"] == list(words)
+
+
+def test_the_schemas_autonomy_and_policies_are_the_vocabulary() -> None:
+    properties = PLAYBOOK_SCHEMA["definitions"]["step"]["properties"]
+    assert properties["autonomy"]["enum"] == list(Autonomy)
+    assert properties["error_policy"]["enum"] == list(ErrorPolicy)
+
+
+def test_the_other_documents_schemas_use_the_vocabulary() -> None:
+    session, journal = (json.loads(schema_text(name)) for name in ("session", "journal"))
+    assert session["properties"]["status"]["enum"] == list(SessionStatus)
+    assert session["definitions"]["reason"]["enum"] == list(GateReason)
+    of_journal = journal["definitions"]
+    assert of_journal["reason"]["enum"] == list(GateReason)
+    assert of_journal["trigger"]["enum"] == list(Trigger)
+    assert of_journal["resolution"]["enum"] == list(Resolution)
+    assert of_journal["gate"]["properties"]["place"]["enum"] == list(Place)
+    assert of_journal["entry"]["properties"]["status"]["enum"] == list(EntryStatus)
+    assert of_journal["entry"]["properties"]["decision"]["enum"] == list(Decision)
+
+
+def test_booleans_and_names_are_known_to_the_reader_as_the_schema_has_them() -> None:
+    properties = {
+        key: {**PLAYBOOK_SCHEMA["definitions"]["slug"], **each} if "$ref" in each else each
+        for node in definitions(PLAYBOOK_SCHEMA)
+        for key, each in node.get("properties", {}).items()
+    }
+    booleans = {key for key, each in properties.items() if each.get("type") == "boolean"}
+    named = {key for key, each in properties.items() if "pattern" in each}
+    assert booleans == schema._BOOLEANS
+    assert named | {"version"} == schema._NAMES
+
+
+DRAFT_7 = {
+    "$schema $ref title description default examples type enum const properties required items",
+    "additionalProperties definitions pattern minLength maxLength minItems minimum anyOf not",
+    "patternErrorMessage propertyNames minProperties if then else",
+}
+
+
+@pytest.mark.parametrize("name", ["playbook", "session", "journal", "config", "policy"])
+def test_a_schema_is_draft_7_and_keeps_to_its_keywords(name: str) -> None:
+    data = json.loads(schema_text(name))
+    assert data["$schema"] == "http://json-schema.org/draft-07/schema#"
+    Draft7Validator.check_schema(data)
+    allowed = {word for line in DRAFT_7 for word in line.split()}
+    nodes = list(definitions(data))
+    names = [
+        id(node[key]) for node in nodes for key in ("properties", "definitions") if key in node
+    ]
+    for node in nodes:
+        if id(node) not in names:
+            assert set(node) <= allowed
+
+
+def test_no_pattern_of_a_schema_lets_a_trailing_line_end_pass() -> None:
+    patterns = [
+        (path.name, node["pattern"])
+        for path in SCHEMAS.glob("*.json")
+        for node in definitions(json.loads(path.read_text("utf-8")))
+        if isinstance(node.get("pattern"), str)
+    ]
+    assert patterns
+    for name, pattern in patterns:
+        assert pattern.endswith("$(?!\\n)"), f"{name}: {pattern}"
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("g", ROOT / "tools" / "generate_validator.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_generated_validator_is_what_the_generator_makes_today() -> None:
+    written = (SCHEMAS / "playbook_validator.py").read_text("utf-8")
+    assert written == generator().generate(), "run: python tools/generate_validator.py"
+
+
+@given(ANY)
+def test_the_generated_validator_says_what_jsonschema_says(data: Any) -> None:
+    typed = schema._typed("", load(json.dumps(data).encode(), "x.json").data)
+    assert conforms(typed) == Draft7Validator(PLAYBOOK_SCHEMA).is_valid(typed)
+
+
+SAMPLES = {
+    "session": """
+        schema: 1
+        session_id: 20260219-a7k
+        playbook: auto-feature
+        feature: 013-playbook-create
+        args: {feature: 013-playbook-create}
+        status: in_progress
+        started_at: "2026-02-19T10:00:00Z"
+        completed_at: ""
+        current_step: implement
+        worktree: ../kai-session-20260219-a7k
+        branch: 013-playbook-create
+        gate: {id: "implement#1?1", reason: postcondition_fail, question: "Go on?",
+               opened_at: "2026-02-19T10:32:31.871Z"}
+        """,
+    "journal": """
+        schema: 1
+        entries:
+          - step_id: implement
+            status: done
+            decision: escalated
+            started_at: "2026-02-19T10:20:26.104Z"
+            completed_at: "2026-02-19T10:32:31.871Z"
+            duration_seconds: 725.767
+            attempt: 2
+            trigger: postcondition_fail
+            human_response: "fixed test, continue"
+            resolution: continue
+            error: "plan_exists: specs/013-playbook-create/plan.md is missing"
+            evidence: ["plan_exists: specs/013-playbook-create/plan.md, 212 lines"]
+            reviewers_note: a key of a person's own
+            agent: {name: claude, cost_usd: 0.25, turns: 12}
+            gates:
+              - {id: "implement#2?1", reason: postcondition_fail, place: after,
+                 opened_at: "2026-02-19T10:30:00Z", answered_at: "2026-02-19T10:31:00Z",
+                 by: "Ada <ada@example.org>", text: "fixed test, continue", resolution: continue}
+        """,
+    "config": """
+        agent: claude
+        agents: {claude: {permission_mode: plan, allowed_tools: [Bash], wait_for_limit: true},
+                 other: {exec: [other-agent, --print]}}
+        secrets: {TOKEN: [pass, show, token]}
+        commit_sessions: step
+        push_sessions: false
+        worktrees: ../{repo}-{session}
+        artifacts: {specs: specs, agreements: .agreements, qa: .qa}
+        allow: {cli: [make], http: ["*.example.org"], mcp: [tracker.read]}
+        deny: {cli: [curl]}
+        notify: [notify-send, playbook]
+        """,
+}
+
+
+def values(data: Any) -> Any:
+    """A document's data by the core rules, as a JSON Schema sees them."""
+    if isinstance(data, dict):
+        return {key: values(each) for key, each in data.items()}
+    if isinstance(data, list):
+        return [values(each) for each in data]
+    return getattr(data, "value", data)
+
+
+def errors_of(name: str, data: Any) -> list[str]:
+    return [
+        each.json_path for each in Draft7Validator(json.loads(schema_text(name))).iter_errors(data)
+    ]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_documents_of_the_format_conform_to_their_schemas(name: str) -> None:
+    assert errors_of(name, values(load(SAMPLES[name].encode(), name).data)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "path"),
+    [
+        ("session", {"status": "running"}, "$.status"),
+        ("session", {"session_id": "../../etc"}, "$.session_id"),
+        ("session", {"started_at": "yesterday"}, "$.started_at"),
+        ("journal", {"entries": [{"step_id": "x"}]}, "$.entries[0]"),
+        ("journal", {"entries": {}}, "$.entries"),
+        ("config", {"agnt": "x"}, "$"),
+        ("config", {"agents": {"claude": {"permission_mode": "bypassPermissions"}}}, "$.agents"),
+        ("config", {"notify": []}, "$.notify"),
+    ],
+)
+def test_documents_that_do_not_conform_are_seen_by_their_schemas(
+    name: str, change: dict[str, Any], path: str
+) -> None:
+    data = {**values(load(SAMPLES[name].encode(), name).data), **change}
+    found = errors_of(name, data)
+    assert found
+    assert all(each.startswith(path) for each in found)
+
+
+def test_a_session_of_the_originals_tools_conforms() -> None:
+    data = {
+        "session_id": "20260219-a7k",
+        "playbook": "auto-feature",
+        "feature": "012-x",
+        "args": {"feature": "012-x"},
+        "status": "completed",
+        "started_at": "2026-02-19T10:00:00Z",
+        "completed_at": "2026-02-19T11:00:00Z",
+        "current_step": "",
+        "worktree": "",
+    }
+    assert errors_of("session", data) == []
+
+
+def test_an_unknown_schema_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        schema_text("../../../etc/passwd")
+    assert caught.value.code == "PB-ARG-USAGE"
+    assert "config" in caught.value.message
+    assert "playbook" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*sorted(ROOT.glob("templates/playbooks/*.yaml")), ROOT / "templates/playbook.tpl.yaml"],
+    ids=lambda path: str(path.name),
+)
+def test_every_playbook_that_ships_is_valid(path: Path) -> None:
+    """kai FR9: the template is itself valid."""
+    playbook, found, _ = examine(path.read_bytes(), path.name)
+    assert found == ()
+    assert playbook is not None

@@ -1,0 +1,485 @@
+"""What a session is held to beyond its playbook, and that nothing makes it freer (kai P3-2)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
+from stored import Scene, ask, failed, finish, playbook, step, unsynced, work
+
+from playbook_supervisor.commands import repair
+from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    Condition,
+    ErrorPolicy,
+    Mode,
+    Resolution,
+    SessionStatus,
+)
+from playbook_supervisor.project import policy_files
+from playbook_supervisor.project.schema import read_playbook, schema_text
+from playbook_supervisor.project.session_policy import (
+    LADDER,
+    Demand,
+    Policy,
+    effects,
+    emit_policy,
+    policy_from_json,
+    policy_to_json,
+    read_policy,
+    tightened,
+)
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+ADA = "Ada Example <ada@example.org>"
+RITA = "Rita <Rita@Release.example.org>"
+RELEASE = "*@release.example.org"
+CONTINUE = Resolution.CONTINUE
+
+
+def one(autonomy: Autonomy, *postconditions: Condition, command: str = "/x") -> Playbook:
+    made = Step("a", command, autonomy, ErrorPolicy.STOP, postconditions=postconditions)
+    return Playbook("sample", "", "1.0", (), (made,))
+
+
+def rules(text: str) -> tuple[policy_files.Rule, ...]:
+    found, faults = policy_files.examine(text.encode(), ".playbooks/policies/team.yaml")
+    assert not faults
+    return found
+
+
+def held(text: str, made: Playbook) -> Step:
+    """The one step of the playbook under these rules."""
+    (only,) = tightened(made, policy_files.merged(rules(text), made)).steps
+    return only
+
+
+# ── what it makes of a playbook ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("written", "demanded", "becomes"),
+    [
+        ("auto", "auto", "auto"),
+        ("auto", "gate_on_breaking", "gate_on_breaking"),
+        ("auto", "gate_always", "gate_always"),
+        ("gate_on_breaking", "auto", "gate_on_breaking"),
+        ("gate_on_breaking", "gate_always", "gate_always"),
+        ("gate_always", "auto", "gate_always"),
+        ("gate_always", "gate_on_breaking", "gate_always"),
+    ],
+)
+def test_the_stricter_of_two_autonomies_holds(written: str, demanded: str, becomes: str) -> None:
+    text = f"match: {{step: a}}\nautonomy: {demanded}\n"
+    assert held(text, one(Autonomy(written))).autonomy == becomes
+
+
+@pytest.mark.parametrize("demand", ["autonomy: auto", "postconditions: [plan_exists]"])
+def test_a_step_that_the_playbook_leaves_out_is_put_to_a_person(demand: str) -> None:
+    """Neither run for a policy's sake nor left out silently: nobody dodges one by `skip`."""
+    found = held(f"match: {{step: a}}\n{demand}\n", one(Autonomy.SKIP))
+    assert found.autonomy is Autonomy.GATE_ALWAYS
+
+
+def test_who_may_answer_for_a_step_that_is_left_out_does_not_bring_it_back() -> None:
+    found = held("match: {step: a}\nanswered_by: ['*']\n", one(Autonomy.SKIP))
+    assert found.autonomy is Autonomy.SKIP
+
+
+def test_postconditions_come_on_top_of_the_steps_own() -> None:
+    text = "match: {step: a}\npostconditions: [plan_exists, tasks_exists, plan_exists]\n"
+    found = held(text, one(Autonomy.AUTO, Condition.TASKS_EXISTS))
+    assert found.postconditions == (Condition.TASKS_EXISTS, Condition.PLAN_EXISTS)
+
+
+def test_every_pattern_of_a_rule_must_match() -> None:
+    text = "match: {step: a, playbook: other}\nautonomy: gate_always\n"
+    assert held(text, one(Autonomy.AUTO)).autonomy is Autonomy.AUTO
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "matches"),
+    [
+        ("/feature.pr", "/feature.pr", True),
+        ("/feature.pr", "/feature-pr", True),
+        ("/feature-pr", "/Feature.PR", True),
+        ("/feature.*", "/feature-pr", True),
+        ("/feature.[pq]r", "/feature.pr", True),
+        ("*pr", "/feature.pr", True),
+        ("/feature.p", "/feature.pr", False),
+        ("/qa.*", "/feature.pr", False),
+    ],
+)
+def test_no_other_spelling_of_a_command_escapes_a_pattern(
+    pattern: str, command: str, matches: bool
+) -> None:
+    text = f"match: {{command: '{pattern}'}}\nautonomy: gate_always\n"
+    found = held(text, one(Autonomy.AUTO, command=command))
+    assert (found.autonomy is Autonomy.GATE_ALWAYS) is matches
+
+
+DEMANDS = st.builds(
+    Demand,
+    st.just("a"),
+    st.sampled_from(["one.yaml", "two: #.yaml"]),
+    st.none() | st.sampled_from(LADDER),
+    st.lists(st.sampled_from(list(Condition)), max_size=3, unique=True).map(tuple),
+    st.lists(st.sampled_from([RELEASE, "*", "ada@example.org"]), max_size=2).map(tuple),
+)
+PLAYBOOKS = st.builds(
+    one, st.sampled_from(list(Autonomy)), st.sampled_from(list(Condition)), command=st.just("/x")
+)
+
+
+@given(PLAYBOOKS, st.lists(DEMANDS, max_size=4).map(lambda many: Policy(tuple(many))))
+def test_policies_only_tighten(made: Playbook, policy: Policy) -> None:
+    """kai P3-2, FR2: an autonomy may be raised, never lowered, whatever comes together."""
+    (before,), (after,) = made.steps, tightened(made, policy).steps
+    order = (Autonomy.SKIP, *LADDER)
+    assert order.index(after.autonomy) >= order.index(before.autonomy)
+    assert after.postconditions[: len(before.postconditions)] == before.postconditions
+    assert tightened(tightened(made, policy), policy) == tightened(made, policy)
+    said = effects(made, policy)
+    assert (after != before) == any(
+        each.was != each.autonomy or each.postconditions for each in said
+    )
+    assert all(each.said for each in said)
+
+
+@given(st.lists(DEMANDS, max_size=4).map(lambda many: Policy(tuple(many))))
+def test_what_is_kept_of_them_is_read_again(policy: Policy) -> None:
+    assert read_policy(emit_policy(policy), "policy.yaml") == policy
+    assert policy_from_json(policy_to_json(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("schema: 1\ndemands: [\n", "policy.yaml:3:1"),
+        ("- 1\n", "policy.yaml:1:1"),
+        ("schema: one\n", "policy.yaml:1:9"),
+        ("schema: 1\ndemands:\n  - {step: a}\n", "policy.yaml:3:3"),
+        ("schema: 1\ndemands: [{step: a, policy: x, autonomy: skip}]\n", "policy.yaml:2:10"),
+        ("schema: 1\ndemands: [{step: a, policy: x, postconditions: [y]}]\n", "policy.yaml:2:10"),
+    ],
+)
+def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: str) -> None:
+    with pytest.raises(StateError) as caught:
+        read_policy(text.encode(), "policy.yaml")
+    assert (caught.value.code, caught.value.where) == ("PB-STATE-CORRUPT", told)
+
+
+# ── the project's files ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "1:1: there is no rule in it"),
+        ("[]", "1:1: there is no rule in it"),
+        ("3", "1:1: must be a mapping of keys to values"),
+        ("- 3", "1:3: must be a mapping of keys to values"),
+        ("autonomy: auto", "1:1: match: is missing"),
+        ("{match: {}, autonomy: auto}", "1:9: match: names no steps"),
+        ("{match: {step: a}}", "1:2: match: asks for nothing"),
+        ("{match: {stp: a}, autonomy: auto}", "1:10: match.stp: unknown key"),
+        ("{match: {step: a}, autonmy: auto}", "1:20: autonmy: unknown key"),
+        ("{match: {step: a}, autonomy: skip}", "1:30: autonomy: must be one of auto,"),
+        ("{match: {step: a}, autonomy: [auto]}", "1:30: autonomy: must be a text"),
+        ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: postconditions: must be one"),
+        ("{match: {step: a}, postconditions: ['']}", "1:37: postconditions: is empty"),
+        ("{match: {step: a}, postconditions: plan_exists}", "1:36: postconditions: must be a list"),
+        ("{match: {command: pr}, autonomy: auto}", "1:19: match.command: begins with `/`"),
+        (f"{{match: {{step: {'a' * 201}}}, autonomy: auto}}", "1:16: match.step: has 201 char"),
+        ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names nobody"),
+        ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is no e-mail"),
+    ],
+)
+def test_each_fault_of_a_policy_is_told_with_its_place(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / policy_files.FOLDER / "team.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    with pytest.raises(PlaybookError) as caught:
+        policy_files.project_rules(tmp_path)
+    error = caught.value
+    assert error.code == "PB-CHECK-POLICY"
+    line = error.details[0].removeprefix(f"{policy_files.FOLDER}/team.yaml:")
+    assert line.startswith(told)
+    assert line.removeprefix(told.partition(" ")[0]).strip().startswith(error.message[:20])
+
+
+def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
+    validator = Draft7Validator(json.loads(schema_text("policy")))
+    rule: dict[str, object] = {"match": {"command": "/feature.*"}, "autonomy": "gate_always"}
+    for fine in (rule, [rule, {**rule, "answered_by": ["*", "*@x"]}]):
+        assert not list(validator.iter_errors(fine))
+    wrong: list[object] = [[], 3, {}, {**rule, "autonomy": "skip"}, {**rule, "answered_by": ["x"]}]
+    wrong += [{"match": rule["match"]}, {**rule, "match": {}}, {**rule, "match": {"command": "x"}}]
+    wrong += [{**rule, "postconditions": ["plan_exist"]}, {**rule, "why": "x"}]
+    for each in wrong:
+        assert list(validator.iter_errors(each)), each
+
+
+def test_policies_are_read_by_name_and_what_is_none_is_left_alone(tmp_path: Path) -> None:
+    assert policy_files.project_rules(tmp_path) == ()
+    folder = tmp_path / policy_files.FOLDER
+    folder.mkdir(parents=True)
+    rule = "- {match: {step: %s}, autonomy: auto}\n"
+    (folder / "b.yml").write_text(rule % "first" + rule % "second")
+    (folder / "a.json").write_text('{"match": {"step": "third"}, "autonomy": "auto"}')
+    (folder / ".c.yaml.swp").write_text("[")
+    (folder / "README.md").write_text("[")
+    found = policy_files.project_rules(tmp_path)
+    assert [(rule.policy, rule.line, rule.step) for rule in found] == [
+        ("a.json", 1, "third"),
+        ("b.yml", 1, "first"),
+        ("b.yml", 2, "second"),
+    ]
+
+
+def test_a_folder_that_cannot_be_listed_is_no_folder_without_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(PlaybookError) as caught:
+        policy_files.project_rules(tmp_path)
+    assert (caught.value.code, caught.value.cause) == ("PB-IO-READ", "Permission denied")
+
+
+def test_a_policy_linked_from_outside_the_repository_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside.yaml").write_text("match: {step: a}\nautonomy: auto\n")
+    folder = tmp_path / "project" / policy_files.FOLDER
+    folder.mkdir(parents=True)
+    (folder / "x.yaml").symlink_to(tmp_path / "outside.yaml")
+    with pytest.raises(PlaybookError) as caught:
+        policy_files.project_rules(tmp_path / "project")
+    assert caught.value.code == "PB-IO-ESCAPE"
+
+
+# ── a session under them ────────────────────────────────────────────────────────────────────
+
+GUARDED = Policy((Demand("b", "team.yaml", Autonomy.GATE_ALWAYS, (), (RELEASE,)),))
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def begun(scene: Scene, policy: Policy | None = GUARDED) -> Supervisor:
+    """A session of two automatic steps under a policy."""
+    session_id = scene.store.create(
+        playbook="sample",
+        text=playbook("a", "b"),
+        feature="013-x",
+        args={},
+        policy=b"" if policy is None else emit_policy(policy),
+    )
+    supervisor = Supervisor(scene.store, session_id)
+    supervisor.begin()
+    return supervisor
+
+
+def at_the_gate(scene: Scene) -> Supervisor:
+    supervisor = begun(scene)
+    supervisor.report("a#1", Outcome(output="done"))
+    return supervisor
+
+
+def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    outlook = supervisor.look()
+    assert ask(outlook).reason == "gate_always"
+    assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
+    assert "gate_always" in scene.file(supervisor, "policy.yaml").read_text()
+    assert supervisor.context(outlook)[0] == f"answered by: {RELEASE} (policy team.yaml)"
+
+
+def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    gate = ask(supervisor.look()).id
+    for by, named in ((ADA, "Ada"), (Mode.AUTONOMOUS.value, "nobody"), ("", "somebody unknown")):
+        with pytest.raises(PolicyError, match=f"^{named}.* may not answer for `b`: .*team.yaml"):
+            supervisor.answer(gate, CONTINUE, "continue", by)
+    assert ask(scene.again(supervisor).look()).id == gate
+    assert "answered_at" not in scene.journal(supervisor)[-1]["gates"][-1]
+    supervisor.answer(gate, CONTINUE, "continue", RITA)
+    assert work(supervisor.outlook()).id == "b#1"
+
+
+def test_anybody_may_abort(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    supervisor.answer(ask(supervisor.look()).id, Resolution.ABORT, "abort", ADA)
+    assert supervisor.look().manifest.status is SessionStatus.ABORTED
+
+
+def test_a_star_is_any_person_and_autonomous_is_none(scene: Scene) -> None:
+    policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
+    policy.admit("b", CONTINUE, "Nobody Special")
+    with pytest.raises(PolicyError):
+        policy.admit("b", CONTINUE, Mode.AUTONOMOUS.value)
+
+
+def test_two_policies_that_name_people_have_to_agree() -> None:
+    policy = Policy(
+        (
+            Demand("b", "x.yaml", answered_by=(RELEASE,)),
+            Demand("b", "y.yaml", answered_by=("r*@*",)),
+        )
+    )
+    policy.admit("b", CONTINUE, RITA)
+    with pytest.raises(PolicyError, match="the policy y"):
+        policy.admit("b", CONTINUE, "Sam <sam@release.example.org>")
+
+
+def test_what_is_guarded_is_not_passed_over_from_elsewhere(scene: Scene) -> None:
+    made = read_playbook(playbook("a", "b", "c"), "x")
+    GUARDED.admit_start(made, "", lambda: pytest.fail("nobody needs to be asked for"))
+    GUARDED.admit_start(made, "b", lambda: pytest.fail("nobody needs to be asked for"))
+    GUARDED.admit_start(made, "c", lambda: RITA)
+    with pytest.raises(PolicyError) as caught:
+        GUARDED.admit_start(made, "c", lambda: ADA)
+    assert caught.value.code == "PB-POLICY-SKIP"
+
+
+def test_a_required_postcondition_is_looked_at(scene: Scene) -> None:
+    supervisor = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
+    outlook = supervisor.report("a#1", Outcome(output="all is well"))
+    assert outlook.manifest.status is SessionStatus.FAILED
+    assert "plan_exists" in scene.journal(supervisor)[-1]["error"]
+
+
+def test_another_machine_holds_the_session_to_the_same(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    private = scene.store.runtime(supervisor.id)
+    for file in private.iterdir():
+        file.unlink()
+    elsewhere = scene.again(supervisor)
+    with pytest.raises(PolicyError):
+        elsewhere.answer(ask(elsewhere.look()).id, CONTINUE, "continue", ADA)
+    elsewhere.answer("b#1?1", CONTINUE, "continue", RITA)
+    assert finish(elsewhere, elsewhere.outlook()).manifest.status is SessionStatus.COMPLETED
+
+
+# ── and whoever would loosen them ───────────────────────────────────────────────────────────
+
+
+def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
+    scene: Scene,
+) -> None:
+    supervisor = at_the_gate(scene)
+    before = scene.file(supervisor, "policy.yaml").read_bytes()
+    scene.edit(supervisor, "policy.yaml", ("release.example.org", "example.org"))
+    again = scene.again(supervisor)
+    with pytest.raises(StateError, match="pinned policy was changed") as caught:
+        again.look()
+    assert caught.value.code == "PB-STATE-TAMPERED"
+    (difference,) = repair.differences(again.store, again.id)
+    assert (difference.file, difference.what) == (
+        "policy.yaml",
+        "the policies that hold were changed",
+    )
+    assert difference.changes[0][0] == "demand 1"
+    repair.restore(again.store, again.id)
+    assert scene.file(supervisor, "policy.yaml").read_bytes() == before
+    assert not repair.differences(again.store, again.id)
+    assert ask(scene.again(supervisor).look()).id == "b#1?1"
+
+
+def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    with scene.store.open(supervisor.id) as opened:
+        opened.runtime.limits = {"max_turns": 3}
+        opened.save()
+    scene.edit(supervisor, "policy.yaml", (RELEASE, "*@example.org"))
+    again = scene.again(supervisor)
+    repair.take(again.store, again.id)
+    with again.store.open(again.id) as opened:
+        assert opened.runtime.limits == {"max_turns": 3}  # what else was known stays known
+    again.answer("b#1?1", CONTINUE, "continue", ADA)
+    assert work(scene.again(supervisor).outlook()).id == "b#1"
+
+
+def test_comments_in_it_are_a_persons_own(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    for remark in ("as agreed in May", "as agreed in June"):
+        scene.edit(supervisor, "policy.yaml", ("schema: 1", f"# {remark}\nschema: 1"))
+        assert not repair.differences(scene.store, supervisor.id)
+        assert ask(scene.again(supervisor).look()).id == "b#1?1"
+        (scene.store.runtime(supervisor.id) / "policy.json").unlink()  # the copy serves, too
+    assert ask(scene.again(supervisor).look()).id == "b#1?1"
+
+
+@pytest.mark.parametrize("text", ["schema: 1\ndemands: [", "schema: 2\n"])
+def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: str) -> None:
+    supervisor = at_the_gate(scene)
+    scene.file(supervisor, "policy.yaml").write_text(text)
+    again = scene.again(supervisor)
+    with pytest.raises(StateError, match="pinned policy was changed"):
+        again.look()
+    (difference,) = repair.differences(again.store, again.id)
+    assert difference.what.startswith("it cannot be read")
+
+
+def test_where_nothing_is_known_of_the_session_it_has_to_be_readable(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    scene.file(supervisor, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
+    for file in scene.store.runtime(supervisor.id).iterdir():
+        file.unlink()
+    with pytest.raises(StateError) as caught:
+        scene.again(supervisor).look()
+    assert caught.value.code == "PB-STATE-CORRUPT"
+    assert caught.value.where.endswith("policy.yaml:2:10")
+
+
+def test_one_that_was_removed_comes_back(scene: Scene) -> None:
+    supervisor = at_the_gate(scene)
+    scene.file(supervisor, "policy.yaml").unlink()
+    (difference,) = repair.differences(scene.store, supervisor.id)
+    assert difference.what == "it is missing"
+    again = scene.again(supervisor)
+    assert ask(again.look()).id == "b#1?1"
+    assert "policy.yaml had vanished" in again.store.notices[0]
+    assert scene.file(supervisor, "policy.yaml").is_file()
+
+
+def test_one_that_is_put_there_later_is_nobodys(scene: Scene) -> None:
+    supervisor = begun(scene, None)
+    scene.file(supervisor, "policy.yaml").write_bytes(emit_policy(GUARDED))
+    again = scene.again(supervisor)
+    with pytest.raises(StateError, match="put there by something else"):
+        again.look()
+    (difference,) = repair.differences(again.store, again.id)
+    assert difference.what == "it was not there when the session began"
+    repair.restore(again.store, again.id)
+    assert not scene.file(supervisor, "policy.yaml").exists()
+    assert work(scene.again(supervisor).look()).id == "a#1"
+
+
+def test_the_copy_that_the_session_keeps_says_nothing_new(scene: Scene) -> None:
+    """An edit of the policies of the project does not reach a session that has begun."""
+    supervisor = begun(scene)
+    scene.write(".playbooks/policies/team.yaml", "match: {step: a}\nautonomy: gate_always\n")
+    supervisor.report("a#1", failed())
+    supervisor.take_up()
+    assert work(scene.again(supervisor).look()).id == "a#2"
+
+
+def test_a_step_of_that_name_is_meant_and_no_other() -> None:
+    made = read_playbook(playbook("a", step("b", autonomy="gate_always")), "x")
+    assert tightened(made, Policy()) is made
+    assert [each.autonomy for each in tightened(made, GUARDED).steps] == ["auto", "gate_always"]
+    (effect,) = effects(made, GUARDED)
+    assert effect.said == f"answered by {RELEASE}"

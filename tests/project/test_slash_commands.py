@@ -1,0 +1,187 @@
+"""Which slash commands a project has, in every place and spelling that the client knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from playbook_supervisor.project.slash_commands import BUILTINS, Found, Shelf, installed, resolve
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def put(base: Path, path: str, text: str = "Do it.\n") -> Path:
+    file = base / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (".claude/commands/speckit.plan.md", "/speckit.plan"),
+        (".claude/commands/speckit-plan.md", "/speckit-plan"),
+        (".claude/skills/speckit-plan/SKILL.md", "/speckit-plan"),
+        (".claude/skills/speckit.plan/SKILL.md", "/speckit.plan"),
+    ],
+)
+@pytest.mark.parametrize("asked", ["/speckit.plan", "/speckit-plan"])
+@pytest.mark.parametrize("of_user", [False, True])
+def test_a_command_is_found_in_either_spelling_under_its_installed_name(
+    root: Path, home: Path, path: str, name: str, asked: str, of_user: bool
+) -> None:
+    file = put(home if of_user else root, path)
+    assert resolve(root, asked, home=home) == Found(name, file, closed=False)
+
+
+def test_a_command_in_a_subfolder_carries_the_folders_name(root: Path, home: Path) -> None:
+    file = put(root, ".claude/commands/a/b/c.md")
+    assert resolve(root, "/a:b:c", home=home) == Found("/a:b:c", file, closed=False)
+    assert resolve(root, "/c", home=home) is None
+
+
+def test_the_spelling_of_the_playbook_wins_where_both_are_installed(root: Path, home: Path) -> None:
+    put(root, ".claude/commands/qa.run.md")
+    put(root, ".claude/skills/qa-run/SKILL.md")
+    for name in ("/qa.run", "/qa-run"):
+        found = resolve(root, name, home=home)
+        assert found is not None
+        assert found.name == name
+
+
+@pytest.mark.parametrize(
+    "integration",
+    [
+        {"integration_settings": {"claude": {"invoke_separator": "-"}}},
+        {"invoke_separator": "-"},
+        {"separator": "-", "integration_settings": []},
+    ],
+)
+def test_files_that_an_upgrade_of_spec_kit_left_behind_do_not_win(
+    root: Path, home: Path, integration: dict[str, object]
+) -> None:
+    put(root, ".claude/commands/speckit.plan.md")
+    live = put(root, ".claude/skills/speckit-plan/SKILL.md")
+    put(root, ".specify/integration.json", json.dumps(integration))
+    assert resolve(root, "/speckit.plan", home=home) == Found("/speckit-plan", live, closed=False)
+
+
+@pytest.mark.parametrize("integration", ["", "[]", "{", '{"separator": "/"}', '{"separator": "x"}'])
+def test_without_a_separator_the_spelling_of_the_playbook_wins(
+    root: Path, home: Path, integration: str
+) -> None:
+    put(root, ".claude/skills/speckit-plan/SKILL.md")
+    old = put(root, ".claude/commands/speckit.plan.md")
+    put(root, ".specify/integration.json", integration)
+    assert resolve(root, "/speckit.plan", home=home) == Found("/speckit.plan", old, closed=False)
+
+
+def test_of_other_spellings_the_first_one_is_taken(root: Path, home: Path) -> None:
+    put(root, ".claude/commands/a.b-c.md")
+    first = put(root, ".claude/commands/a-b-c.md")
+    assert resolve(root, "/a.b.c", home=home) == Found("/a-b-c", first, closed=False)
+
+
+def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, home: Path) -> None:
+    put(home, ".claude/skills/pr/SKILL.md")
+    put(root, ".claude/commands/pr.md")
+    skill = put(root, ".claude/skills/pr/SKILL.md")
+    assert resolve(root, "/pr", home=home) == Found("/pr", skill, closed=False)
+    skill.unlink()
+    command = resolve(root, "/pr", home=home)
+    assert command is not None
+    assert command.file == root / ".claude/commands/pr.md"
+
+
+@pytest.mark.parametrize("name", ["/status", "/run", "/verify", "/doctor", "/clear"])
+def test_the_clients_own_commands_are_known_and_win(root: Path, home: Path, name: str) -> None:
+    put(root, f".claude/commands/{name[1:]}.md")
+    assert resolve(root, name, home=home) == Found(name, None, closed=False, builtin=True)
+    assert name[1:] in BUILTINS
+
+
+@pytest.mark.parametrize(
+    "command", ["/nothing", "speckit.plan", "/", "", "/a b", "/../x", "/speckit.plan\n", "/x:y"]
+)
+def test_what_is_not_installed_or_no_command_is_not_found(
+    root: Path, home: Path, command: str
+) -> None:
+    put(root, ".claude/commands/speckit.plan.md")
+    assert resolve(root, command, home=home) is None
+
+
+@pytest.mark.parametrize(
+    ("front", "closed"),
+    [
+        ("---\ndisable-model-invocation: true\n---\n", True),
+        ("---\r\nname: x\r\ndisable-model-invocation: 'true' # why\r\n---\r\n", True),
+        ("\ufeff---\nargument-hint: [a] [b]\ndisable-model-invocation: yes\n---\n", True),
+        ("---\ndisable-model-invocation: false\n---\n", False),
+        ("---\nname: x\n---\ndisable-model-invocation: true\n", False),
+        ("disable-model-invocation: true\n", False),
+        ("", False),
+    ],
+)
+def test_a_command_closed_to_models_says_so(
+    root: Path, home: Path, front: str, closed: bool
+) -> None:
+    file = put(root, ".claude/commands/deploy.md", front)
+    assert resolve(root, "/deploy", home=home) == Found("/deploy", file, closed=closed)
+
+
+def test_a_command_that_vanishes_after_it_was_listed_is_not_closed(root: Path, home: Path) -> None:
+    file = put(root, ".claude/commands/deploy.md")
+    shelf = Shelf(root, home=home)
+    file.unlink()
+    assert shelf.resolve("/deploy") == Found("/deploy", file, closed=False)
+
+
+@pytest.mark.parametrize(
+    ("folder", "manifest"),
+    [
+        ("repos/agreements", None),
+        ("cache/market/agreements/1.2.0", None),
+        ("cache/market/agreements/4f2a91c07d3e", "not json"),
+        ("cache/market/whatever", '{"name": "agreements"}'),
+    ],
+)
+def test_a_plugins_commands_carry_its_name(
+    root: Path, home: Path, folder: str, manifest: str | None
+) -> None:
+    base = home / ".claude/plugins" / folder
+    command = put(base, "commands/check.md")
+    skill = put(base, "skills/create/SKILL.md")
+    if manifest:
+        put(base, ".claude-plugin/plugin.json", manifest)
+    shelf = Shelf(root, home=home)
+    assert shelf.resolve("/agreements:check") == Found("/agreements:check", command, closed=False)
+    assert shelf.resolve("/agreements:create") == Found("/agreements:create", skill, closed=False)
+    assert shelf.resolve("/agreements:other") is None
+    assert shelf.resolve("/check") is None
+
+
+def test_the_search_for_plugins_has_a_bound(root: Path, home: Path) -> None:
+    put(home, ".claude/plugins/a/b/c/d/e/f/g/commands/deep.md")
+    assert resolve(root, "/g:deep", home=home) is None
+
+
+def test_all_installed_commands_are_listed_once_and_sorted(root: Path, home: Path) -> None:
+    put(root, ".claude/commands/speckit.plan.md")
+    put(root, ".claude/commands/notes.txt")
+    put(root, ".claude/skills/empty/README.md")
+    put(root, ".claude/skills/qa-run/SKILL.md")
+    put(home, ".claude/commands/speckit.plan.md")
+    put(home, ".claude/plugins/p/commands/x.md")
+    assert installed(root, home=home) == ("/p:x", "/qa-run", "/speckit.plan")
+
+
+def test_without_any_folder_nothing_is_installed(root: Path, home: Path) -> None:
+    assert installed(root, home=home) == ()

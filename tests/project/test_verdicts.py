@@ -1,0 +1,285 @@
+"""The verdict of a report, and whether it says breaking, in the shapes of real reports."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.verdicts import Reading, read_report
+
+SHAPES = (
+    "verdict: {}",
+    "**Verdict**: {}",
+    "**Verdict:** {}",
+    "**VERDICT: {}**",
+    "## Verdict: {}",
+    "### **Verdict**: **{}**",
+    "- Verdict: {}",
+    "* **Verdict**: `{}`",
+    "## Verdict\n\n**{}** — all checks ran",
+    "## Verdict\n{}",
+    "Verdict\n-------\n\n{}.",
+    "| Verdict | {} |",
+    "| **Verdict** | **{}** | see below |",
+    '"verdict": "{}"',
+    "---\nverdict: {}\n---\n# Report\n",
+    "---\r\ntitle: x\r\nverdict: {}\r\n---\r\n# Report\r\n",
+    '\ufeff---\nverdict: "{}"\n...\n# Report\n',
+)
+WORDS = {
+    "PASS": "PASS",
+    "pass": "PASS",
+    "Passed": "PASS",
+    "FAIL": "FAIL",
+    "FAILED": "FAIL",
+    "stale": "STALE",
+}
+
+
+def verdict(text: str) -> str:
+    return read_report(text, yaml=False).verdict
+
+
+def breaking(text: str) -> str:
+    return read_report(text, yaml=False).breaking
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("word", "meant"), WORDS.items())
+def test_every_shape_of_real_reports_is_read(shape: str, word: str, meant: str) -> None:
+    """kai data model, `agreement_pass` and `qa_verdict_pass`."""
+    assert read_report(shape.format(word), yaml=False) == Reading(meant)
+
+
+@pytest.mark.parametrize(
+    "line", ["verdict: PASS", 'verdict: "PASS"', "verdict: passed # ok", "score: 1\nverdict: PASS"]
+)
+def test_a_yaml_report_states_its_verdict_by_a_key(line: str) -> None:
+    assert read_report(line, yaml=True) == Reading("PASS")
+
+
+@pytest.mark.parametrize(
+    "rest", [".", ", with notes", " — fine", " - fine", " (12 of 12)", "!", ": x"]
+)
+def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
+    assert verdict(f"Verdict: PASS{rest}") == "PASS"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Verdict: PASS | FAIL",
+        "Verdict: PASS/FAIL",
+        "Verdict: PASS or FAIL",
+        "Verdict: PASS, FAIL or STALE",
+        "Verdict: PASS (or FAIL)",
+        "Verdict: [PASS|FAIL]",
+        "## Verdict\n\nPASS | FAIL",
+        "| Verdict | PASS | FAIL |",
+        "| Verdict | PASS / FAIL |",
+        "| Verdict |",
+        "Verdict: PASSABLE",
+        "Verdict: PASS with remarks",
+        "Verdict: pending",
+        "Verdict:",
+        "Verdict PASS",
+        "Verdict: see below\n\nPASS",
+        "Previous Check: FAIL with 2 failures",
+        "The last verdict: FAIL",
+        "> Verdict: FAIL",
+        "We FAIL to see why it should PASS.",
+        "PASS",
+        "",
+    ],
+)
+def test_what_a_template_leaves_and_what_merely_mentions_a_word_is_no_verdict(line: str) -> None:
+    assert read_report(line, yaml=False) == Reading("", "no verdict")
+
+
+def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
+    assert verdict("Verdict: PASS — passed 12 of 12, 0 FAIL") == "PASS"
+
+
+def test_the_last_line_that_states_a_verdict_counts() -> None:
+    assert verdict("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n\nFAIL was before.") == "PASS"
+    assert verdict("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n") == "FAIL"
+
+
+def test_front_matter_goes_before_the_body() -> None:
+    assert verdict("---\nverdict: FAIL\n---\nVerdict: PASS\n") == "FAIL"
+    assert verdict("---\ntitle: x\n---\nVerdict: PASS\n") == "PASS"
+
+
+@pytest.mark.parametrize("value", ["", "pending", "PASS | FAIL", "[PASS]", "{a: 1}"])
+def test_a_verdict_left_open_in_the_front_matter_is_not_made_good_by_the_body(value: str) -> None:
+    reading = read_report(f"---\nverdict: {value}\n---\nVerdict: PASS\n", yaml=False)
+    assert reading.verdict == ""
+    assert reading.reason.startswith("no PASS, FAIL or STALE but `verdict: ")
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~", "````", "  ```"])
+def test_code_fences_are_ignored(fence: str) -> None:
+    text = f"{fence}yaml\nverdict: PASS\n``\nbreaking changes: 3\n[BREAKING] x\n"
+    assert read_report(text, yaml=False) == Reading("", "no verdict")
+    assert verdict(f"{text}{fence}\nVerdict: FAIL\n") == "FAIL"
+
+
+def test_a_fence_is_closed_by_its_own_kind_only() -> None:
+    assert verdict("````\n```\nverdict: PASS\n````\nVerdict: FAIL\n") == "FAIL"
+    assert verdict("```\n~~~\n``` not a close\nverdict: PASS\n```") == ""
+
+
+def test_comments_are_ignored() -> None:
+    assert verdict("<!-- one line -->\nVerdict: PASS\n") == "PASS"
+    assert verdict("<!--\nVerdict: PASS\n-->\n") == ""
+
+
+@pytest.mark.parametrize(
+    "front", ["verdict: [", "a: 1\na: 2", "x: !!python/none y", "just words", "- a"]
+)
+def test_front_matter_that_does_not_parse_says_so(front: str) -> None:
+    reading = read_report(f"---\n{front}\n---\nVerdict: PASS\n", yaml=False)
+    assert reading.verdict == ""
+    assert reading.reason.startswith("front matter that does not parse (")
+
+
+def test_front_matter_that_is_never_closed_does_not_parse() -> None:
+    assert read_report("---\nverdict: PASS\n", yaml=False).reason == (
+        "front matter that does not parse (it is not closed by a line of three dashes)"
+    )
+
+
+def test_a_rule_at_the_top_is_not_taken_for_front_matter() -> None:
+    assert verdict("---\nA report\n\nVerdict: PASS\n") == "PASS"
+    assert verdict("---\n# A report\n---\nVerdict: PASS\n") == "PASS"
+
+
+@pytest.mark.parametrize(
+    "text", ["- PASS", "PASS", "verdict: *x", "verdict: PASS\n---\nverdict: FAIL"]
+)
+def test_yaml_that_is_no_mapping_does_not_parse(text: str) -> None:
+    reading = read_report(text, yaml=True)
+    assert reading.verdict == ""
+    assert reading.reason.startswith("YAML that does not parse (")
+
+
+def test_a_yaml_report_without_the_key_has_no_verdict() -> None:
+    assert read_report("result: PASS\n", yaml=True) == Reading("", "no verdict")
+    assert read_report("# Verdict: PASS\n", yaml=True) == Reading("", "no verdict")
+
+
+# ── breaking ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("front", "said"),
+    [
+        ("breaking_changes: 2", "breaking_changes: 2"),
+        ('breaking_changes: "1"', "breaking_changes: 1"),
+        ("adr_violations: 1", "adr_violations: 1"),
+        ("breaking: true", "breaking: true"),
+        ("breaking_changes: [a, b]", "breaking_changes: 2"),
+        ("breaking_changes: 0\nadr_violations: 3", "adr_violations: 3"),
+    ],
+)
+def test_the_front_matter_says_breaking(front: str, said: str) -> None:
+    """kai FR6."""
+    assert breaking(f"---\n{front}\n---\n") == said
+    assert read_report(front, yaml=True).breaking == said
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "breaking_changes: 0",
+        "breaking: false",
+        "breaking_changes: []",
+        "breaking: none",
+        "breaking:",
+    ],
+)
+def test_none_in_the_front_matter_is_not_breaking(front: str) -> None:
+    assert breaking(f"---\n{front}\n---\n") == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Breaking changes: 2",
+        "- **Breaking changes**: 1 (the API)",
+        "| Breaking changes | 3 | FAIL |",
+        "| ADR violations | 1 |",
+        "breaking_changes: 10",
+        "- [BREAKING] the field `id` is gone",
+        "### F1 **[ADR_VIOLATION]**",
+        "| F2 | [BREAKING] | high |",
+    ],
+)
+def test_a_summary_or_a_tagged_finding_says_breaking(line: str) -> None:
+    said = breaking(f"# Report\n\n{line}\n\nVerdict: PASS\n")
+    assert said
+    assert said == line.replace("*", "").replace("`", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Breaking changes: 0",
+        "Breaking changes: none",
+        "| Breaking changes | 0 |",
+        "There are 2 breaking changes: none of ours",
+        "No [BREAKING] findings.",
+        "0 [ADR_VIOLATION] findings",
+        "[breaking](https://example.org) news",
+        "```\n[BREAKING] example\n```",
+    ],
+)
+def test_a_report_that_counts_none_is_not_breaking(line: str) -> None:
+    assert breaking(line) == ""
+
+
+def test_a_report_whose_front_matter_does_not_parse_may_still_say_breaking() -> None:
+    assert breaking("---\nbreaking_changes: 2\nx: [\n---\n") == "breaking_changes: 2"
+
+
+def test_what_is_shown_of_a_report_is_short_and_printable() -> None:
+    said = breaking("[BREAKING] \x1b[2J\x1b]0;x\x07" + "a" * 5000)
+    assert len(said) <= 120
+    assert said == printable(said)
+
+
+# ── hostile text ────────────────────────────────────────────────────────────────────────────
+
+TOKENS = (
+    "--- verdict : PASS FAIL | # * ``` ~~~ [BREAKING] breaking_changes 9 <!-- --> Verdict ... {"
+)
+PIECES = st.sampled_from([*TOKENS.split(), *" \n\r\t\0é[", "- "])
+
+
+@given(st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)), st.booleans())
+def test_any_text_is_read_and_yields_one_of_four_verdicts(text: str, yaml: bool) -> None:
+    reading = read_report(text, yaml=yaml)
+    assert reading.verdict in ("", "PASS", "FAIL", "STALE")
+    assert bool(reading.reason) is (reading.verdict == "")
+    assert printable(reading.reason + reading.breaking) == reading.reason + reading.breaking
+
+
+UNITS = (
+    *"|# *_`9\n",
+    *("verdict: ", "Verdict: PASS ", "PASS - ", "| Verdict | PASS |", "breaking changes: "),
+    *("- ", "---\n", "a:\n", "<!--", "```\n", "no [", "[BREAKING"),
+)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_megabyte_of_hostile_text_is_read_in_one_pass(unit: str) -> None:
+    for head, size in (
+        ("", 1_000_000),
+        ("---\n", 90_000),
+        ("Verdict: PASS", 90_000),
+        ("| ", 90_000),
+    ):
+        text = head + unit * (size // len(unit))
+        assert read_report(text, yaml=False).verdict in ("", "PASS")

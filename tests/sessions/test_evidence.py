@@ -1,0 +1,351 @@
+"""What a check rests on: records made at the launch, what humans have said, and the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stored import FEATURE, Scene, ask, ids, step, unsynced, work
+
+from playbook_supervisor.commands import repair
+from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+PLAN = f"specs/{FEATURE}/plan.md"
+REPORT = f".agreements/{FEATURE}/check-report.md"
+VERDICT = f".qa/{FEATURE}/verdict.md"
+BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
+OK = Outcome(output="ok")
+GATED = {"error_policy": "gate"}
+
+Answer = Callable[[Supervisor, Outlook, Resolution], Outlook]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def answer(supervisor: Supervisor, outlook: Outlook, resolution: Resolution) -> Outlook:
+    before = supervisor.answer(ask(outlook).id, resolution, resolution.value, "Ana")
+    return supervisor.outlook().after(before)
+
+
+def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
+    """The runtime state is lost, as on another machine."""
+    for file in supervisor.private.glob("*"):
+        file.unlink()
+    return scene.again(supervisor)
+
+
+# ── written since the launch ────────────────────────────────────────────────────────────────
+
+
+def test_a_verdict_from_before_the_launch_does_not_pass_this_run(scene: Scene) -> None:
+    """kai FR4: last week's PASS does not pass today's run."""
+    scene.write(VERDICT, "verdict: PASS\n")
+    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    supervisor.begin()
+    supervisor.report("qa#1", OK)
+    (entry,) = scene.journal(supervisor)
+    assert entry["status"] == "failed"
+    assert "not written since the launch" in entry["error"]
+
+
+def test_the_same_verdict_written_again_does(scene: Scene) -> None:
+    file = scene.write(VERDICT, "verdict: PASS\n")
+    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    supervisor.begin()
+    before = file.stat()
+    scene.write(VERDICT, "verdict: PASS\n").touch()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    supervisor.report("qa#1", OK)
+    assert scene.journal(supervisor)[0]["status"] == "done"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(-3600, "failed"), (3600, "done")])
+def test_without_a_record_of_the_launch_the_time_of_the_report_decides(
+    scene: Scene, seconds: int, status: str
+) -> None:
+    file = scene.write(VERDICT, "verdict: PASS\n")
+    supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
+    supervisor.begin()
+    launched = scene.clock.now // 1000
+    os.utime(file, (launched + seconds, launched + seconds))
+    forget(scene, supervisor).report("qa#1", OK)
+    (entry,) = scene.journal(supervisor)
+    assert entry["status"] == status
+    assert "(by its time alone)" in entry.get("error", "") + "".join(entry.get("evidence", []))
+
+
+def test_an_unchanged_artifact_exists_and_the_evidence_says_so(scene: Scene) -> None:
+    scene.write(PLAN)
+    supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
+    supervisor.begin()
+    supervisor.report("plan#1", OK)
+    (entry,) = scene.journal(supervisor)
+    assert entry["status"] == "done"
+    assert entry["evidence"] == [f"plan_exists: {PLAN}, 1 line, unchanged by this step"]
+
+
+# ── a lost attempt ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "finished"),
+    [
+        (None, "a plan\n", True),
+        ("template\n", "a plan\n", True),
+        ("a plan\n", None, False),
+        ("a plan\n", "", False),
+        (None, None, False),
+    ],
+    ids=["made", "changed", "untouched", "emptied", "missing"],
+)
+def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
+    scene: Scene, before: str | None, after: str | None, finished: bool
+) -> None:
+    """kai FR32, stricter: what the attempt did not touch is no evidence that it finished."""
+    if before is not None:
+        scene.write(PLAN, before)
+    supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
+    outlook = supervisor.begin()
+    if after is not None:
+        scene.write(PLAN, after)
+    outlook = scene.again(supervisor).lose(work(outlook))
+    journal = scene.journal(supervisor)
+    if finished:
+        assert ids(journal) == ["plan#1 done", "next#1 in_progress"]
+        assert journal[0]["recovered"] is True
+    else:
+        assert ids(journal) == ["plan#1 failed", "plan#2 in_progress"]
+        assert journal[0]["error_code"] == "PB-STATE-INTERRUPTED"
+
+
+def test_a_lost_attempt_without_postconditions_runs_again(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    assert work(supervisor.lose(work(supervisor.begin()))).id == "a#2"
+
+
+def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
+    scene.write(VERDICT, "verdict: PASS\n")
+    both = ["plan_exists", "qa_verdict_pass"]
+    supervisor = scene.create(step("qa", postconditions=both))
+    outlook = supervisor.begin()
+    scene.write(PLAN)
+    assert work(supervisor.lose(work(outlook))).id == "qa#2"
+    scene.write(PLAN, "another\n")
+    scene.write(VERDICT, "verdict: PASS\nagain\n")
+    outlook = supervisor.lose(work(supervisor.outlook()))
+    assert isinstance(outlook.directive, Finish)
+
+
+def test_where_nothing_is_known_from_before_existing_artifacts_decide(scene: Scene) -> None:
+    """As kai asks: the evidence alone."""
+    scene.write(PLAN)
+    supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
+    outlook = supervisor.begin()
+    assert work(forget(scene, supervisor).lose(work(outlook))).id == "next#1"
+
+
+# ── what a human waived ─────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_accepted_holds_for_later_steps_while_it_is_unchanged(scene: Scene) -> None:
+    needs = {"preconditions": ["agreement_pass"], **GATED}
+    supervisor = scene.create(
+        step("check", postconditions=["agreement_pass"], **GATED),
+        step("qa", **needs),
+        step("pr", **needs),
+    )
+    outlook = supervisor.begin()
+    scene.write(REPORT, "verdict: FAIL\n")
+    outlook = supervisor.report(work(outlook).id, OK)
+    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
+    assert work(outlook).id == "qa#1"
+    scene.write(REPORT, "verdict: FAIL\nworse now\n")
+    outlook = supervisor.report("qa#1", OK)
+    assert ask(outlook).id == "pr#1?1"
+    journal = scene.journal(supervisor)
+    assert [entry.get("waived") for entry in journal] == [
+        ["agreement_pass"],
+        ["agreement_pass"],
+        None,
+    ]
+
+
+def test_what_was_accepted_holds_where_the_record_of_it_is_lost(scene: Scene) -> None:
+    supervisor = scene.create(
+        step("plan", postconditions=["plan_exists"], **GATED),
+        step("tasks", preconditions=["plan_exists"], **GATED),
+    )
+    outlook = supervisor.report(work(supervisor.begin()).id, OK)
+    answer_only = supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", "Ana")
+    assert answer_only.events
+    assert work(forget(scene, supervisor).outlook()).id == "tasks#1"
+
+
+def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(scene: Scene) -> None:
+    scene.write(REPORT, "verdict: FAIL\n")
+    supervisor = scene.create(
+        step("check", postconditions=["agreement_pass"], **GATED),
+        step("qa", preconditions=["agreement_pass"], **GATED),
+    )
+    outlook = supervisor.report(work(supervisor.begin()).id, OK)
+    assert work(answer(supervisor, outlook, Resolution.ACCEPT)).id == "qa#1"
+
+
+# ── breaking changes ────────────────────────────────────────────────────────────────────────
+
+
+def breaking_gate(scene: Scene) -> tuple[Supervisor, Outlook]:
+    """The step check has reported a breaking change; a careful step follows."""
+    supervisor = scene.create(
+        step("check", escalation_triggers=["agreement_breaking"]),
+        step("careful", autonomy="gate_on_breaking"),
+    )
+    outlook = supervisor.begin()
+    scene.write(REPORT, BREAKING)
+    outlook = supervisor.report(work(outlook).id, OK)
+    assert ask(outlook).reason == "agreement_breaking"
+    return supervisor, outlook
+
+
+def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> None:
+    """The same digest of the same report."""
+    supervisor, outlook = breaking_gate(scene)
+    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
+    assert work(outlook).id == "careful#1"
+    assert isinstance(supervisor.report("careful#1", OK).directive, Finish)
+
+
+def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_as_they_are(
+    scene: Scene,
+) -> None:
+    """What was failing at an open gate is known after a repair, too."""
+    supervisor, _ = breaking_gate(scene)
+    journal = scene.file(supervisor, "journal.yaml")
+    journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
+    repair.take(supervisor.store, supervisor.id)
+    again = scene.again(supervisor)
+    outlook = answer(again, again.outlook(), Resolution.ACCEPT)
+    assert work(outlook).id == "careful#1"
+
+
+def test_another_breaking_report_is_asked_about(scene: Scene) -> None:
+    supervisor, outlook = breaking_gate(scene)
+    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
+    scene.write(REPORT, f"{BREAKING}more of it\n")
+    assert ask(supervisor.report("careful#1", OK)).id == "careful#1?1"
+
+
+def test_a_breaking_change_that_was_retried_is_known_but_not_accepted(scene: Scene) -> None:
+    supervisor, outlook = breaking_gate(scene)
+    outlook = answer(supervisor, outlook, Resolution.RETRY)
+    assert work(outlook).id == "check#2"
+    assert ask(supervisor.report("check#2", OK)).id == "check#2?1"
+
+
+def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scene) -> None:
+    """A gate is passed only by an answer that is on the record."""
+    supervisor, outlook = breaking_gate(scene)
+    journal = scene.file(supervisor, "journal.yaml")
+    manifest = scene.file(supervisor, "session.yaml")
+    before = journal.read_bytes(), manifest.read_bytes()
+    supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", "Ana")
+    journal.write_bytes(before[0])
+    manifest.write_bytes(before[1])
+    again = scene.again(supervisor)
+    assert ask(again.outlook()).id == ask(outlook).id
+    assert ask(answer(again, again.outlook(), Resolution.CONTINUE)).id == "check#1?2"
+
+
+def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(scene: Scene) -> None:
+    scene.write(REPORT, BREAKING)
+    supervisor = scene.create(step("careful", autonomy="gate_on_breaking"))
+    assert work(supervisor.begin()).id == "careful#1"
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(-3600, False), (3600, True)])
+def test_where_the_beginning_is_not_on_record_the_time_of_the_report_decides(
+    scene: Scene, seconds: int, asked: bool
+) -> None:
+    supervisor = scene.create("a", step("careful", autonomy="gate_on_breaking"))
+    supervisor.begin()
+    file = scene.write(REPORT, BREAKING)
+    at = scene.clock.now // 1000 + seconds
+    os.utime(file, (at, at))
+    outlook = forget(scene, supervisor).report("a#1", OK)
+    assert isinstance(outlook.directive, Finish) is False
+    assert (scene.journal(supervisor)[-1].get("trigger") == "agreement_breaking") is asked
+
+
+def test_a_red_verdict_written_by_the_step_raises_its_trigger(scene: Scene) -> None:
+    """kai FR27, verdict_fail."""
+    scene.write(VERDICT, "verdict: FAIL\n")
+    triggered = step("qa", escalation_triggers=["verdict_fail"])
+    supervisor = scene.create(triggered, {**triggered, "id": "again"})
+    outlook = supervisor.begin()
+    outlook = supervisor.report("qa#1", OK)
+    assert work(outlook).id == "again#1"  # what stood there before is not this step's verdict
+    scene.write(VERDICT, "verdict: FAIL\nred again\n")
+    assert ask(supervisor.report("again#1", OK)).reason == "verdict_fail"
+
+
+# ── what asks the world ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def forge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `gh` says is the content of this file."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "gh").write_text('#!/bin/sh\ncat "$(dirname "$0")/says"\n')
+    (folder / "gh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (folder / "says").write_text("[]")
+    return folder / "says"
+
+
+OPEN = '[{"number":7,"url":"https://forge.example/7","state":"OPEN"}]'
+
+
+def test_a_condition_that_asks_the_world_is_judged_like_any_other(
+    scene: Scene, forge: Path
+) -> None:
+    pr = step("pr", postconditions=["pr_created"], **GATED)
+    skipped = step("never", autonomy="skip", preconditions=["pr_created"])
+    supervisor = scene.create(skipped, pr, step("last", preconditions=["pr_created"]))
+    outlook = supervisor.report(work(supervisor.begin()).id, OK)
+    assert ask(outlook).reason == "postcondition_fail"
+    forge.write_text(OPEN)
+    assert work(answer(supervisor, outlook, Resolution.CONTINUE)).id == "last#1"
+    assert scene.journal(supervisor)[1]["evidence"] == [
+        "pr_created: pull request #7 is open: https://forge.example/7"
+    ]
+
+
+def test_a_lost_attempt_at_a_pull_request_had_finished_if_there_is_one(
+    scene: Scene, forge: Path
+) -> None:
+    pr = step("pr", postconditions=["pr_created"], **GATED)
+    supervisor = scene.create(pr)
+    outlook = supervisor.lose(work(supervisor.begin()))
+    assert work(outlook).id == "pr#2"
+    forge.write_text(OPEN)
+    assert isinstance(supervisor.lose(work(outlook)).directive, Finish)
+
+
+def test_what_was_waived_of_the_world_is_what_it_had_answered(scene: Scene, forge: Path) -> None:
+    supervisor = scene.create(
+        step("pr", postconditions=["pr_created"], **GATED),
+        step("a", preconditions=["pr_created"], **GATED),
+        step("b", preconditions=["pr_created"], **GATED),
+    )
+    outlook = supervisor.report(work(supervisor.begin()).id, OK)
+    assert work(answer(supervisor, outlook, Resolution.ACCEPT)).id == "a#1"
+    forge.write_text(OPEN.replace("OPEN", "CLOSED"))
+    assert ask(supervisor.report("a#1", OK)).id == "b#1?1"

@@ -1,0 +1,124 @@
+"""Whether the files are still ours: what counts as data, and what is put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stored import BEGAN
+from strategies import entries
+
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry, Past, State
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, SessionStatus
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import integrity
+from playbook_supervisor.sessions.journal import HEADER, emit_entry, parse_journal
+from playbook_supervisor.sessions.manifest import Manifest
+
+DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, 3500)
+MADE = [replace(DONE, step_id=name) for name in "abcd"]
+NOTHING = Playbook("p", "", "1.0", (), ())
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is known of a journal of these entries, of which the last `due` are not yet past."""
+
+    made: list[Entry]
+    due: int
+
+    def differs(self, found: list[Entry], copy: Path = Path("/nonexistent")) -> str:
+        past = len(self.made) - self.due
+        state = State(NOTHING, Past(entries=past), tuple(self.made[past:]))
+        chain = integrity.chain("", self.made[:past])
+        return integrity.journal_difference(state, chain, found, copy)
+
+
+@given(st.lists(entries(), max_size=4), st.integers(0, 4))
+def test_what_was_recorded_is_no_difference(made: list[Entry], due: int) -> None:
+    assert Recorded(made, min(due, len(made))).differs(list(made)) == ""
+
+
+@given(st.lists(entries(), min_size=1, max_size=4), st.integers(0, 4), entries(), st.data())
+def test_any_other_entry_in_any_place_is_a_difference(
+    made: list[Entry], due: int, other: Entry, data: st.DataObject
+) -> None:
+    index = data.draw(st.integers(0, len(made) - 1))
+    changed = [*made[:index], other, *made[index + 1 :]]
+    differs = Recorded(made, min(due, len(made))).differs(changed)
+    assert bool(differs) == (other != made[index])
+
+
+@given(st.lists(entries(), max_size=3), st.lists(entries(), max_size=3))
+def test_a_chain_can_be_continued(first: list[Entry], second: list[Entry]) -> None:
+    whole = integrity.chain("", [*first, *second])
+    assert integrity.chain(integrity.chain("", first), second) == whole
+
+
+@pytest.mark.parametrize("due", [0, 2])
+def test_the_copy_says_which_settled_entry_it_is(tmp_path: Path, due: int) -> None:
+    copy = tmp_path / "journal.yaml"
+    copy.write_bytes(HEADER + b"".join(map(emit_entry, MADE)))
+    changed = [MADE[0], replace(MADE[1], output="forged"), *MADE[2:]]
+    told = Recorded(MADE, due).differs(changed, copy)
+    assert told == "the entry b#1 was changed: output was empty and is 'forged'"
+    assert "b#1 was removed or moved" in Recorded(MADE, due).differs([MADE[0], *MADE[2:]], copy)
+
+
+def test_values_in_a_message_are_short(tmp_path: Path) -> None:
+    told = Recorded(MADE, 4).differs([replace(MADE[0], evidence=("x" * 500, "y")), *MADE[1:]])
+    assert told.startswith("the entry a#1 was changed: evidence was empty and is 'xxx")
+    assert len(told) < 150
+
+
+def test_yes_and_no_are_said_as_the_journal_writes_them() -> None:
+    told = Recorded(MADE, 4).differs([replace(MADE[0], recovered=True), *MADE[1:]])
+    assert told == "the entry a#1 was changed: recovered was false and is true"
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        (b"duration_seconds: 2.5", ""),
+        (b"duration_seconds: 2.50  # measured", ""),
+        (b"duration_seconds: 2.4", "the duration of a#1 was changed"),
+        (b"duration_seconds: 0", "the duration of a#1 was changed"),
+        (b"", ""),
+    ],
+)
+def test_a_duration_is_the_difference_of_its_times(stated: bytes, told: str) -> None:
+    data = (HEADER + emit_entry(DONE)).replace(b"duration_seconds: 2.5", stated)
+    found = parse_journal(data, "journal.yaml").entries
+    assert integrity.lying_duration(data, found, "journal.yaml") == told
+
+
+def test_an_entry_that_has_not_ended_has_no_duration() -> None:
+    running = Entry("a", EntryStatus.IN_PROGRESS, Decision.AUTO, 1000, launched_at=1000)
+    data = HEADER + emit_entry(running) + b"    duration_seconds: 2.5\n"
+    found = parse_journal(data, "journal.yaml").entries
+    assert "a#1" in integrity.lying_duration(data, found, "journal.yaml")
+
+
+def test_a_manifest_differs_where_its_data_do() -> None:
+    known = Manifest("20260219-a7k", "p", "013-x", {}, SessionStatus.FAILED, BEGAN)
+    assert integrity.manifest_difference(known, replace(known)) == ""
+    told = integrity.manifest_difference(known, replace(known, status=SessionStatus.COMPLETED))
+    assert told == "it was changed by something else: status was 'failed' and is 'completed'"
+
+
+def test_only_what_has_vanished_and_is_kept_is_put_back(tmp_path: Path) -> None:
+    folder, private = tmp_path / "folder", tmp_path / "private"
+    folder.mkdir()
+    private.mkdir()
+    (folder / "session.yaml").write_bytes(b"newer")
+    (private / "session.yaml").write_bytes(b"older")
+    (private / "playbook.yaml").write_bytes(b"kept")
+    assert integrity.restore_missing(folder, private) == ["playbook.yaml"]
+    assert (folder / "session.yaml").read_bytes() == b"newer"
+    assert (folder / "playbook.yaml").read_bytes() == b"kept"
+    assert not (folder / "journal.yaml").exists()
+    assert integrity.restore_missing(folder, private) == []

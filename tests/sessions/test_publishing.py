@@ -1,0 +1,339 @@
+"""When a session goes into git, and what is said of it: in every driver's words the same."""
+
+from __future__ import annotations
+
+import pytest
+from hooked import Hooked
+from project import FEATURE, Project, remote
+from stored import ask, failed, playbook, step, work
+
+from playbook_supervisor.commands import driving
+from playbook_supervisor.drivers.headless import Ending
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+
+OK = Outcome(output="ok")
+PLAYBOOKS = ".playbooks/playbooks"
+FILES = ["journal.yaml", "playbook.yaml", "session.yaml"]
+
+
+def publishing(name: str = "pr", **more: object) -> dict[str, object]:
+    return step(name, postconditions=["pr_created"], **more)
+
+
+def session(project: Project, *steps: dict[str, object] | str) -> Supervisor:
+    store = Store(checkout.find(project.root))
+    text = playbook(*steps)
+    return Supervisor(store, store.create(playbook="sample", text=text, feature=FEATURE, args={}))
+
+
+def again(supervisor: Supervisor) -> Supervisor:
+    """The same session in a new process."""
+    return Supervisor(Store(supervisor.store.checkout), supervisor.id)
+
+
+def subjects(project: Project) -> list[str]:
+    """Commits since the project's own, oldest first, without the session's id."""
+    lines = project.git("log", "--reverse", "--format=%s", "main..HEAD").splitlines()
+    return [line.replace(f" {project.session.name}", "") for line in lines]
+
+
+def committed(project: Project, name: str = "journal.yaml") -> str:
+    """A file of the session as the last commit has it."""
+    return project.git("show", f"HEAD:.playbooks/sessions/{project.session.name}/{name}")
+
+
+def setting(project: Project, text: str) -> None:
+    project.write(".playbooks/config.yaml", f"{text}\n")
+
+
+# ── when ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_journal_is_committed_before_a_step_that_publishes_and_at_the_end(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kai FR40: the journal in the pull request knows of the very step that made it."""
+    project.gh("open")
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    supervisor = session(project, "a", publishing(autonomy="gate_always"))
+    supervisor.begin()
+    outlook = supervisor.report("a#1", OK)
+    assert (outlook.notices, subjects(project)) == ((), [])
+    outlook = supervisor.answer(ask(outlook).id, Resolution.CONTINUE, "continue", "Ana")
+    assert outlook.notices == ()
+    outlook = supervisor.outlook()
+    head = project.git("rev-parse", "--short=7", "HEAD")
+    assert (work(outlook).id, outlook.notices) == (
+        "pr#1",
+        (f"the session is committed before pr: {head}",),
+    )
+    assert subjects(project) == ["Record session before pr"]
+    assert "step_id: pr\n    status: in_progress" in committed(project)
+    assert supervisor.outlook().notices == ()
+    assert (
+        supervisor.report("pr#1", OK).notices[0].startswith("the session is committed at its end: ")
+    )
+    assert subjects(project) == ["Record session before pr", "Record session: completed"]
+    assert "status: completed" in committed(project, "session.yaml")
+    body = project.git("log", "-1", "--format=%b").splitlines()
+    assert body == [
+        f"sample {FEATURE}: 2/2 steps done",
+        "",
+        f"Playbook-Session: {supervisor.id}",
+        "Playbook-Name: sample",
+    ]
+
+
+def test_each_settled_step_is_committed_where_that_is_wanted(project: Project) -> None:
+    setting(project, "commit_sessions: step")
+    supervisor = session(
+        project, "a", step("b", autonomy="skip"), step("c", error_policy="retry_once"), "d"
+    )
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    assert subjects(project) == ["Record session after a, b"]
+    supervisor.report("c#1", failed())
+    supervisor.report("c#2", OK)
+    supervisor.interrupt()
+    supervisor.outlook()
+    supervisor.report("d#2", failed())
+    assert subjects(project)[1:] == [
+        "Record session after c",
+        "Record session after c",
+        "Record session after d",
+        "Record session: failed",
+    ]
+
+
+def test_nothing_is_committed_where_that_is_not_wanted(project: Project) -> None:
+    setting(project, "commit_sessions: never")
+    supervisor = session(project, publishing(), "a")
+    assert supervisor.begin().notices == ()
+    assert supervisor.abort("abort", "Ana").notices == ()
+    assert supervisor.close().notices == ()
+    assert subjects(project) == []
+
+
+def test_a_session_that_led_nowhere_is_no_news_until_git_knows_it(
+    project: Project,
+) -> None:
+    """A run that fails at its first step leaves no commit; one that was in git is closed there."""
+    supervisor = session(project, "a", publishing())
+    supervisor.begin()
+    assert supervisor.report("a#1", failed()).notices == ()
+    supervisor.take_up()
+    supervisor.report("a#2", OK)
+    assert subjects(project) == ["Record session before pr"]
+    assert supervisor.abort("abort", "Ana").notices
+    assert subjects(project)[1:] == ["Record session: aborted"]
+    assert "status: aborted" in committed(project, "session.yaml")
+
+
+def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) -> None:
+    setting(project, "commit_sessions: step")
+    supervisor = session(project, "a", step("b", autonomy="gate_always"))
+    supervisor.begin()
+    outlook = supervisor.report("a#1", OK)
+    assert "b#1?1" in committed(project)  # the gate that waits is in git, for another machine
+    supervisor.answer(ask(outlook).id, Resolution.ABORT, "abort", "Ana")
+    assert subjects(project) == ["Record session after a", "Record session: aborted"]
+
+
+def test_a_group_that_publishes_twice_is_committed_once(project: Project) -> None:
+    supervisor = session(
+        project,
+        publishing("one", parallel_group="g"),
+        publishing("two", parallel_group="g"),
+    )
+    supervisor.begin()
+    assert subjects(project) == ["Record session before one, two"]
+
+
+def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
+    supervisor = session(project, publishing("p" * 90))
+    supervisor.begin()
+    (subject,) = project.git("log", "--format=%s", "main..HEAD").splitlines()
+    assert (len(subject), subject[-1]) == (72, "…")
+
+
+# ── none of a step's work ───────────────────────────────────────────────────────────────────
+
+
+def test_what_playbook_commits_is_none_of_the_steps_work(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kai FR24: what a gate shows is what the step has changed since its launch."""
+    project.gh("none")
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    supervisor = session(project, publishing(error_policy="gate"))
+    supervisor.begin()
+    with supervisor.store.open(supervisor.id) as opened:
+        assert opened.runtime.launches["pr#1"].head == project.git("rev-parse", "HEAD")
+    assert again(supervisor).look().repeated
+    project.write("made.py", "1\n")
+    project.commit("The work")
+    outlook = supervisor.report("pr#1", OK)
+    assert [line for line in supervisor.context(outlook) if "|" in line] == [" made.py | 1 +"]
+
+
+# ── what git refuses ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (["switch", "-q", "--detach"], "HEAD is on no branch [PB-GIT-COMMIT]. `git switch` to one"),
+        (["config", "core.hooksPath", "hooks"], "git commit was refused: not now [PB-GIT-COMMIT]"),
+        (["config", "core.excludesFile", "ignored"], "git ignores .playbooks/sessions/"),
+    ],
+)
+def test_what_git_refuses_is_told_and_the_run_goes_on(
+    project: Project, prepare: list[str], said: str
+) -> None:
+    project.write("hooks/pre-commit", "#!/bin/sh\necho not now >&2\nexit 1\n").chmod(0o755)
+    project.write("ignored", ".playbooks/sessions\n")
+    project.git(*prepare)
+    supervisor = session(project, publishing(), "a")
+    outlook = supervisor.begin()
+    (notice,) = outlook.notices
+    assert notice.startswith(f"the session is not committed: {said}")
+    assert work(outlook).id == "pr#1"
+    assert subjects(project) == []
+
+
+def test_without_git_the_run_goes_on_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = session(project, publishing())
+    monkeypatch.setenv("PATH", str(project.home))
+    (notice,) = supervisor.begin().notices
+    assert "[PB-IO-PROGRAM]" in notice
+
+
+def test_what_was_refused_at_the_end_is_made_up_for_by_a_resume(project: Project) -> None:
+    """Also what a kill has cut off: the end is journaled first, and committed then."""
+    hook = project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    supervisor = session(project, "a")
+    supervisor.begin()
+    (notice,) = supervisor.report("a#1", OK).notices
+    assert "git commit was refused: it said nothing" in notice
+    hook.unlink()
+    assert resumed(project).why == "completed"
+    assert subjects(project) == ["Record session: completed"]
+    assert resumed(project).outlook.notices == ()
+
+
+def resumed(project: Project) -> Ending:
+    return driving.resume(project.session.name, cwd=project.root)
+
+
+def test_a_session_that_goes_on_is_not_closed(project: Project) -> None:
+    supervisor = session(project, "a")
+    supervisor.begin()
+    assert supervisor.close().notices == ()
+    assert subjects(project) == []
+
+
+# ── the push ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def upstream(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project.gh("open")
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    return remote(project)
+
+
+def published(project: Project, supervisor: Supervisor, outlook: Outlook) -> Outlook:
+    """The step `pr` has pushed the branch, as `/feature.pr` does, and come back."""
+    assert work(outlook).id == "pr#1"
+    project.git("push", "-q")
+    return supervisor.report("pr#1", OK)
+
+
+def test_the_closing_commit_follows_into_the_pull_request(
+    project: Project, upstream: Project
+) -> None:
+    """kai FR14: what is in the pull request does not stay `in_progress` for ever."""
+    supervisor = session(project, publishing())
+    outlook = published(project, supervisor, supervisor.begin())
+    assert outlook.notices[1] == f"its last commit is pushed to origin/{FEATURE}"
+    place = f"{FEATURE}:.playbooks/sessions/{supervisor.id}/session.yaml"
+    assert "status: completed" in upstream.git("show", place)
+
+
+@pytest.mark.parametrize("text", ["push_sessions: false", "commit_sessions: never"])
+def test_nothing_is_pushed_where_that_is_not_wanted(
+    project: Project, upstream: Project, text: str
+) -> None:
+    setting(project, text)
+    supervisor = session(project, publishing())
+    outlook = published(project, supervisor, supervisor.begin())
+    assert not [notice for notice in outlook.notices if "pushed" in notice]
+    subject = upstream.git("log", "-1", "--format=%s", FEATURE)
+    assert subject in ("Begin", f"Record session {supervisor.id} before pr")
+
+
+def test_nothing_is_pushed_that_nobody_has_published(project: Project, upstream: Project) -> None:
+    """No step that publishes, or none that ran."""
+    supervisor = session(project, "a", publishing(autonomy="gate_always"))
+    supervisor.begin()
+    outlook = supervisor.report("a#1", OK)
+    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+    outlook = supervisor.outlook()
+    assert [notice for notice in outlook.notices if "pushed" in notice] == []
+    assert upstream.git("log", "-1", "--format=%s", FEATURE) == "Begin"
+
+
+def test_what_follows_the_publishing_step_is_pushed_as_it_is_committed(
+    project: Project, upstream: Project
+) -> None:
+    setting(project, "commit_sessions: step")
+    supervisor = session(project, publishing(), "after")
+    published(project, supervisor, supervisor.begin())
+    supervisor.report("after#1", OK)
+    told = upstream.git("log", "-3", "--reverse", "--format=%s", FEATURE)
+    assert told.splitlines() == [
+        f"Record session {supervisor.id} {what}".replace(" :", ":")
+        for what in ("before pr", "after pr", ": completed")
+    ]
+
+
+def test_a_refused_push_is_told_and_made_up_for_by_a_resume(
+    project: Project, upstream: Project
+) -> None:
+    supervisor = session(project, publishing())
+    outlook = supervisor.begin()
+    project.git("push", "-q")
+    hook = upstream.write("hooks/pre-receive", "#!/bin/sh\necho closed today >&2\nexit 1\n")
+    hook.chmod(0o755)
+    outlook = supervisor.report("pr#1", OK)
+    assert outlook.notices[1].startswith("the session is not pushed: git push was refused: ")
+    assert "[PB-GIT-PUSH]" in outlook.notices[1]
+    hook.unlink()
+    resumed(project)
+    assert upstream.git("rev-parse", FEATURE) == project.git("rev-parse", "HEAD")
+
+
+# ── in Claude Code ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_hook_commits_too_and_shows_it_to_the_person(project: Project) -> None:
+    """Hooks carry out no step; the journal goes into the pull request all the same."""
+    steps = step("plan", command="/speckit.plan"), publishing(command="/feature.pr")
+    project.write(f"{PLAYBOOKS}/sample.yaml", playbook(*steps).decode())
+    hooked = Hooked(project)
+    hooked.types("/playbook.run sample")
+    reply = hooked.does("plan#1", "speckit.plan")
+    assert reply is not None
+    assert reply.tell is not None
+    (notice,) = reply.tell.notices
+    assert notice.startswith("the session is committed before pr: ")
+    assert subjects(project) == ["Record session before pr"]
+    reply = hooked.types("/playbook.abort")
+    assert "the session is committed at its end: " in reply.reason
+    assert subjects(project)[1:] == ["Record session: aborted"]

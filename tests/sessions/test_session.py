@@ -1,0 +1,436 @@
+"""An open session: what people write into its files survives, what others falsify is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from stored import Scene, ask, failed, finish, ids, step, unsynced, work
+
+from playbook_supervisor.errors import CheckError, StateError, StorageError
+from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+OK = Outcome(output="ok")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def half_way(scene: Scene) -> Supervisor:
+    """The steps a and b are done, c runs, d waits for a human afterwards."""
+    supervisor = scene.create("a", "b", "c", step("d", autonomy="gate_always"))
+    outlook = supervisor.begin()
+    for _ in range(2):
+        outlook = supervisor.report(work(outlook).id, OK)
+    with supervisor.store.open(supervisor.id) as opened:
+        opened.copy()
+    return supervisor
+
+
+def refusal(scene: Scene, supervisor: Supervisor) -> StateError:
+    """How a new process refuses to touch the session."""
+    with pytest.raises(StateError) as caught:
+        scene.again(supervisor).outlook()
+    assert caught.value.code == "PB-STATE-TAMPERED"
+    return caught.value
+
+
+# ── what people write ───────────────────────────────────────────────────────────────────────
+
+
+NOTES = {
+    "above everything": ("schema: 1", "# reviewed by Ana\n\nschema: 1"),
+    "in a settled entry": ("  - step_id: b", "  - step_id: b   # Ana: why twice?"),
+    "in the open entry": ("  - step_id: c", "  # slow\n  - step_id: c # Ana: watch this"),
+    "a line in the open entry": ("step_id: c\n", "step_id: c\n    # a line of its own\n"),
+    "between entries": ("  - step_id: b", "\n  # the second one\n\n  - step_id: b"),
+    "an unknown key": ("step_id: c\n", "step_id: c\n    ticket: ABC-12\n"),
+    "re-quoted": ("decision: auto", "decision: 'auto'"),
+    "re-quoted in the open entry": ("in_progress", '"in_progress"'),
+}
+
+
+@pytest.mark.parametrize("old_process", [True, False])
+@pytest.mark.parametrize("change", NOTES.values(), ids=NOTES.keys())
+def test_a_reviewers_note_survives_every_later_write(
+    scene: Scene, half_way: Supervisor, change: tuple[str, str], old_process: bool
+) -> None:
+    edited = scene.edit(half_way, "journal.yaml", change)
+    supervisor = half_way if old_process else scene.again(half_way)
+    assert isinstance(finish(supervisor, supervisor.outlook()).directive, Finish)
+    lines = scene.file(half_way, "journal.yaml").read_bytes().splitlines()
+    settled, _, open_entry = edited.partition(b"- step_id: c")
+    assert lines[: len(settled.splitlines()) - 1] == settled.splitlines()[:-1]
+    kept = [line for line in open_entry.splitlines() if b"#" in line or b"ticket" in line]
+    assert all(any(line in written for written in lines) for line in kept)
+    assert ids(scene.journal(half_way)) == ["a#1 done", "b#1 done", "c#1 done", "d#1 done"]
+    assert scene.again(half_way).outlook().manifest.status is SessionStatus.COMPLETED
+
+
+def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    file = scene.file(half_way, "journal.yaml")
+    file.write_bytes(file.read_bytes() + b"  # to be continued")
+    finish(half_way, half_way.outlook())
+    text = file.read_text()
+    assert "\n  # to be continued\n" in text
+    assert text.index("# to be continued") < text.index("step_id: d")
+    yaml.safe_load(text)
+
+
+def test_a_journal_that_a_person_indented_anew_goes_on_in_their_manner(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    file = scene.file(half_way, "journal.yaml")
+    edited = file.read_text().replace("\n    ", "\n  ").replace("\n  - ", "\n- ")
+    file.write_text(edited)
+    finish(half_way, half_way.outlook())
+    text = file.read_text()
+    assert text.startswith(edited[: edited.index("- step_id: c")])
+    assert "\n- step_id: d\n  status: done\n" in text
+    assert ids(scene.journal(half_way))[-1] == "d#1 done"
+
+
+def test_a_note_in_a_journal_without_entries_survives(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    scene.edit(supervisor, "journal.yaml", ("entries: []", "# nothing yet\nentries: []  # soon"))
+    finish(supervisor, supervisor.begin())
+    text = scene.file(supervisor, "journal.yaml").read_text()
+    assert text.startswith("schema: 1\n# nothing yet\nentries:  # soon\n  - step_id: a\n")
+
+
+def test_notes_in_the_manifest_survive_every_later_write(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    scene.edit(
+        half_way,
+        "session.yaml",
+        ("schema: 1", "# Ana's\nschema: 1"),
+        ("current_step: c", "current_step: 'c'  # now"),
+        ("feature:", "ticket: ABC-12\n\nfeature:"),
+    )
+    finish(half_way, half_way.outlook())
+    text = scene.file(half_way, "session.yaml").read_text()
+    assert text.startswith("# Ana's\nschema: 1\n")
+    assert "ticket: ABC-12\n\nfeature:" in text
+    assert 'current_step: ""  # now\n' in text
+    assert scene.manifest(half_way)["status"] == "completed"
+
+
+def test_comments_in_the_pinned_playbook_are_taken_silently(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    scene.edit(half_way, "playbook.yaml", ("steps:", "# these\nsteps:"))
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", b"{}"])
+def test_the_compiled_playbook_is_made_again_when_it_is_gone(
+    scene: Scene, half_way: Supervisor, content: bytes | None
+) -> None:
+    compiled = half_way.private / "compiled.json"
+    before = compiled.read_bytes()
+    compiled.unlink() if content is None else compiled.write_bytes(content)
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert compiled.read_bytes() == before
+
+
+# ── what others falsify ─────────────────────────────────────────────────────────────────────
+
+
+LIES = {
+    "a settled entry": (("status: done", "status: failed"), "entry a#1 was changed: status was"),
+    "the open entry": (("in_progress", "done"), "entry c#1 was changed: status was 'in_progress'"),
+    "a time": (("T10:00:0", "T09:00:0"), "entry a#1 was changed: started_at"),
+    "a duration": (("duration_seconds: ", "duration_seconds: 9"), "the duration of a#1"),
+    "an order": (("step_id: b", "step_id: z"), "entry b#1 was removed or moved"),
+    "an answer": (
+        ("output: ok", 'output: ok\n    human_response: "yes"'),
+        "human_response was empty",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), LIES.values(), ids=LIES.keys())
+def test_changed_data_stop_the_next_command_which_names_the_entry(
+    scene: Scene, half_way: Supervisor, change: tuple[str, str], said: str
+) -> None:
+    edited = scene.edit(half_way, "journal.yaml", change)
+    error = refusal(scene, half_way)
+    assert said in error.message
+    assert error.where.endswith(f"{half_way.id}/journal.yaml")
+    assert scene.file(half_way, "journal.yaml").read_bytes() == edited
+    assert f"`playbook repair {half_way.id}` shows it" in error.guidance
+
+
+def test_the_process_that_wrote_it_sees_a_change_as_well(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
+    with pytest.raises(StateError, match="entry c#1 was changed"):
+        half_way.report("c#1", OK)
+
+
+def test_a_removed_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
+    file = scene.file(half_way, "journal.yaml")
+    text = file.read_text()
+    file.write_text(text[: text.index("  - step_id: c")])
+    assert refusal(scene, half_way).message == "the entry c#1 was removed or moved"
+    file.write_text(text[: text.index("  - step_id: a")] + text[text.index("  - step_id: b") :])
+    assert refusal(scene, half_way).message == "the entry a#1 was removed or moved"
+
+
+def test_an_added_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
+    file = scene.file(half_way, "journal.yaml")
+    forged = file.read_text().split("  - ")[1].replace("step_id: a", "step_id: d")
+    file.write_text(f"{file.read_text()}  - {forged}")
+    assert refusal(scene, half_way).message == "the entry d#1 was added by something else"
+
+
+def test_without_a_usable_copy_a_changed_settled_entry_is_seen_all_the_same(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    scene.edit(half_way, "journal.yaml", ("status: done", "status: failed"))
+    copy = half_way.private / "journal.yaml"
+    for content in (None, b"{", b"schema: 1\nentries: []\n"):
+        copy.unlink() if content is None else copy.write_bytes(content)
+        assert refusal(scene, half_way).message == "one of the first 2 entries was changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("status: in_progress", "status: completed"), ("branch: 013-x", "branch: main")],
+)
+def test_changed_data_of_the_manifest_stop_the_next_command(
+    scene: Scene, half_way: Supervisor, change: tuple[str, str]
+) -> None:
+    scene.edit(half_way, "session.yaml", change)
+    error = refusal(scene, half_way)
+    assert change[0].split(": ")[1] in error.message
+    assert error.where.endswith("session.yaml")
+
+
+@pytest.mark.parametrize("cache", ["as it was", "gone", "nonsense"])
+@pytest.mark.parametrize(
+    "change", [("command: /x", "command: /y"), ("- id: b", "- id: bb"), ("steps:", "steps: 1 #")]
+)
+def test_an_edited_pinned_playbook_stops_the_next_command(
+    scene: Scene, half_way: Supervisor, change: tuple[str, str], cache: str
+) -> None:
+    compiled = half_way.private / "compiled.json"
+    if cache == "gone":
+        compiled.unlink()
+    elif cache == "nonsense":
+        compiled.write_bytes(b'{"digest": 1, "playbook": []}')
+    scene.edit(half_way, "playbook.yaml", change)
+    assert "the pinned playbook was changed" in refusal(scene, half_way).message
+
+
+def test_a_journal_that_is_none_any_more_says_where(scene: Scene, half_way: Supervisor) -> None:
+    scene.edit(half_way, "journal.yaml", ("- step_id: b", "- step_id: [b"))
+    with pytest.raises(StateError) as caught:
+        scene.again(half_way).outlook()
+    assert caught.value.code == "PB-STATE-CORRUPT"
+    assert "journal.yaml:" in caught.value.where
+
+
+@pytest.mark.parametrize("name", ["journal.yaml", "session.yaml", "playbook.yaml"])
+def test_a_file_of_the_session_that_is_a_link_is_refused(
+    scene: Scene, half_way: Supervisor, name: str
+) -> None:
+    file = scene.file(half_way, name)
+    file.rename(scene.root / name)
+    file.symlink_to(scene.root / name)
+    with pytest.raises(StorageError) as caught:
+        scene.again(half_way).outlook()
+    assert caught.value.code == "PB-IO-ESCAPE"
+    assert name in caught.value.message
+
+
+# ── what follows from the journal ───────────────────────────────────────────────────────────
+
+
+def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
+    """kai FR12, FR14: status, current step and the end follow from the entries."""
+    supervisor = scene.create("a", step("b", autonomy="gate_always"))
+    assert scene.manifest(supervisor)["status"] == "pending"
+    outlook = supervisor.begin()
+    assert scene.manifest(supervisor)["current_step"] == "a"
+    outlook = supervisor.report(work(outlook).id, OK)
+    gate = scene.manifest(supervisor)["gate"]
+    assert (gate["id"], gate["reason"]) == ("b#1?1", "gate_always")
+    assert gate["question"] == outlook.question
+    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+    done = scene.manifest(supervisor)
+    assert (done["status"], done["current_step"]) == ("completed", "")
+    assert "gate" not in done
+    assert done["completed_at"] == scene.journal(supervisor)[-1]["completed_at"]
+
+
+def test_a_lagging_manifest_is_repaired_by_the_next_command(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    file = scene.file(half_way, "session.yaml")
+    before = file.read_bytes()
+    half_way.report("c#1", OK)
+    after = file.read_bytes()
+    file.write_bytes(before)
+    scene.again(half_way).outlook()
+    assert file.read_bytes() == after
+
+
+def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    file = scene.file(half_way, "session.yaml")
+    before = file.read_bytes()
+    half_way.report("c#1", OK)
+    file.write_bytes(b"# Ana's\n" + before)
+    scene.again(half_way).outlook()
+    assert file.read_bytes().startswith(b"# Ana's\nschema: 1\n")
+    assert scene.manifest(half_way)["current_step"] == "d"
+
+
+def test_opening_a_session_that_is_as_it_should_be_writes_nothing(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    def looks() -> dict[Path, int]:
+        folders = [scene.file(half_way, "x").parent, half_way.private]
+        return {f: f.stat().st_mtime_ns for folder in folders for f in folder.iterdir()}
+
+    before = looks()
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert looks() == before
+
+
+def test_an_observation_that_answers_nothing_changes_nothing(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    before = scene.file(half_way, "journal.yaml").read_bytes()
+    with pytest.raises(StateError, match="outstanding is the work of c#1"):
+        half_way.answer("d#1?1", Resolution.CONTINUE, "continue", "Ana")
+    assert scene.file(half_way, "journal.yaml").read_bytes() == before
+    with half_way.store.open(half_way.id) as opened, pytest.raises(KeyError):
+        opened.entry("a#1")
+
+
+# ── between two writes ──────────────────────────────────────────────────────────────────────
+
+
+def crashed_before_the_journal(scene: Scene, supervisor: Supervisor) -> bytes:
+    """As a crash leaves it: the intent is on the disk, the journal that was to come is not."""
+    names = ("journal.yaml", "session.yaml")
+    before = {name: scene.file(supervisor, name).read_bytes() for name in names}
+    supervisor.report("c#1", failed())
+    for name, data in before.items():
+        scene.file(supervisor, name).write_bytes(data)
+    return before["journal.yaml"]
+
+
+def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_ours(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    before = crashed_before_the_journal(scene, half_way)
+    outlook = scene.again(half_way).outlook()
+    assert work(outlook).id == "c#1"
+    assert scene.file(half_way, "journal.yaml").read_bytes() == before
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+
+
+def test_a_person_may_comment_what_such_a_crash_left(scene: Scene, half_way: Supervisor) -> None:
+    crashed_before_the_journal(scene, half_way)
+    scene.edit(half_way, "journal.yaml", ("- step_id: c", "- step_id: c  # was it this?"))
+    scene.edit(half_way, "session.yaml", ("schema: 1", "# crashed here\nschema: 1"))
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+
+
+def test_changed_data_are_seen_after_such_a_crash_as_well(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    crashed_before_the_journal(scene, half_way)
+    scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
+    assert "entry c#1 was changed" in refusal(scene, half_way).message
+
+
+# ── another machine ─────────────────────────────────────────────────────────────────────────
+
+
+def test_on_another_machine_the_files_are_taken_as_they_are(
+    scene: Scene, half_way: Supervisor, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = Scene(tmp_path_factory.mktemp("elsewhere"))
+    theirs = scene.file(half_way, "x").parent
+    ours = elsewhere.root / ".playbooks/sessions" / half_way.id
+    ours.mkdir(parents=True)
+    for file in theirs.iterdir():
+        (ours / file.name).write_bytes(file.read_bytes())
+    supervisor = Supervisor(elsewhere.store, half_way.id)
+    outlook = supervisor.outlook()
+    assert work(outlook).id == "c#1"
+    finish(supervisor, outlook)
+    assert ids(elsewhere.journal(supervisor))[2:] == ["c#1 done", "d#1 done"]
+    elsewhere.edit(supervisor, "journal.yaml", ("status: done", "status: failed"))
+    assert "a#1" in refusal(elsewhere, supervisor).message
+
+
+def test_there_a_playbook_that_does_not_conform_is_refused_as_such(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    for file in half_way.private.glob("*"):
+        file.unlink()
+    scene.edit(half_way, "playbook.yaml", ("steps:", "stepz:"))
+    with pytest.raises(CheckError) as caught:
+        scene.again(half_way).outlook()
+    assert caught.value.code == "PB-CHECK-INVALID"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("playbook.yaml", "PB-STATE-NO-PLAYBOOK"),
+        ("journal.yaml", "PB-STATE-CORRUPT"),
+    ],
+)
+def test_there_a_missing_file_is_named(
+    scene: Scene, half_way: Supervisor, name: str, code: str
+) -> None:
+    for file in half_way.private.glob("*"):
+        file.unlink()
+    scene.file(half_way, name).unlink()
+    with pytest.raises(StateError) as caught:
+        scene.again(half_way).outlook()
+    assert caught.value.code == code
+    assert half_way.id in caught.value.message
+
+
+def test_a_runtime_state_that_is_nonsense_says_how_to_go_on_without(
+    scene: Scene, half_way: Supervisor
+) -> None:
+    with half_way.store.open(half_way.id) as opened:
+        opened.runtime.state = {"past": 1}
+        opened.runtime.save(opened.place)
+    with pytest.raises(StateError) as caught:
+        scene.again(half_way).outlook()
+    assert caught.value.code == "PB-STATE-CORRUPT"
+    assert "Remove these two files" in caught.value.guidance
+    for file in half_way.private.glob("runtime-*"):
+        file.unlink()
+    assert work(scene.again(half_way).outlook()).id == "c#1"
+
+
+def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supervisor) -> None:
+    """The original's tools ended sessions without a word in the journal."""
+    for file in half_way.private.glob("*"):
+        file.unlink()
+    scene.edit(half_way, "session.yaml", ("schema: 1\n", ""), ("in_progress", "aborted"))
+    with scene.fresh().open(half_way.id) as opened:
+        assert opened.manifest.status is SessionStatus.ABORTED
+    assert scene.manifest(half_way)["status"] == "aborted"

@@ -1,0 +1,522 @@
+"""Sessions on disk: created once, found again, restored, and safe from what surrounds them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from project import Project
+from pytest_mock import MockerFixture
+from stored import BEGAN, FEATURE, Scene, ask, finish, ids, playbook, step, unsynced, work
+
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.store import Store, system_clock
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
+OK = Outcome(output="ok")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def make(store: Store, text: bytes = b"") -> str:
+    return store.create(
+        playbook="sample", text=text or playbook("a"), feature=FEATURE, args={"n": "013"}
+    )
+
+
+# ── creating ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_new_session_is_a_folder_with_all_that_it_needs(scene: Scene) -> None:
+    """kai FR11, FR12: id, manifest, empty journal and the playbook as it is now."""
+    supervisor = scene.create("a", "b")
+    assert SESSION_ID.match(supervisor.id)
+    assert supervisor.id.startswith("20260219-")
+    folder = scene.file(supervisor, "x").parent
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "journal.yaml",
+        "playbook.yaml",
+        "session.yaml",
+    ]
+    manifest = scene.manifest(supervisor)
+    assert manifest["session_id"] == supervisor.id
+    assert (manifest["status"], manifest["feature"]) == ("pending", FEATURE)
+    assert (manifest["branch"], manifest["worktree"]) == (FEATURE, "")
+    assert scene.journal(supervisor) == []
+    assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
+    assert scene.store.ids() == [supervisor.id]
+    assert scene.store.drives(supervisor.id)
+
+
+def test_the_date_in_an_id_is_that_of_utc(scene: Scene) -> None:
+    scene.clock.now = BEGAN - 10 * 3_600_000 - 2000  # one second before midnight
+    assert scene.create("a").id.startswith("20260218-")
+
+
+def test_the_machines_own_clock_counts_milliseconds(scene: Scene) -> None:
+    assert abs(system_clock() - Path("/proc/self").stat().st_mtime_ns // 1_000_000) < 3_600_000
+
+
+def test_an_id_that_somebody_has_is_not_given_again(scene: Scene, mocker: MockerFixture) -> None:
+    first = scene.create("a")
+    tail = bytes("abcdefghijklmnopqrstuvwxyz0123456789".index(c) for c in first.id[-3:])
+    real = os.urandom
+    wanted = [tail, tail, b"\0\1\2"]
+    mocker.patch("os.urandom", lambda n: wanted.pop(0) if n == 3 else real(n))
+    assert scene.create("a").id == "20260219-abc"
+    assert wanted == []
+
+
+def test_two_worktrees_cannot_get_the_same_id(project: Project, mocker: MockerFixture) -> None:
+    """Ids are reserved in the git directory that all worktrees share."""
+    project.git("worktree", "add", "-q", "../other", "-b", "other")
+    main = Store(checkout.find(project.root))
+    other = Store(checkout.find(project.root.parent / "other"))
+    real = os.urandom
+    tails = [b"\0\0\0", b"\0\0\0", b"\0\0\1"]
+    mocker.patch("os.urandom", lambda n: tails.pop(0) if n == 3 else real(n))
+    first, second = make(main), make(other)
+    assert (first[-3:], second[-3:]) == ("aaa", "aab")
+    assert other.manifest(second).worktree == "../other"
+    assert other.manifest(second).branch == "other"
+    assert main.ids() == [first]
+    assert (other.drives(first), other.drives(second)) == (False, True)
+
+
+# ── finding ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_project_without_sessions_has_none(scene: Scene) -> None:
+    assert (scene.store.ids(), scene.store.vanished(), scene.store.driven()) == ([], [], [])
+    (scene.root / ".playbooks").mkdir()
+    (scene.root / ".playbooks/sessions").write_text("a file in its place")
+    assert scene.store.ids() == []
+
+
+def test_folders_that_are_no_sessions_are_passed_over(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    for name in ("notes", "20260219-ABC", "20260219-aaaa", "20260219-zzz"):
+        (scene.root / ".playbooks/sessions" / name).mkdir()
+    assert scene.store.ids() == [supervisor.id]
+
+
+@pytest.mark.parametrize(
+    "name", ["20260219-zzz", "", "../../etc", "20260219-zz/", "20260219-zzz\n", "x" * 500]
+)
+@pytest.mark.parametrize("asked", ["open", "manifest", "journal"])
+def test_a_session_that_is_none_is_refused(scene: Scene, name: str, asked: str) -> None:
+    scene.create("a")
+    deed = getattr(scene.store, asked)
+    with pytest.raises(StateError) as caught, contextlib.nullcontext(deed(name)) as opened:
+        opened.__enter__()
+    assert caught.value.code == "PB-STATE-NO-SESSION"
+    assert len(caught.value.message) < 120
+    assert not (scene.store.checkout.runtime / "20260219-zzz").exists()
+
+
+def test_sessions_can_be_looked_at_without_opening_them(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    finish(supervisor, supervisor.begin())
+    assert scene.store.manifest(supervisor.id).status is SessionStatus.COMPLETED
+    assert [entry.id for entry in scene.store.journal(supervisor.id).entries] == ["a#1"]
+
+
+def test_the_latest_activity_is_that_of_the_journal(scene: Scene) -> None:
+    first, second = scene.create("a"), scene.create("a")
+    assert scene.store.activity(first.id) <= scene.store.activity(second.id)
+    first.begin()
+    assert scene.store.activity(first.id) >= scene.store.activity(second.id)
+    shutil.rmtree(scene.file(first, "x").parent)
+    assert scene.store.activity(first.id) > 0
+    assert scene.store.activity("20260219-zzz") == 0
+
+
+def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    other = scene.again(supervisor)
+    other.outlook()
+    assert not other.changed()
+    supervisor.report("a#1", OK)
+    assert other.changed()
+    assert work(other.outlook()).id == "b#1"
+    assert scene.fresh().changed(supervisor.id)
+
+
+# ── vanishing ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None:
+    """A worker's `git clean -fdx` loses nothing."""
+    store = Store(checkout.find(project.root))
+    supervisor = Supervisor(store, make(store, playbook("a", "b", "c")))
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    before = {f.name: f.read_bytes() for f in project.session.iterdir()}
+    project.git("clean", "-fdxq")
+    assert project.sessions == []
+    assert store.vanished() == [supervisor.id]
+    assert work(supervisor.report("b#1", OK)).id == "c#1"
+    (notice,) = store.notices
+    assert supervisor.id in notice
+    assert "session.yaml, journal.yaml, playbook.yaml had vanished" in notice
+    assert project.journal()[0]["step_id"] == "a"
+    assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
+    assert store.vanished() == []
+
+
+def test_another_process_restores_it_from_the_copies(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    with scene.store.open(supervisor.id) as opened:
+        opened.copy()
+    folder = scene.file(supervisor, "x").parent
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    shutil.rmtree(folder)
+    again = scene.again(supervisor)
+    assert work(again.outlook()).id == "b#1"
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert len(again.store.notices) == 1
+
+
+def test_a_file_that_a_failing_machine_left_empty_is_restored(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    scene.file(supervisor, "session.yaml").write_bytes(b"")
+    again = scene.again(supervisor)
+    assert again.look().pending
+    assert "session.yaml had vanished" in again.store.notices[0]
+    assert scene.manifest(supervisor)["status"] == "pending"
+
+
+def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    finish(supervisor, supervisor.begin())
+    shutil.rmtree(scene.file(supervisor, "x").parent)
+    assert scene.fresh().vanished() == []
+
+
+def test_of_a_session_whose_runtime_state_is_damaged_it_is_assumed_that_it_is_open(
+    scene: Scene,
+) -> None:
+    supervisor = scene.create("a")
+    with scene.store.open(supervisor.id) as opened:
+        opened.place.write(b"nonsense")
+    assert scene.fresh().driven() == [supervisor.id]
+
+
+# ── hostile surroundings ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("target", ["outside", "inside"])
+def test_a_session_folder_that_is_a_link_is_refused(
+    scene: Scene, tmp_path_factory: pytest.TempPathFactory, target: str
+) -> None:
+    supervisor = scene.create("a")
+    folder = scene.file(supervisor, "x").parent
+    elsewhere = {"outside": tmp_path_factory.mktemp("e") / "s", "inside": scene.root / "s"}[target]
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    for deed in (scene.again(supervisor).outlook, lambda: scene.fresh().manifest(supervisor.id)):
+        with pytest.raises(StorageError) as caught:
+            deed()
+        assert caught.value.code == "PB-IO-ESCAPE"
+
+
+def test_a_linked_folder_of_all_sessions_is_refused(scene: Scene, tmp_path: Path) -> None:
+    (scene.root / ".playbooks").mkdir()
+    (scene.root / ".playbooks/sessions").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError) as caught:
+        scene.create("a")
+    assert caught.value.code == "PB-IO-ESCAPE"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_session_held_by_another_process_is_refused_in_time(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    supervisor = scene.create("a")
+    lock = scene.store.runtime(supervisor.id) / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        mocker.patch("time.monotonic", side_effect=iter(range(0, 10_000, 20)))
+        with pytest.raises(StateError) as caught:
+            supervisor.begin()
+        mocker.stopall()
+        holder.kill()
+    assert caught.value.code == "PB-STATE-BUSY"
+    assert work(supervisor.begin()).id == "a#1"
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+CALLS = ("os.open", "os.write", "os.fsync", "os.fdatasync", "os.replace", "os.mkdir")
+
+
+class Failing:
+    """The n-th call that would write to the disk fails, and with `lasting` every one after it."""
+
+    def __init__(self, mocker: MockerFixture, turn: int, reason: int, *, lasting: bool) -> None:
+        self.left = turn
+        self.lasting = lasting
+        for name in CALLS:
+            mocker.patch(name, self._failing(getattr(os, name[3:]), reason))
+
+    def _failing(self, real: Callable[..., Any], reason: int) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            reads = real is self.opens and not args[1] & (os.O_WRONLY | os.O_CREAT)
+            if not reads:
+                self.left -= 1
+                if self.left == 0 or (self.lasting and self.left < 0):
+                    raise OSError(reason, os.strerror(reason))
+            return real(*args, **kwargs)
+
+        return call
+
+    opens = staticmethod(os.open)
+
+
+REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+@pytest.mark.parametrize("reason", REFUSALS, ids=errno.errorcode.get)
+def test_a_disk_that_refuses_at_any_write_leaves_the_old_state_and_the_next_command_works(
+    scene: Scene, mocker: MockerFixture, reason: int, lasting: bool
+) -> None:
+    """Catalyst E-7: a clear error, and nothing half-written."""
+    refused = [
+        turn for turn in range(1, 25) if not _reported(scene, mocker, turn, reason, lasting=lasting)
+    ]
+    assert len(refused) > 8
+
+
+def _reported(
+    scene: Scene, mocker: MockerFixture, turn: int, reason: int, *, lasting: bool
+) -> bool:
+    """Whether a report succeeds although its n-th write fails; and then all is as it should be."""
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    journal = scene.file(supervisor, "journal.yaml")
+    before = journal.read_bytes()
+    failing = Failing(mocker, turn, reason, lasting=lasting)
+    try:
+        supervisor.report("a#1", OK)
+        caught = None
+    except PlaybookError as error:
+        caught = error
+    mocker.stopall()
+    if caught is not None:
+        assert (caught.code, os.strerror(reason) in caught.message) == ("PB-IO-WRITE", True)
+        # a disk that lets go of nothing any more cannot put the old file back, either
+        assert lasting or journal.read_bytes() == before
+    elif failing.left < 0 and lasting:
+        assert journal.read_bytes() != before  # only session.yaml, which follows, was refused
+    again = scene.again(supervisor) if turn % 2 else supervisor
+    assert work(again.report("a#1", OK)).id == "b#1"
+    assert ids(scene.journal(supervisor)) == ["a#1 done", "b#1 in_progress"]
+    assert scene.manifest(supervisor)["current_step"] == "b"
+    assert not list(journal.parent.glob(".playbook-tmp-*"))
+    return caught is None
+
+
+@pytest.mark.parametrize("reason", REFUSALS, ids=errno.errorcode.get)
+def test_a_disk_that_refuses_a_new_session_leaves_none(
+    scene: Scene, mocker: MockerFixture, reason: int
+) -> None:
+    for turn in range(1, 40, 3):
+        Failing(mocker, turn, reason, lasting=True)
+        with pytest.raises(StorageError) as caught:
+            scene.create("a")
+        mocker.stopall()
+        assert caught.value.code == "PB-IO-WRITE"
+    for session_id in scene.fresh().ids():  # one whose files were complete can be used
+        assert Supervisor(scene.fresh(), session_id).look().pending
+    assert work(scene.create("a").begin()).id == "a#1"
+
+
+def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
+    project.git("worktree", "add", "-q", "../other", "-b", "other")
+    other = project.root.parent / "other"
+    store = Store(checkout.find(other))
+    supervisor = Supervisor(store, make(store))
+    supervisor.begin()
+    project.git("worktree", "remove", "--force", "../other")
+    for again in (supervisor, Supervisor(Store(store.checkout), supervisor.id)):
+        with pytest.raises(PlaybookError) as caught:
+            again.report("a#1", OK)
+        assert caught.value.exit_code == 3
+    assert not other.exists()
+    assert not store.checkout.runtime.exists()
+
+
+# ── the original's own sessions ─────────────────────────────────────────────────────────────
+
+
+KAI = """\
+session_id: "20260219-a7k"
+playbook: "sample"
+feature: "012-playbook-supervisor"
+args:
+  feature: "012-playbook-supervisor"
+status: "{status}"
+started_at: "2026-02-19T09:00:00Z"
+completed_at: ""
+current_step: ""
+worktree: ""
+"""
+
+
+def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -> Supervisor:
+    """A session as the original's tools left it, given the playbook that it ran."""
+    scene.write(".playbooks/sessions/20260219-a7k/session.yaml", KAI.format(status=status))
+    journal = (GOLDEN / f"{name}.yaml").read_text()
+    scene.write(".playbooks/sessions/20260219-a7k/journal.yaml", journal)
+    assert not scene.store.pinned("20260219-a7k")
+    scene.store.pin("20260219-a7k", playbook(*steps))
+    assert scene.store.pinned("20260219-a7k")
+    return Supervisor(scene.store, "20260219-a7k")
+
+
+def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(scene: Scene) -> None:
+    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
+    scene.file(supervisor, "playbook.yaml").unlink()
+    assert scene.store.ids() == ["20260219-a7k"]
+    assert scene.store.manifest("20260219-a7k").feature == "012-playbook-supervisor"
+    with pytest.raises(StateError) as caught:
+        supervisor.outlook()
+    assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
+
+
+def test_a_completed_session_of_the_originals_is_read_with_its_retries(scene: Scene) -> None:
+    """A failed entry that another attempt follows was retried: the journal says no more."""
+    supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    before = scene.file(supervisor, "journal.yaml").read_bytes()
+    outlook = supervisor.outlook()
+    assert isinstance(outlook.directive, Finish)
+    assert outlook.directive.status is SessionStatus.COMPLETED
+    entries = scene.store.journal(supervisor.id).entries
+    assert [entry.id for entry in entries] == ["plan#1", "implement#1", "implement#2", "pr#1"]
+    assert entries[1].resolution is Resolution.RETRY
+    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
+    assert scene.again(supervisor).outlook() == outlook
+
+
+def test_a_retry_of_the_originals_that_says_more_is_taken_at_its_word(scene: Scene) -> None:
+    supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
+    said = ('error: "2 tests failed"', 'error: "2 tests failed"\n    resolution: skip')
+    scene.edit(supervisor, "journal.yaml", said)
+    entries = scene.store.journal(supervisor.id).entries
+    assert [entry.resolution for entry in entries] == [None, Resolution.SKIP, None, None]
+
+
+def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
+    """kai FR32: its evidence is not there, so the step runs again, and every byte of kai stays."""
+    tasks = step("tasks", postconditions=["tasks_exists"])
+    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
+    before = scene.file(supervisor, "journal.yaml").read_text()
+    outlook = supervisor.outlook()
+    assert work(outlook).id == "tasks#1"
+    outlook = supervisor.lose(work(outlook))
+    assert work(outlook).id == "tasks#2"
+    scene.write("specs/012-playbook-supervisor/tasks.md")
+    supervisor.report("tasks#2", OK)
+    outlook = finish(scene.again(supervisor), scene.again(supervisor).outlook())
+    assert outlook.manifest.status is SessionStatus.COMPLETED
+    text = scene.file(supervisor, "journal.yaml").read_text()
+    assert text.startswith(before[: before.index("  status: in_progress")])
+    assert "# the laptop died here\n- step_id: tasks\n  status: failed\n" in text
+    assert [entry["step_id"] for entry in yaml.safe_load(text)["entries"]] == [
+        "plan",
+        "tasks",
+        "tasks",
+        "last",
+    ]
+    scene.edit(supervisor, "journal.yaml", ("# the laptop", "# as we know: the laptop"))
+    assert scene.again(supervisor).outlook().manifest.status is SessionStatus.COMPLETED
+
+
+def test_a_session_of_the_originals_that_had_finished_its_step_goes_on_behind_it(
+    scene: Scene,
+) -> None:
+    tasks = step("tasks", postconditions=["tasks_exists"])
+    supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
+    scene.write("specs/012-playbook-supervisor/tasks.md")
+    outlook = supervisor.lose(work(supervisor.outlook()))
+    assert work(outlook).id == "last#1"
+    (crashed,) = [e for e in scene.store.journal(supervisor.id).entries if e.step_id == "tasks"]
+    assert crashed.recovered
+
+
+def test_a_pending_session_of_the_originals_begins(scene: Scene) -> None:
+    supervisor = kai(scene, "kai-pending", "pending", step("plan", autonomy="gate_always"))
+    assert supervisor.look().pending
+    assert ask(supervisor.begin()).id == "plan#1?1"
+    assert scene.manifest(supervisor)["status"] == "in_progress"
+
+
+def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -> None:
+    supervisor = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
+    with pytest.raises(StateError) as caught:
+        supervisor.outlook()
+    assert caught.value.code == "PB-STATE-DIVERGED"
+    assert "plan#1 where the playbook expects tasks" in caught.value.message
+
+
+def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None:
+    """It leaves no ghost of a folder behind, though git still remembers it."""
+    worktree = project.root.with_name("beside")
+    project.git("worktree", "add", "-q", str(worktree), "-b", "beside")
+    store = Store(checkout.find(worktree))
+    session_id = make(store)
+    shutil.rmtree(worktree)
+    for again in (store, Store(store.checkout)):
+        with pytest.raises(StateError) as refused, again.open(session_id):
+            pass
+        assert refused.value.code == "PB-STATE-NO-WORKTREE"
+        assert refused.value.guidance.startswith(f"`playbook repair {session_id} --restore`")
+    assert not worktree.exists()
+
+
+def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(scene: Scene) -> None:
+    """Where this worktree drives the session, what it wrote itself counts for listings, too."""
+    session_id = make(scene.store)
+    file = scene.store.folder(session_id) / "session.yaml"
+    file.write_text(file.read_text().replace("status: pending", "status: completed"))
+    assert scene.store.manifest(session_id).status is SessionStatus.PENDING
+    with pytest.raises(StateError) as refused, Store(scene.store.checkout).open(session_id):
+        pass
+    assert refused.value.code == "PB-STATE-TAMPERED"
+
+
+def test_a_folder_without_a_runtime_state_is_no_session_that_is_driven(scene: Scene) -> None:
+    """A crash may leave it, before anything was known."""
+    scene.store.runtime("20260219-a7k").mkdir(parents=True)
+    assert scene.store.driven() == []
+    assert scene.store.vanished() == []

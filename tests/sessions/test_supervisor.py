@@ -1,0 +1,379 @@
+"""The pump: every call journals what it learned and answers with what is to be done next."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import FEATURE as SPECIFIED
+from project import Project
+from pytest_mock import MockerFixture
+from stored import FEATURE, Scene, ask, failed, finish, ids, playbook, step, unsynced, work
+
+from playbook_supervisor.cli.render import text
+from playbook_supervisor.errors import CODES, StateError
+from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
+from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.snapshot import running
+from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.processes import Worker
+
+OK = Outcome(output="all green")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def session_in(project: Project, *steps: dict[str, object] | str, feature: str = "") -> Supervisor:
+    store = Store(checkout.find(project.root))
+    args = {"what": "the spec"}
+    text = playbook(*steps).replace(
+        b"args: []", b'args: [{name: what, description: "-", required: false}]'
+    )
+    name = store.create(playbook="sample", text=text, feature=feature or SPECIFIED, args=args)
+    return Supervisor(store, name)
+
+
+# ── what is outstanding ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_goes_from_step_to_step_to_its_end(scene: Scene) -> None:
+    """kai FR13, FR22."""
+    supervisor = scene.create("a", step("never", autonomy="skip"), "b")
+    outlook = supervisor.begin()
+    assert (work(outlook).id, outlook.done, outlook.total) == ("a#1", 0, 3)
+    outlook = supervisor.report("a#1", OK)
+    assert [(event.change, event.entry.id) for event in outlook.events] == [
+        (Change.RETURNED, "a#1"),
+        (Change.DONE, "a#1"),
+        (Change.SKIPPED, "never#1"),
+        (Change.LAUNCHED, "b#1"),
+    ]
+    assert (outlook.done, outlook.question) == (2, "")
+    outlook = supervisor.report("b#1", OK)
+    assert outlook.directive == Finish(SessionStatus.COMPLETED)
+    assert running(outlook) == ()
+    assert ids(scene.journal(supervisor)) == ["a#1 done", "never#1 skipped", "b#1 done"]
+
+
+def test_asking_twice_answers_the_same_and_writes_nothing(scene: Scene) -> None:
+    supervisor = scene.create("a", step("b", autonomy="gate_always"))
+    first = supervisor.begin()
+    before = scene.file(supervisor, "journal.yaml").stat()
+    assert supervisor.outlook() == first.without_events() == scene.again(supervisor).outlook()
+    assert supervisor.look() == first.without_events()
+    assert scene.file(supervisor, "journal.yaml").stat() == before
+    assert (first.repeated, supervisor.outlook().repeated) == (False, True)
+
+
+def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    assert supervisor.look().pending
+    assert scene.journal(supervisor) == []
+    assert not supervisor.begin().pending
+
+
+def test_beginning_in_the_middle_journals_what_was_passed_over(scene: Scene) -> None:
+    supervisor = scene.create("a", "b", "c")
+    outlook = supervisor.begin("c")
+    assert work(outlook).id == "c#1"
+    assert [entry.get("human_response") for entry in scene.journal(supervisor)] == [
+        "--from c",
+        "--from c",
+        None,
+    ]
+
+
+def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
+    scene: Scene,
+) -> None:
+    """kai FR37: no entry begins before its session does."""
+    supervisor = scene.create("a")
+    scene.clock.now -= 3_600_000
+    outlook = supervisor.begin()
+    began = outlook.manifest.started_at
+    (entry,) = outlook.state.entries
+    assert (entry.started_at, entry.launched_at) == (began, began)
+    assert supervisor.report("a#1", OK).manifest.completed_at == began
+
+
+def test_a_session_begins_once(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    supervisor.begin()
+    with pytest.raises(StateError) as caught:
+        supervisor.begin()
+    assert caught.value.code == "PB-STATE-REFUSED"
+    assert work(supervisor.outlook()).id == "a#1"
+
+
+def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scene) -> None:
+    """Chapter 3, property 4."""
+    supervisor = scene.create("a", "b", "c")
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    before = scene.file(supervisor, "journal.yaml").read_bytes()
+    outlook = supervisor.report("a#1", failed("no, it broke"))
+    assert (work(outlook).id, outlook.events) == ("b#1", ())
+    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
+
+
+def test_what_answers_nothing_is_refused_and_changes_nothing(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    before = scene.file(supervisor, "journal.yaml").read_bytes()
+    for attempt in ("b#1", "a#2", "zzz#1", ""):
+        with pytest.raises(StateError, match="outstanding is the work of a#1"):
+            supervisor.report(attempt, OK)
+    assert scene.file(supervisor, "journal.yaml").read_bytes() == before
+    assert work(supervisor.report("a#1", OK)).id == "b#1"
+
+
+def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
+    scene: Scene, mocker: MockerFixture
+) -> None:
+    """An agent's step is dear and is never repeated for a lost check."""
+    supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
+    supervisor.begin()
+    broken = RuntimeError("the disk fell out")
+    mocker.patch("playbook_supervisor.project.conditions.probe", side_effect=broken)
+    with pytest.raises(RuntimeError):
+        supervisor.report("plan#1", OK)
+    mocker.stopall()
+    (entry,) = scene.journal(supervisor)
+    assert (entry["status"], entry["output"]) == ("in_progress", "all green")
+    assert "returned_at" in entry
+    scene.write(f"specs/{FEATURE}/plan.md")
+    assert isinstance(scene.again(supervisor).outlook().directive, Finish)
+
+
+@pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
+def test_a_giant_error_is_journaled_as_far_as_people_read(
+    scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
+) -> None:
+    """A worker cannot fill the journal, which is read whole again and again."""
+    supervisor = scene.create("a")
+    supervisor.begin()
+    giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
+    report(supervisor, "a#1", Outcome(giant))
+    (entry,) = scene.store.journal(supervisor.id).entries
+    assert entry.error == "m" * 1_999 + "…"
+    assert entry.error_guidance == "g" * 1_999 + "…"
+    assert entry.error_cause == "c" * 2_000
+
+
+def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    supervisor.note_return("a#1", OK)
+    assert ids(scene.journal(supervisor)) == ["a#1 in_progress"]
+    assert work(supervisor.outlook()).id == "b#1"
+
+
+def test_a_retry_follows_at_once(scene: Scene) -> None:
+    """kai FR30."""
+    supervisor = scene.create(step("a", error_policy="retry_once"))
+    supervisor.begin()
+    assert work(supervisor.report("a#1", failed())).id == "a#2"
+    assert supervisor.report("a#2", failed()).directive == Finish(SessionStatus.FAILED)
+
+
+def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
+    """kai FR7."""
+    group = [step(name, parallel_group="g") for name in "ab"]
+    supervisor = scene.create(*group, "c")
+    outlook = supervisor.begin()
+    assert [member.id for member in running(outlook)] == ["a#1", "b#1"]
+    outlook = supervisor.report("b#1", OK)
+    assert [member.id for member in running(outlook)] == ["a#1"]
+    assert outlook.repeated
+    assert work(supervisor.report("a#1", OK)).id == "c#1"
+
+
+# ── gates ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
+    """kai FR24, FR26; chapter 3, property 6."""
+    supervisor = scene.create(step("a", autonomy="gate_always"))
+    outlook = supervisor.begin()
+    assert "Run /x (step a) now" in outlook.question
+    assert outlook.entry(ask(outlook).member).id == "a#1"
+    with pytest.raises(StateError):
+        supervisor.answer("a#1?2", Resolution.CONTINUE, "yes", "Ana")
+    with pytest.raises(StateError):
+        supervisor.answer("a#1?1", Resolution.RETRY, "again", "Ana")
+    answered = supervisor.answer("a#1?1", Resolution.CONTINUE, "yes", "Ana <ana@example.org>")
+    assert not running(answered)
+    outlook = supervisor.outlook().after(answered)
+    assert [event.change for event in outlook.events] == [Change.ANSWERED, Change.LAUNCHED]
+    (entry,) = scene.journal(supervisor)
+    assert (entry["human_response"], entry["decision"]) == ("yes", "gate")
+    assert entry["gates"][0]["by"] == "Ana <ana@example.org>"
+
+
+def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> None:
+    """kai FR24: evidence, the agent's last line, and what has changed since the launch."""
+    both = ["spec_exists", "plan_exists"]
+    supervisor = session_in(project, step("plan", postconditions=both, error_policy="gate"))
+    supervisor.begin()
+    assert supervisor.context(supervisor.look()) == ()
+    project.write("README.md", "# Another\n")
+    outlook = supervisor.report("plan#1", OK)
+    spec, said, *changed = supervisor.context(outlook)
+    assert spec.startswith(f"spec_exists: specs/{SPECIFIED}/spec.md")
+    assert said == "the agent said: all green"
+    assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
+
+
+def test_the_context_of_a_gate_has_the_cure_where_there_is_one_of_its_own(project: Project) -> None:
+    for code, guidance, told in (
+        ("PB-AGENT-PERMISSION", "Write this line.", ["to mend it: Write this line."]),
+        ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
+    ):
+        supervisor = session_in(project, step("plan", error_policy="gate"))
+        supervisor.begin()
+        failure = Failure(code, "it went wrong", guidance)
+        assert list(supervisor.context(supervisor.report("plan#1", Outcome(failure)))) == told
+        supervisor.abort("", "")
+
+
+def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
+    supervisor = session_in(project, step("pr", autonomy="gate_always"))
+    assert supervisor.context(supervisor.begin()) == ()
+
+
+# ── endings ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_aborted_session_has_ended(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    outlook = supervisor.abort("enough", "Ana")
+    assert outlook.directive == Finish(SessionStatus.ABORTED)
+    assert scene.journal(supervisor)[0]["human_response"] == "enough"
+    assert scene.manifest(supervisor)["status"] == "aborted"
+
+
+def test_an_interrupted_session_stays_open(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    supervisor.begin()
+    supervisor.interrupt()
+    assert scene.manifest(supervisor)["status"] == "in_progress"
+    assert scene.journal(supervisor)[0]["error_code"] == "PB-STATE-INTERRUPTED"
+    assert work(scene.again(supervisor).outlook()).id == "a#2"
+
+
+def test_a_failed_session_can_be_taken_up_again(scene: Scene) -> None:
+    supervisor = scene.create("a", "b")
+    supervisor.begin()
+    assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
+    outlook = supervisor.take_up()
+    assert work(outlook).id == "a#2"
+    said = [text.happened(event, outlook, 1_771_496_426_000) for event in outlook.events]
+    assert said[0] == "2026-02-19T10:20:26Z a#1 taken up again"  # now, and not when it failed
+    assert scene.journal(supervisor)[0]["resolution"] == "retry"
+    finish(supervisor, supervisor.outlook())
+    assert scene.manifest(supervisor)["status"] == "completed"
+
+
+# ── what a worker needs ─────────────────────────────────────────────────────────────────────
+
+
+def test_work_names_the_command_as_it_is_installed(project: Project) -> None:
+    """kai FR23; the playbook's spelling and the installed one may differ."""
+    (project.root / ".claude/commands/speckit.plan.md").rename(
+        project.root / ".claude/commands/speckit-plan.md"
+    )
+    supervisor = session_in(
+        project,
+        step("plan", command="/speckit.plan", args="read {{what}}, \n"),
+        step("other", command="/unheard-of"),
+    )
+    outlook = supervisor.begin()
+    ready = supervisor.work(outlook, work(outlook))
+    assert (ready.command, ready.args) == ("/speckit-plan", "read the spec,")
+    assert ready.typed == "/speckit-plan read the spec,"
+    outlook = supervisor.report("plan#1", OK)
+    assert supervisor.work(outlook, work(outlook)).typed == "/unheard-of"
+
+
+def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project) -> None:
+    supervisor = session_in(project, step("plan", command="/speckit.plan"), step("b"))
+    outlook = supervisor.begin()
+    pointed = supervisor.environment(outlook, supervisor.work(outlook, work(outlook)))
+    assert all(SPECIFIED in value for value in pointed.values())
+    outlook = supervisor.report("plan#1", OK)
+    assert supervisor.environment(outlook, supervisor.work(outlook, work(outlook))) == {}
+
+
+def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> None:
+    """A step may switch branches: HEAD is read each time."""
+    store = Store(checkout.find(project.root))
+    text = playbook("a", step("b", preconditions=["spec_exists"]))
+    supervisor = Supervisor(store, store.create(playbook="s", text=text, feature="", args={}))
+    supervisor.begin()
+    project.git("switch", "-q", "-c", "014-elsewhere")
+    supervisor.report("a#1", OK)
+    assert "specs/014-elsewhere/spec.md" in project.journal()[1]["error"]
+
+
+def test_what_drives_a_session_is_remembered(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    supervisor.remember(Runtime(agent="script:x.yaml", mode="autonomous", limits={"max_turns": 3}))
+    with scene.fresh().open(supervisor.id) as opened:
+        assert (opened.runtime.agent, opened.runtime.mode) == ("script:x.yaml", "autonomous")
+        assert opened.runtime.limits == {"max_turns": 3}
+
+
+def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
+    supervisor = scene.create("a")
+    attempt = work(supervisor.begin())
+    left = Worker(
+        ["sleep", "600"], cwd=scene.root, worker_file=supervisor.worker_file(attempt), env=None
+    )
+    ended = threading.Thread(target=lambda: list(left.lines()))
+    ended.start()
+    supervisor.end_workers()
+    ended.join(120)
+    assert not ended.is_alive()
+    assert left.returncode != 0
+
+
+# ── others at the same time ─────────────────────────────────────────────────────────────────
+
+
+def test_a_check_that_asks_the_world_does_not_keep_others_out(
+    scene: Scene, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While gh is asked, another process answers the check; what is due then counts."""
+    folder = tmp_path_factory.mktemp("bin")
+    fifo = folder / "wait"
+    os.mkfifo(fifo)
+    answer = json.dumps([{"number": 7, "url": "https://forge.example/7", "state": "OPEN"}])
+    (folder / "gh").write_text(f"#!/bin/sh\n[ -e {folder}/slow ] && cat {fifo}\necho '{answer}'\n")
+    (folder / "gh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    supervisor = scene.create(step("pr", postconditions=["pr_created"]), "next")
+    supervisor.begin()
+    supervisor.note_return("pr#1", OK)
+    (folder / "slow").touch()
+    seen: list[str] = []
+    slow = threading.Thread(target=lambda: seen.append(work(scene.again(supervisor).outlook()).id))
+    slow.start()
+    with fifo.open("w") as release:  # opens when the slow one reads, that is, is asking
+        (folder / "slow").unlink()
+        assert work(supervisor.outlook()).id == "next#1"
+        release.write("")
+    slow.join(120)
+    assert seen == ["next#1"]
+    assert ids(scene.journal(supervisor)) == ["pr#1 done", "next#1 in_progress"]

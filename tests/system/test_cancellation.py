@@ -1,0 +1,86 @@
+"""A call to stop reaches the program that is waited for, at whatever depth, and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from held import gone
+
+from playbook_supervisor.system.cancellation import Interrupted, called, heeding, unheeded
+from playbook_supervisor.system.processes import run
+
+
+def test_a_program_that_would_never_end_is_ended_when_somebody_calls(tmp_path: Path) -> None:
+    calls = iter([False, True])
+    with heeding(lambda: next(calls)), pytest.raises(Interrupted):
+        run(["sleep", "600"], cwd=tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without burying")
+def test_a_program_that_has_ended_by_itself_has_said_what_it_said(tmp_path: Path) -> None:
+    """Somebody calls at the moment after its end."""
+    pid = tmp_path / "pid"
+
+    def once_it_has_ended() -> bool:
+        if not pid.exists():
+            return False
+        os.waitid(os.P_PID, int(pid.read_text()), os.WEXITED | os.WNOWAIT)
+        return True
+
+    says = "echo yes; echo $$ > half; mv half pid; sleep 0.5"
+    with heeding(once_it_has_ended):
+        done = run(["sh", "-c", says], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "yes\n")
+
+
+def test_what_puts_things_in_order_is_not_cut_off(tmp_path: Path) -> None:
+    with heeding(lambda: True):
+        with unheeded():
+            assert run(["sleep", "0.3"], cwd=tmp_path).returncode == 0
+        assert called()
+    assert not called()
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
+def test_a_signal_that_nobody_listens_to_ends_what_is_waited_for_and_then_us(
+    number: int, raised: type[BaseException], tmp_path: Path
+) -> None:
+    """The program sends it itself: so it is being waited for."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    sends = f"echo $$ > pid; kill -{number} {os.getpid()}; exec sleep 600"
+    with pytest.raises(raised) as caught:
+        run(["sh", "-c", sends], cwd=tmp_path)
+    after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    signal.signal(signal.SIGHUP, former)
+    assert after == handlers
+    assert gone(int((tmp_path / "pid").read_text()))
+    if raised is SystemExit:
+        assert caught.value.args == (128 + number,)
+
+
+def test_a_signal_that_somebody_listens_to_is_theirs(tmp_path: Path) -> None:
+    heard: list[int] = []
+    former = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        sends = f"kill -TERM {os.getpid()}; sleep 0.1; echo on"
+        assert run(["sh", "-c", sends], cwd=tmp_path).stdout == "on\n"
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert heard == [signal.SIGTERM]
+
+
+def test_what_another_thread_waits_for_goes_on() -> None:
+    heard: list[bool] = []
+    with heeding(lambda: True):
+        other = threading.Thread(target=lambda: heard.append(called()))
+        other.start()
+        other.join()
+    assert heard == [False]

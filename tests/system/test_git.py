@@ -1,0 +1,316 @@
+"""What git itself is asked, in real repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pytest_mock import MockerFixture
+
+from playbook_supervisor.errors import GitError, StorageError
+from playbook_supervisor.system.git import (
+    Worktree,
+    ask,
+    carry_out,
+    contents,
+    diff_stat,
+    identity,
+    question,
+    worktrees,
+)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    argv = ["git", *arguments]
+    return subprocess.run(
+        argv, cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "a.txt").write_text("one\n")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "first")
+    return root
+
+
+@pytest.fixture
+def head(repository: Path) -> str:
+    return git(repository, "rev-parse", "HEAD")
+
+
+# ── worktrees ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_all_worktrees_are_listed_the_main_one_first(
+    repository: Path, head: str, tmp_path: Path
+) -> None:
+    git(repository, "worktree", "add", "-q", "-b", "013-größe", "../be side\nbranch x")
+    git(repository, "worktree", "add", "-q", "--detach", "../detached")
+    expected = (
+        Worktree(repository, "main", head),
+        Worktree(tmp_path / "be side\nbranch x", "013-größe", head),
+        Worktree(tmp_path / "detached", "", head),
+    )
+    assert worktrees(repository) == expected
+    assert worktrees(tmp_path / "detached") == expected
+
+
+def test_before_the_first_commit_a_worktree_has_no_head(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    assert worktrees(tmp_path) == (Worktree(tmp_path, "main", ""),)
+
+
+def test_a_bare_repository_is_no_worktree(repository: Path, head: str, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(repository), "bare.git")
+    git(tmp_path / "bare.git", "worktree", "add", "-q", "../tree", "main")
+    assert worktrees(tmp_path / "bare.git") == (Worktree(tmp_path / "tree", "main", head),)
+
+
+def test_a_git_without_nul_separated_lists_is_understood(
+    repository: Path, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git before 2.36 knows no `worktree list -z`."""
+    git(repository, "worktree", "add", "-q", "-b", "x", "../beside")
+    real = subprocess.run(["which", "git"], check=True, capture_output=True, text=True).stdout
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    old.write_text(
+        f'#!/bin/sh\nfor a; do [ "$a" = -z ] && exit 129; done\nexec {real.strip()} "$@"\n'
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(old.parent), prepend=":")
+    assert worktrees(repository) == (
+        Worktree(repository, "main", head),
+        Worktree(tmp_path / "beside", "x", head),
+    )
+
+
+def test_outside_of_a_repository_git_says_why(tmp_path: Path) -> None:
+    with pytest.raises(GitError) as caught:
+        worktrees(tmp_path)
+    assert caught.value.code == "PB-GIT-FAILED"
+    assert "not a git repository" in caught.value.message
+
+
+def test_a_vanished_folder_is_not_answered_from_the_current_one(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
+    gone = repository / "gone"
+    with pytest.raises(GitError, match="is gone"):
+        worktrees(gone)
+    assert (diff_stat(gone, "HEAD"), identity(gone)) == ((), "")
+
+
+def test_what_a_surrounding_git_has_set_leads_nobody_astray(
+    repository: Path, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside a hook, git points its children at the repository of the hook."""
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other" / ".git" / "index"))
+    assert worktrees(repository) == (Worktree(repository, "main", head),)
+    (repository / "a.txt").write_text("two\n")
+    assert diff_stat(repository, head)[0].startswith(" a.txt | 2 +-")
+
+
+# ── differences ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_changes_are_listed_committed_or_not_and_new_files_come_last(
+    repository: Path, head: str
+) -> None:
+    (repository / "b.txt").write_text("b\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "second")
+    (repository / "a.txt").write_text("one\ntwo\n")
+    (repository / "specs" / "x").mkdir(parents=True)
+    (repository / "specs" / "x" / "plan größe.md").write_text("plan\n")
+    assert diff_stat(repository, head) == (
+        " a.txt | 1 +",
+        " b.txt | 1 +",
+        " 2 files changed, 2 insertions(+)",
+        " specs/x/plan größe.md | new",
+    )
+
+
+def test_nothing_changed_is_no_line(repository: Path, head: str) -> None:
+    assert diff_stat(repository, head) == ()
+
+
+def test_before_the_first_commit_what_is_staged_and_what_is_new_is_listed(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "staged").write_text("x\n")
+    git(tmp_path, "add", "staged")
+    (tmp_path / "new").write_text("x\n")
+    assert diff_stat(tmp_path, "") == (
+        " staged | 1 +",
+        " 1 file changed, 1 insertion(+)",
+        " new | new",
+    )
+
+
+def test_sessions_and_ignored_files_are_left_out(repository: Path, head: str) -> None:
+    session = repository / ".playbooks" / "sessions" / "20260219-a7k"
+    session.mkdir(parents=True)
+    (session / "journal.yaml").write_text("entries: []\n")
+    git(repository, "add", ".")
+    (session / "session.yaml").write_text("schema: 1\n")
+    (repository / ".gitignore").write_text("*.log\n")
+    (repository / "x.log").write_text("")
+    assert diff_stat(repository, head) == (" .gitignore | new",)
+
+
+def test_what_lay_there_untracked_before_is_nobody_s_work(repository: Path, head: str) -> None:
+    (repository / "old").write_text("x\n")
+    (repository / "again").write_text("x\n")
+    os.utime(repository / "old", (2_000_000_000, 2_000_000_000))
+    launch = max((repository / name).stat().st_ctime_ns for name in ("old", "again")) // 1_000_000
+    assert diff_stat(repository, head, since_ms=launch) == (" again | new", " old | new")
+    assert diff_stat(repository, head, since_ms=launch + 60_000) == ()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes no such name")
+def test_a_new_file_whose_name_is_no_text_is_listed(repository: Path, head: str) -> None:
+    Path(os.fsdecode(bytes(repository) + b"/\xff")).write_text("x\n")
+    (line,) = diff_stat(repository, head)
+    assert line.endswith("| new")
+
+
+def test_a_long_list_is_cut_to_twelve_lines_that_say_what_is_missing(
+    repository: Path, head: str
+) -> None:
+    for number in range(20):
+        (repository / f"changed-{number:02}").write_text("x\n")
+    git(repository, "add", ".")
+    for number in range(30):
+        (repository / f"new-{number:02}").write_text("x\n")
+    lines = diff_stat(repository, head)
+    assert len(lines) == 12
+    assert lines[6:9] == (
+        " changed-06 | 1 +",
+        " … and 13 more",
+        " 20 files changed, 20 insertions(+)",
+    )
+    assert lines[-2:] == (" new-01 | new", " … and 28 more")
+
+
+def test_control_characters_of_file_names_never_arrive(repository: Path, head: str) -> None:
+    (repository / "red\x1b[31m\rname").write_text("x\n")
+    (repository / "changed\x1b[2J").write_text("x\n")
+    git(repository, "add", "changed*")
+    lines = diff_stat(repository, head)
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("since", ["--output=stolen", "-p", "no-such-commit", "HEAD --", "nul\0"])
+def test_a_commit_that_is_none_or_an_option_yields_nothing(repository: Path, since: str) -> None:
+    (repository / "new").write_text("")
+    assert diff_stat(repository, since) == ()
+    assert sorted(path.name for path in repository.iterdir()) == [".git", "a.txt", "new"]
+
+
+def test_no_program_that_the_repository_names_is_run(repository: Path, head: str) -> None:
+    (repository / ".gitattributes").write_text("*.txt diff=evil\n")
+    git(repository, "config", "diff.evil.command", "touch stolen;")
+    git(repository, "config", "diff.evil.textconv", "touch stolen;")
+    git(repository, "config", "diff.external", "touch stolen;")
+    (repository / "a.txt").write_text("two\n")
+    assert diff_stat(repository, head)
+    assert not (repository / "stolen").exists()
+
+
+def test_asking_takes_no_lock(repository: Path, head: str) -> None:
+    (repository / ".git" / "index.lock").touch()
+    (repository / "a.txt").write_text("two\n")
+    before = (repository / ".git" / "index").read_bytes()
+    assert diff_stat(repository, head)
+    assert (repository / ".git" / "index").read_bytes() == before
+
+
+# ── identity ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_identity_is_gits(repository: Path) -> None:
+    assert identity(repository) == "Ada Example <ada@example.org>"
+    git(repository, "config", "user.name", "Bob\x1b[31m Größe")
+    assert identity(repository) == "Bob Größe <ada@example.org>"
+
+
+def test_half_an_identity_is_given_as_far_as_it_is_set(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    assert identity(repository) == ""
+    git(repository, "config", "user.name", "Bob")
+    assert identity(repository) == "Bob"
+    git(repository, "config", "--unset", "user.name")
+    git(repository, "config", "user.email", "bob@example.org")
+    assert identity(repository) == "<bob@example.org>"
+
+
+# ── without git ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_git_the_error_says_what_to_install(repository: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from playbook_supervisor.errors import StorageError\n"
+        "from playbook_supervisor.system.git import identity, worktrees\n"
+        "root = Path(sys.argv[1])\n"
+        "try: worktrees(root)\n"
+        "except StorageError as error: print(error.code, error.message)\n"
+        "print(repr(identity(root)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(repository)],
+        env={"PATH": str(tmp_path / "empty")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "PB-IO-PROGRAM git is not installed\n''\n"
+
+
+def test_a_gitpython_that_cannot_be_imported_is_a_storage_error(
+    repository: Path, mocker: MockerFixture
+) -> None:
+    mocker.patch.dict(sys.modules, {"git": None})
+    with pytest.raises(StorageError) as caught:
+        worktrees(repository)
+    assert caught.value.code == "PB-IO-PROGRAM"
+
+
+# ── asking git ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_contents_come_in_the_order_of_their_names(repository: Path) -> None:
+    (repository / "b.bin").write_bytes(b"\0\xff\n\n")
+    names = [git(repository, "hash-object", "-w", name) for name in ("b.bin", "a.txt")]
+    odd, plain = b"\0\xff\n\n", b"one\n"
+    assert list(contents(repository, [*names, names[0]])) == [odd, plain, odd]
+    assert list(contents(repository, [])) == []
+    with pytest.raises(GitError, match="git has no object"):
+        list(contents(repository, ["f" * 40]))
+
+
+def test_a_no_is_an_answer_and_no_error(repository: Path, head: str) -> None:
+    assert question(repository, "rev-parse", "HEAD") == (0, f"{head}\n")
+    assert question(repository, "rev-parse", "--verify", "--quiet", "nowhere") == (1, "")
+
+
+def test_what_is_to_be_done_is_done_or_refused_in_git_s_words(repository: Path) -> None:
+    carry_out(repository, "branch", "made")
+    assert ask(repository, "branch", "--list", "made").strip() == "made"
+    with pytest.raises(GitError) as caught:
+        carry_out(repository, "branch", "made")
+    assert "already exists" in caught.value.cause

@@ -1,0 +1,562 @@
+"""Processes end as a group, in time, and what they say is bounded."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from held import HOUR, gone, put_clock_forward
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_mock import MockerFixture
+
+from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.system.capture import Capture, LineSplitter, redact
+from playbook_supervisor.system.process_groups import kill_worker, worker_alive
+from playbook_supervisor.system.processes import Worker, run
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
+FOREVER = 600
+"""Seconds that no test waits for: where they have to pass, the clock is put forward."""
+
+
+def python(code: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def eventually(happened: Callable[[], bool]) -> bool:
+    for _ in range(6000):
+        if happened():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    open("said", "w").close()
+time.sleep(600)
+"""
+"""A leader that shrugs off SIGTERM, with a child that does, too, and says who it is."""
+
+
+# ── short commands ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_command_is_run_to_its_end_with_its_own_environment(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getcwd(), dict(os.environ), file=sys.stderr); sys.exit(3)"
+    done = run(python(code), cwd=tmp_path, env={"ONLY": "this", "LC_CTYPE": "C.UTF-8"})
+    assert (done.returncode, done.stdout, done.timed_out, done.truncated) == (3, "", False, False)
+    assert done.stderr == f"{tmp_path} {{'ONLY': 'this', 'LC_CTYPE': 'C.UTF-8'}}\n"
+
+
+def test_without_an_environment_ours_is_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANDED_ON", "yes")
+    assert run(python("import os; print(os.environ['HANDED_ON'])"), cwd=tmp_path).stdout == "yes\n"
+
+
+def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
+    hostile = "$(touch pwned); `touch pwned` && * | touch pwned\n-rf"
+    code = "import sys; sys.stdout.write(sys.argv[1])"
+    assert run(python(code, hostile), cwd=tmp_path).stdout == hostile
+    assert not list(tmp_path.iterdir())
+
+
+def test_input_larger_than_a_pipe_is_fed_while_output_is_read(tmp_path: Path) -> None:
+    assert run(["cat"], cwd=tmp_path, stdin=b"0123456789" * 30_000).stdout == "0123456789" * 30_000
+
+
+def test_a_command_that_does_not_read_its_input_is_no_failure(tmp_path: Path) -> None:
+    done = run(["true"], cwd=tmp_path, stdin=b"x" * 1_000_000)
+    assert (done.returncode, done.timed_out) == (0, False)
+
+
+def test_a_command_without_input_finds_its_end_at_once(tmp_path: Path) -> None:
+    assert run(["cat"], cwd=tmp_path).returncode == 0
+
+
+def test_no_terminal_and_no_descriptor_is_inherited(tmp_path: Path) -> None:
+    code = (
+        "import os\nprint(os.getsid(0) == os.getpid())\n"
+        "for fd in range(3, 256):\n"
+        "    try: os.fstat(fd); print('inherited', fd)\n"
+        "    except OSError: pass\n"
+    )
+    read, write = os.pipe()
+    os.set_inheritable(read, True)
+    try:
+        assert run(python(code), cwd=tmp_path).stdout == "True\n"
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["no-such-program"], "No such file"),
+        (["./no-such-program"], "No such file"),
+        ([], "cannot start"),
+        ([""], "cannot start"),
+        (["./not-executable"], "Permission denied"),
+        (["echo", "nul\0"], "null byte"),
+        (["echo", "\ud800"], "cannot start"),
+        (["echo", "x" * 10_000_000], "too long"),
+    ],
+)
+def test_what_cannot_be_started_is_a_clear_error(
+    tmp_path: Path, argv: list[str], reason: str
+) -> None:
+    (tmp_path / "not-executable").write_text("#!/bin/sh\n")
+    with pytest.raises(StorageError, match=reason) as caught:
+        run(argv, cwd=tmp_path)
+    assert caught.value.code == "PB-IO-PROGRAM"
+    assert caught.value.guidance
+
+
+def test_a_vanished_folder_is_not_mistaken_for_a_missing_program(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="is gone") as caught:
+        run(["true"], cwd=tmp_path / "gone")
+    assert caught.value.code == "PB-IO-READ"
+
+
+def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "said").exists())
+    done = run(python(STUBBORN), cwd=tmp_path, timeout=FOREVER)
+    assert (done.returncode, done.timed_out) == (-signal.SIGKILL, True)
+    assert eventually(lambda: gone(int(done.stdout)))
+
+
+def test_output_beyond_the_cap_is_left_out_in_the_middle_and_marked(tmp_path: Path) -> None:
+    code = "import sys; sys.stdout.write('a' * 50 + 'b' * 5_000_000 + 'c' * 50)"
+    done = run(python(code), cwd=tmp_path, cap=100)
+    assert done.stdout == "a" * 50 + "\n[… 5,000,000 bytes left out …]\n" + "c" * 50
+    assert done.truncated
+
+
+def test_stderr_is_capped_by_itself(tmp_path: Path) -> None:
+    code = "import sys; sys.stderr.write('x' * 200_000); print('ok')"
+    done = run(python(code), cwd=tmp_path, cap=1000)
+    assert (done.stdout, done.truncated) == ("ok\n", True)
+    assert done.stderr.startswith("x" * 500 + "\n[… 199,000 bytes left out …]\n")
+
+
+def test_invalid_utf_8_is_replaced(tmp_path: Path) -> None:
+    code = r"import os; os.write(1, b'caf\xc3\xa9 \xff\n')"
+    assert run(python(code), cwd=tmp_path).stdout == "café \ufffd\n"
+
+
+def test_no_zombie_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = "import os; print(os.getpid(), flush=True)"
+    ended = run(python(say), cwd=tmp_path)
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "said").exists())
+    hang = f"{say}; open('said', 'w').close(); import time; time.sleep({FOREVER})"
+    stopped = run(python(hang), cwd=tmp_path, timeout=FOREVER)
+    for done in (ended, stopped):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(done.stdout), 0)
+
+
+# ── workers ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_lines_come_as_they_are_said(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfor line in sys.stdin: pass\nprint('first', flush=True)\n"
+        "import pathlib, time\nwhile not pathlib.Path('seen').exists(): time.sleep(0.01)\n"
+        "sys.stdout.write('second\\r\\n\\nlast without an end')"
+    )
+    worker = Worker(python(code), cwd=tmp_path, stdin=b"a\nb\n")
+    lines = worker.lines()
+    assert next(lines) == "first"
+    still_running = worker.returncode is None
+    assert still_running
+    (tmp_path / "seen").touch()
+    assert list(lines) == ["second", "", "last without an end"]
+    assert (worker.returncode, worker.stopped_by) == (0, "")
+    assert worker.stdout == "first\nsecond\r\n\nlast without an end"
+
+
+def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    code = "import sys; sys.stdout.write('x' * 10_000_000 + '\\nnext\\n')"
+    worker = Worker(python(code), cwd=tmp_path, cap=1000)
+    assert list(worker.lines()) == ["x" * 1000 + " [… line cut]", "next"]
+    assert len(worker.stdout) < 1100
+
+
+def test_the_wall_deadline_ends_even_a_chatterbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    put_clock_forward(monkeypatch, lambda: HOUR * bool(said))
+    worker = Worker(["yes"], cwd=tmp_path, wall=FOREVER, cap=1000)
+    for line in worker.lines():
+        said[:] = [line]
+    assert said == ["y"]
+    assert (worker.stopped_by, worker.returncode) == ("wall", -signal.SIGTERM)
+
+
+def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "for n in range(4):\n"
+        "    print(n, file=sys.stderr, flush=True)\n"
+        "    while not pathlib.Path(f'heard {n}').exists(): time.sleep(0.01)\n"
+        "print('done', flush=True); time.sleep(600)"
+    )
+    worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
+
+    def ahead() -> float:
+        """Most of the deadline after each word, and all of it after the last."""
+        words = worker.stderr.split()
+        for word in words:
+            (tmp_path / f"heard {word}").touch()
+        return FOREVER * 0.9 * len(words) + HOUR * bool(worker.stdout)
+
+    put_clock_forward(monkeypatch, ahead)
+    assert list(worker.lines()) == ["done"]
+    assert worker.stopped_by == "idle"
+    assert worker.stderr == "".join(f"{n}\n" for n in range(4))
+
+
+def test_the_time_that_the_reader_takes_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import pathlib, time; print('a', flush=True)\n"
+        "while not pathlib.Path('seen').exists(): time.sleep(0.01)\n"
+        "print('b')"
+    )
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "seen").exists())
+    worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
+    lines = worker.lines()
+    assert next(lines) == "a"
+    (tmp_path / "seen").touch()
+    assert list(lines) == ["b"]
+    assert worker.stopped_by == ""
+
+
+def test_a_process_that_only_closed_its_pipes_still_has_deadlines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "closed").exists())
+    code = "import os, time; os.close(1); os.close(2); open('closed', 'w'); time.sleep(600)"
+    worker = Worker(python(code), cwd=tmp_path, wall=FOREVER)
+    assert list(worker.lines()) == []
+    assert worker.stopped_by == "wall"
+
+
+def test_stop_ends_the_group_from_another_thread(tmp_path: Path) -> None:
+    worker = Worker(python(STUBBORN), cwd=tmp_path)
+    lines = worker.lines()
+    child = int(next(lines))
+    threads = [threading.Thread(target=worker.stop) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert list(lines) == []
+    for thread in threads:
+        thread.join()
+    assert (worker.stopped_by, worker.returncode) == ("stop", -signal.SIGKILL)
+    assert eventually(lambda: gone(child))
+
+
+def test_stopping_what_has_ended_changes_nothing(tmp_path: Path) -> None:
+    worker = Worker(["true"], cwd=tmp_path)
+    assert list(worker.lines()) == []
+    worker.stop()
+    assert (worker.stopped_by, worker.returncode) == ("", 0)
+
+
+def test_a_stopped_process_may_say_its_last_words(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "def end(*_): os.write(1, b'cleaned up\\n'); sys.exit(5)\n"
+        "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(600)"
+    )
+    worker = Worker(python(code), cwd=tmp_path)
+    lines = worker.lines()
+    assert next(lines) == "ready"
+    worker.stop()
+    assert list(lines) == ["cleaned up"]
+    assert worker.returncode == 5
+
+
+def test_a_reader_who_leaves_early_ends_the_group(tmp_path: Path) -> None:
+    worker = Worker(python("import time; print(1, flush=True); time.sleep(600)"), cwd=tmp_path)
+    lines = worker.lines()
+    assert next(lines) == "1"
+    lines.close()  # type: ignore[attr-defined]
+    assert worker.returncode == -signal.SIGTERM
+
+
+def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    code = "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('done', flush=True)"
+    worker = Worker(python(code), cwd=tmp_path, worker_file=tmp_path / "worker")
+    (tmp_path / "copy").hardlink_to(tmp_path / "worker")
+    assert list(worker.lines()) == ["done"]
+    assert (worker.returncode, worker.stopped_by) == (0, "")
+    assert worker_alive(tmp_path / "copy"), "what was left behind goes on"
+    os.killpg(json.loads((tmp_path / "copy").read_text())["pgid"], signal.SIGKILL)
+    assert eventually(lambda: not worker_alive(tmp_path / "copy"))
+
+
+def test_a_group_member_that_ignores_sigterm_does_not_outlive_its_leader(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, time\n"
+        "if os.fork() == 0:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    print(os.getpid(), flush=True)\n"
+        "time.sleep(600)"
+    )
+    worker = Worker(python(code), cwd=tmp_path)
+    lines = worker.lines()
+    child = int(next(lines))
+    worker.stop()
+    assert list(lines) == []
+    assert worker.returncode == -signal.SIGTERM
+    assert eventually(lambda: gone(child))
+
+
+# ── worker files ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_worker_file_names_its_worker_and_is_gone_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "worker"
+    worker = Worker(["cat"], cwd=tmp_path, stdin=b"x\n", worker_file=path)
+    lines = worker.lines()
+    named = json.loads(path.read_text())
+    assert named["pid"] == named["pgid"]
+    assert list(lines) == ["x"]
+    assert not path.exists()
+    assert not worker_alive(path)
+
+
+def test_a_second_worker_on_the_same_file_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    path = tmp_path / "worker"
+    first = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
+    assert worker_alive(path)
+    with pytest.raises(StateError) as caught:
+        Worker(["true"], cwd=tmp_path, worker_file=path)
+    assert caught.value.code == "PB-STATE-DRIVEN"
+    kill_worker(path)
+    assert list(first.lines()) == []
+    assert (first.returncode, first.stopped_by) == (-signal.SIGTERM, "")
+    second = Worker(["true"], cwd=tmp_path, worker_file=path)
+    assert list(second.lines()) == []
+
+
+def test_a_program_that_cannot_be_started_leaves_no_worker_file(tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        Worker(["no-such-program"], cwd=tmp_path, worker_file=tmp_path / "worker")
+    assert not list(tmp_path.iterdir())
+
+
+RUNNER = """
+import sys
+from pathlib import Path
+from playbook_supervisor.system.processes import Worker
+worker = Worker([sys.executable, "-c", sys.argv[2]], cwd=Path.cwd(), worker_file=Path(sys.argv[1]))
+for line in worker.lines():
+    print(line, flush=True)
+"""
+
+ORPHAN = STUBBORN.replace("os.fork() == 0", "os.fork() == 0 and (os.setpgid(0, 0) or True)")
+"""As above, and the child moves to a group of its own."""
+
+
+@pytest.mark.parametrize("code", [STUBBORN, ORPHAN], ids=["one group", "two groups"])
+def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(tmp_path: Path, code: str) -> None:
+    path = tmp_path / "worker"
+    runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
+    assert runner.stdout is not None
+    child = int(runner.stdout.readline())
+    runner.kill()
+    runner.communicate()
+    leader = json.loads(path.read_text())["pid"]
+    assert worker_alive(path)
+    kill_worker(path)
+    assert not worker_alive(path)
+    assert eventually(lambda: gone(leader) and gone(child))
+    kill_worker(path)  # a second time there is nothing to do
+
+
+def test_an_orphan_that_ended_by_itself_is_not_alive(tmp_path: Path) -> None:
+    path = tmp_path / "worker"
+    code = (
+        "import pathlib, time; print(1, flush=True)\n"
+        "while not pathlib.Path('killed').exists(): time.sleep(0.01)"
+    )
+    runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
+    assert runner.stdout is not None
+    assert runner.stdout.readline() == b"1\n"
+    runner.kill()
+    runner.communicate()
+    (tmp_path / "killed").touch()
+    assert eventually(lambda: not worker_alive(path))
+    assert path.exists()
+
+
+def test_where_the_system_does_not_tell_who_holds_a_file_the_recorded_group_is_ended(
+    tmp_path: Path, mocker: MockerFixture
+) -> None:
+    mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
+    path = tmp_path / "worker"
+    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
+    kill_worker(path)
+    assert list(worker.lines()) == []
+    assert worker.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("content", ["", "[" * 10_000, '{"pid": 1, "pgid": 1}\n', '{"pgid": -1}'])
+def test_a_damaged_worker_file_signals_nobody_and_says_that_it_cannot(
+    tmp_path: Path, mocker: MockerFixture, content: str
+) -> None:
+    mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
+    mocker.patch("playbook_supervisor.system.process_groups.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.process_groups.PATIENCE", 0.01)
+    killed = mocker.patch("os.killpg")
+    path = tmp_path / "worker"
+    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
+    path.write_text(content)
+    with pytest.raises(StateError, match="cannot be ended") as caught:
+        kill_worker(path)
+    assert caught.value.code == "PB-STATE-BUSY"
+    killed.assert_not_called()
+    mocker.stopall()
+    worker.stop()
+    assert list(worker.lines()) == []
+
+
+def test_a_worker_never_ends_the_group_that_asks(tmp_path: Path, mocker: MockerFixture) -> None:
+    """A step that calls for its own end is refused, not obeyed."""
+    import fcntl
+
+    mocker.patch("playbook_supervisor.system.process_groups.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.process_groups.PATIENCE", 0.01)
+    path = tmp_path / "worker"
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StateError):
+            kill_worker(path)
+
+
+def test_a_holder_that_vanishes_while_it_is_looked_at_is_no_failure(
+    tmp_path: Path, mocker: MockerFixture
+) -> None:
+    path = tmp_path / "worker"
+    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
+    mocker.patch("os.getpgid", side_effect=ProcessLookupError)
+    kill_worker(path)
+    assert list(worker.lines()) == []
+
+
+@pytest.mark.parametrize("hostile", ["link", "folder/below"])
+def test_a_worker_file_that_is_no_file_is_refused(tmp_path: Path, hostile: str) -> None:
+    (tmp_path / "link").symlink_to("elsewhere")
+    (tmp_path / "folder").write_text("")
+    with pytest.raises(StorageError) as caught:
+        worker_alive(tmp_path / hostile)
+    assert caught.value.code == "PB-IO-READ"
+
+
+def test_a_worker_file_that_cannot_be_written_starts_nothing(tmp_path: Path) -> None:
+    argv = python("import pathlib; pathlib.Path('started').touch()")
+    with pytest.raises(StorageError) as caught:
+        Worker(argv, cwd=tmp_path, worker_file=tmp_path / "gone" / "worker")
+    assert caught.value.code == "PB-IO-WRITE"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_does_not_hide_a_worker(tmp_path: Path, mocker: MockerFixture) -> None:
+    path = tmp_path / "worker"
+    mocker.patch("os.write", side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
+    mocker.stopall()
+    assert path.read_bytes() == b""
+    assert worker_alive(path)
+    kill_worker(path)
+    assert list(worker.lines()) == []
+
+
+# ── what is kept of the output ──────────────────────────────────────────────────────────────
+
+
+@given(st.lists(st.binary()), st.integers(min_value=1, max_value=20))
+def test_what_is_kept_is_the_beginning_and_the_end(chunks: list[bytes], cap: int) -> None:
+    capture = Capture(cap)
+    for chunk in chunks:
+        capture.add(chunk)
+    whole = b"".join(chunks)
+    assert capture.cut == (len(whole) > cap)
+    if not capture.cut:
+        assert capture.text() == whole.decode("utf-8", "replace")
+        return
+    head, tail = whole[: cap - cap // 2], whole[len(whole) - cap // 2 :]
+    assert capture.text() == (
+        f"{head.decode('utf-8', 'replace')}\n[… {len(whole) - cap:,} bytes left out …]\n"
+        f"{tail.decode('utf-8', 'replace')}"
+    )
+
+
+@given(st.text(), st.integers(min_value=1, max_value=7))
+def test_lines_do_not_depend_on_how_the_text_was_cut_up(text: str, size: int) -> None:
+    data = text.encode()
+    splitter = LineSplitter(1 << 20)
+    lines = [
+        line
+        for start in range(0, len(data), size)
+        for line in splitter.feed(data[start : start + size])
+    ]
+    lines += splitter.rest()
+    assert lines == [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] or (
+        not text and not lines
+    )
+
+
+# ── secrets ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_secrets_are_hidden_by_value_the_longest_first() -> None:
+    assert redact("token=abc123 and abc", ["abc", "abc123"]) == "token=[redacted] and [redacted]"
+    assert redact("a.c abc", ["a.c"]) == "[redacted] abc"
+    assert redact("red", ["red", "acted"]) == "[redacted]"
+
+
+def test_empty_secrets_hide_nothing() -> None:
+    assert redact("a  text", []) == redact("a  text", ["", "  ", "\n"]) == "a  text"
+
+
+def test_a_secret_read_with_its_line_end_is_hidden_without_it() -> None:
+    assert redact("the hunter2!", ["hunter2\n"]) == "the [redacted]!"
+
+
+def test_each_long_line_of_a_secret_is_hidden_as_output_comes_line_by_line() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nshort\n"
+    assert redact("MIIEvQIBADANBg", [key]) == "[redacted]"
+    assert redact("short", [key]) == "short"
+
+
+@given(st.text(), st.lists(st.text()))
+def test_no_secret_of_many_is_left(text: str, secrets: list[str]) -> None:
+    hidden = redact(text, secrets)
+    pieces = hidden.split("[redacted]")
+    assert not any(secret.strip() and secret in piece for secret in secrets for piece in pieces)
