@@ -20,25 +20,25 @@ import sample
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import Script
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.project import schema
 from playbook_supervisor.sessions import store
 from playbook_supervisor.sessions.session_commits import SessionInGit
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import write_atomically
 
 STEPS = 1060
 
 
-class Stopwatch(Silence):
+class Stopwatch(NullObserver):
     """Notes when each step is launched."""
 
     def __init__(self) -> None:
         self.launched: list[float] = []
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         del outlook
         if event.change is Change.LAUNCHED:
             self.launched.append(time.perf_counter())

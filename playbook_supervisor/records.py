@@ -75,7 +75,7 @@ def field(
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class _Kind(type):
+class _RecordMeta(type):
     """Makes the annotations of a class its slots, before the class exists."""
 
     __fields__: tuple[str, ...]
@@ -100,7 +100,7 @@ class _Kind(type):
         frozen: bool = True,
         slots: bool = True,
         kw_only: bool = False,
-    ) -> _Kind:
+    ) -> _RecordMeta:
         if not bases:
             return super().__new__(cls, name, bases, body)
         names = tuple(body.get("__annotations__", ()))
@@ -136,7 +136,7 @@ class _Kind(type):
         return super().__new__(cls, name, bases, body)
 
 
-class Record(metaclass=_Kind):
+class Record(metaclass=_RecordMeta):
     """Base of every record, and of nothing that inherits further.
 
         class Arg(Record):
@@ -208,7 +208,7 @@ def _taken(record: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def _specialised(kind: _Kind) -> Any:
+def _specialised(kind: _RecordMeta) -> Any:
     """The `__init__` of this class alone, as one would write it: it takes a third of the time."""
     takes, puts = ["self"], []
     known: dict[str, Any] = {"put": _put, "nothing": _NOTHING}
@@ -229,7 +229,7 @@ def _specialised(kind: _Kind) -> Any:
     return made["__init__"]
 
 
-def _complaint(kind: _Kind, given: tuple[Any, ...], named: dict[str, Any]) -> str:
+def _complaint(kind: _RecordMeta, given: tuple[Any, ...], named: dict[str, Any]) -> str:
     """What is wrong with these arguments, in the order in which one would mend it."""
     takes = kind.__match_args__
     if len(given) > len(takes):

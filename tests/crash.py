@@ -31,12 +31,12 @@ from playbook_supervisor.agents.registry import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import Said, Silence
+from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Resolution
 from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -119,19 +119,19 @@ class LoggedSupervisor(Supervisor):
 
     log: Log
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Snapshot:
         outlook = super().answer(gate_id, resolution, text, by)
         self.log.say("answered", gate_id, resolution)
         return outlook
 
 
 @dataclass
-class LoggedWatcher(Silence):
+class LoggedWatcher(NullObserver):
     """Puts on record what was told to be settled."""
 
     log: Log
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         if event.change in (Change.DONE, Change.FAILED, Change.SKIPPED):
             self.log.say("settled", event.entry.id)
 
@@ -140,12 +140,12 @@ class Ana:
     """Answers every gate: a red verdict is worth another try, everything else goes on."""
 
     def ask(
-        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
-    ) -> Said:
+        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
         reason = getattr(outlook.directive, "reason", None)
-        return Said("retry" if reason is GateReason.VERDICT_FAIL else "continue")
+        return PromptAnswer("retry" if reason is GateReason.VERDICT_FAIL else "continue")
 
-    def not_understood(self, outlook: Outlook, question: str) -> None:
+    def not_understood(self, outlook: Snapshot, question: str) -> None:
         raise AssertionError(question)
 
 

@@ -20,15 +20,15 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 Told = list[str]
-Deed = Callable[[Supervisor, int, Told], None]
+ScriptAction = Callable[[Supervisor, int, Told], None]
 
 
-def together(scene: Scene, session_id: str, crowd: int, deed: Deed) -> list[Told]:
+def together(scene: Scene, session_id: str, crowd: int, deed: ScriptAction) -> list[Told]:
     """What each of so many processes was told, all of which did it at once."""
     start, started = os.pipe()
     readers = []
@@ -59,7 +59,7 @@ def together(scene: Scene, session_id: str, crowd: int, deed: Deed) -> list[Told
     return everybody
 
 
-def accepted(outlook: Outlook, change: Change, attempt: str) -> bool:
+def accepted(outlook: Snapshot, change: Change, attempt: str) -> bool:
     """Whether this very call has made that change."""
     return any(event.change is change and event.entry.id == attempt for event in outlook.events)
 

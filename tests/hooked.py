@@ -11,7 +11,7 @@ from project import Project
 
 from playbook_supervisor.drivers.claude_code import binding, fast_path
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.context import Reply
+from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.drivers.claude_code.hooks import handle
 from playbook_supervisor.system import checkout
 
@@ -42,7 +42,7 @@ class Hooked:
         self._lines = 0
         self.transcript = project.root.parent / f"{client}.jsonl"
 
-    def __call__(self, event: str, **fields: Any) -> Reply | None:
+    def __call__(self, event: str, **fields: Any) -> HookReply | None:
         payload = {
             "hook_event_name": event,
             "session_id": self.client,
@@ -53,10 +53,10 @@ class Hooked:
 
     # ── what a person does ──────────────────────────────────────────────────────────────────
 
-    def says(self, prompt: str) -> Reply | None:
+    def says(self, prompt: str) -> HookReply | None:
         return self("UserPromptSubmit", prompt=prompt)
 
-    def types(self, line: str) -> Reply:
+    def types(self, line: str) -> HookReply:
         """`types("/playbook.run two 013")`: both hooks, as the client calls them."""
         self.says(line)
         name, _, args = line.removeprefix("/").partition(" ")
@@ -78,18 +78,18 @@ class Hooked:
 
     # ── what a model does ───────────────────────────────────────────────────────────────────
 
-    def calls(self, tool: str, **given: Any) -> Reply | None:
+    def calls(self, tool: str, **given: Any) -> HookReply | None:
         use = str(given.get("prompt", tool))
         return self("PreToolUse", tool_name=tool, tool_input=given, tool_use_id=f"use of {use}")
 
-    def launches(self, attempt: str, *, agent: str = "") -> Reply | None:
+    def launches(self, attempt: str, *, agent: str = "") -> HookReply | None:
         """Let the agent of an attempt go to work in the background."""
         reply = self.calls("Agent", description=attempt, prompt=attempt)
         response = {"status": "async_launched", "agentId": agent or f"agent of {attempt}"}
         self.returned(attempt, **response, resolvedModel="claude-x")
         return reply
 
-    def returned(self, attempt: str, **response: Any) -> Reply | None:
+    def returned(self, attempt: str, **response: Any) -> HookReply | None:
         """What the call of an attempt's agent returns."""
         return self(
             "PostToolUse",
@@ -108,13 +108,13 @@ class Hooked:
             tool_response={"success": True},
         )
 
-    def ended(self, attempt: str, said: str = "done", **more: str) -> Reply | None:
+    def ended(self, attempt: str, said: str = "done", **more: str) -> HookReply | None:
         """The notification that the attempt's agent has come to its end."""
         fields = {"task-id": f"agent of {attempt}", "status": "completed", **more, "result": said}
         inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
         return self.says(f"<task-notification>\n{inner}\n</task-notification>")
 
-    def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> Reply | None:
+    def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> HookReply | None:
         """All of it: launch, the command, what it writes, the end."""
         self.launches(attempt)
         self.ran(attempt, skill, args)
@@ -122,7 +122,7 @@ class Hooked:
             self.project.write(path, "x\n")
         return self.ended(attempt)
 
-    def asks(self, times: int = 1, *, agent: str = "") -> Reply | None:
+    def asks(self, times: int = 1, *, agent: str = "") -> HookReply | None:
         """So many rounds of calls, of which no other hook need have told; the last reply."""
         reply = None
         for _ in range(times):
@@ -136,7 +136,7 @@ class Hooked:
             reply = None if passed else handle(given, self.environment)
         return reply
 
-    def stops(self, *tasks: str) -> Reply | None:
+    def stops(self, *tasks: str) -> HookReply | None:
         return self("Stop", background_tasks=[{"id": task} for task in tasks])
 
     # ── what is known ───────────────────────────────────────────────────────────────────────

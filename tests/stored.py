@@ -14,7 +14,7 @@ import yaml
 
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
@@ -118,13 +118,13 @@ def unsynced(monkeypatch: pytest.MonkeyPatch, root: Path) -> Scene:
     return Scene(root)
 
 
-def work(outlook: Outlook) -> Attempt:
+def work(outlook: Snapshot) -> Attempt:
     """The one attempt that is running."""
     (attempt,) = running(outlook)
     return attempt
 
 
-def ask(outlook: Outlook) -> Ask:
+def ask(outlook: Snapshot) -> Ask:
     """The gate that is put."""
     assert isinstance(outlook.directive, Ask)
     return outlook.directive
@@ -139,7 +139,7 @@ def failed(message: str = "it broke") -> Outcome:
     return Outcome(error=Failure("PB-AGENT-FAILED", message))
 
 
-def finish(supervisor: Supervisor, outlook: Outlook) -> Outlook:
+def finish(supervisor: Supervisor, outlook: Snapshot) -> Snapshot:
     """Every step succeeds and every gate is continued, to the end."""
     while True:
         if isinstance(outlook.directive, Ask):

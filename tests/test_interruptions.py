@@ -26,11 +26,11 @@ from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.registry import Call, Message, Running, failed
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.headless import Runner
-from playbook_supervisor.drivers.observers import Said, Silence
+from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.process_groups import worker_alive
 
@@ -101,7 +101,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
     assert outlook.manifest.status == "aborted"
 
 
-class Late(Silence):
+class Late(NullObserver):
     """A person who is a moment slower than somebody at another terminal; hears all notices."""
 
     def __init__(self, elsewhere: Supervisor) -> None:
@@ -109,12 +109,12 @@ class Late(Silence):
         self.heard: list[str] = []
 
     def ask(
-        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
-    ) -> Said:
+        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
         self.elsewhere.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
-        return Said("continue")
+        return PromptAnswer("continue")
 
-    def not_understood(self, outlook: Outlook, question: str) -> None:
+    def not_understood(self, outlook: Snapshot, question: str) -> None:
         raise AssertionError(question)
 
     def notice(self, text: str) -> None:
@@ -194,7 +194,7 @@ def test_an_interruption_reaches_all_workers_of_a_group_at_once(
     supervisor = unsynced(monkeypatch, tmp_path).create(
         *(step(name, parallel_group="g") for name in ("a", "b", "c"))
     )
-    runner = Runner(supervisor, Slow(Barrier(3)), Silence())
+    runner = Runner(supervisor, Slow(Barrier(3)), NullObserver())
     ending = runner.drive(supervisor.begin)
     assert (ending.why, ending.exit_code) == ("interrupted", 130)
     codes = [entry.error_code for entry in ending.outlook.state.entries]
@@ -374,12 +374,12 @@ def test_a_runner_that_cannot_journal_leaves_nobody_at_work(
     )
     agent = ExecAgent("both", ["sh", "-c", '[ "$PLAYBOOK_STEP" = quick ] || sleep 600'], tmp_path)
 
-    def refuse(attempt_id: str, outcome: object) -> Outlook:
+    def refuse(attempt_id: str, outcome: object) -> Snapshot:
         raise StorageError("PB-IO-WRITE", "cannot write the journal")
 
     monkeypatch.setattr(supervisor, "report", refuse)
     with pytest.raises(StorageError, match="cannot write the journal"):
-        Runner(supervisor, agent, Silence()).drive(supervisor.begin)
+        Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
     attempts = running(supervisor.look())
     assert [attempt.id for attempt in attempts] == ["quick#1", "slow#1"]
     assert not any(worker_alive(supervisor.worker_file(attempt)) for attempt in attempts)
@@ -392,7 +392,7 @@ def test_what_a_worker_brings_to_a_full_disk_is_journaled_once_there_is_room(
     supervisor = unsynced(monkeypatch, tmp_path).create("a")
     report, full = supervisor.report, [True]
 
-    def report_to_disk(attempt_id: str, outcome: Outcome) -> Outlook:
+    def report_to_disk(attempt_id: str, outcome: Outcome) -> Snapshot:
         with monkeypatch.context() as disk:
             if full and full.pop():
                 disk.setattr(os, "replace", refuse)
@@ -423,14 +423,14 @@ def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
 ) -> None:
     supervisor = unsynced(monkeypatch, tmp_path).create(step("a", postconditions=conditions))
 
-    def refuse(attempt_id: str, outcome: Outcome) -> Outlook:
+    def refuse(attempt_id: str, outcome: Outcome) -> Snapshot:
         os.kill(os.getpid(), signal.SIGINT)  # a person who does not wait for room
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise StorageError("PB-IO-WRITE", "cannot write journal.yaml") from full
 
     monkeypatch.setattr(supervisor, "report", refuse)
     with pytest.raises(StorageError) as caught:
-        Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), Silence()).drive(
+        Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), NullObserver()).drive(
             supervisor.begin
         )
     goes_on = f"Make room, then `playbook resume {supervisor.id}`: a#1 had come back"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from playbook_supervisor.audit.examination import Audited, Exhibit, Session, examine
+from playbook_supervisor.audit.examination import AuditedSession, AuditReport, SessionFile, examine
 from playbook_supervisor.formats.timestamps import from_time
 from playbook_supervisor.project.schema import Problem
 from playbook_supervisor.records import Record
@@ -44,7 +44,7 @@ class Broken(Record):
     why: str
     at: str
     contents: Mapping[str, str]
-    session: Session
+    session: AuditedSession
 
     @property
     def rule(self) -> str:
@@ -56,18 +56,18 @@ def files(name: str) -> dict[str, str]:
     return {file.name: file.read_text("utf-8") for file in (JOURNALS / name).iterdir()}
 
 
-def session(contents: Mapping[str, str], **more: Any) -> Session:
+def session(contents: Mapping[str, str], **more: Any) -> AuditedSession:
     """A session of these files; what kai's tools wrote keeps no playbook, it is the project's."""
     told = yaml.safe_load(contents["session.yaml"].partition("\n---")[0])
     more.setdefault("pinned", "schema" in told)
-    journal, standing, playbook = (Exhibit(name, contents[name].encode()) for name in FILES)
+    journal, standing, playbook = (SessionFile(name, contents[name].encode()) for name in FILES)
     name = "20260219-a7k" if told["session_id"] == "20260219-zzz" else told["session_id"]
     if "policy.yaml" in contents:
-        more["policy"] = Exhibit("policy.yaml", contents["policy.yaml"].encode())
-    return Session(name, journal, standing, playbook, **more)
+        more["policy"] = SessionFile("policy.yaml", contents["policy.yaml"].encode())
+    return AuditedSession(name, journal, standing, playbook, **more)
 
 
-def whole(name: str) -> Audited:
+def whole(name: str) -> AuditReport:
     """What is found in a session that stands there as a whole."""
     contents = files(name)
     more: dict[str, Any] = {}
@@ -100,6 +100,6 @@ def broken() -> Iterator[Broken]:
         yield Broken(file.stem, case["why"], case["at"], contents, spoilt)
 
 
-def problems(audited: Audited) -> Sequence[tuple[str, Problem]]:
+def problems(audited: AuditReport) -> Sequence[tuple[str, Problem]]:
     """What is found, each with its file."""
     return [(file.file, problem) for file in audited.files for problem in file.problems]

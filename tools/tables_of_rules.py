@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collected_journals import NOW, WHOLE, broken, problems, whole
 from tables import code, table
 
-from playbook_supervisor.audit.examination import Audited, examine
+from playbook_supervisor.audit.examination import AuditReport, examine
 from playbook_supervisor.audit.rules import FAMILIES, OURS
 
 
@@ -38,6 +38,6 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
         yield f"`broken/{each.name}`", each.why, *_found(examine(each.session, NOW))
 
 
-def _found(audited: Audited) -> tuple[str, str]:
+def _found(audited: AuditReport) -> tuple[str, str]:
     codes = [problem.code for _, problem in problems(audited)]
     return code(sorted(set(codes))) or "none", str(len(codes))

@@ -22,7 +22,7 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
-from playbook_supervisor.project.conditions import World, artifacts
+from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
 
 EXPLAINED: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
@@ -98,7 +98,7 @@ def explained(words: type[StrEnum]) -> Iterator[tuple[str, str]]:
 
 def looked_at(name: str) -> str:
     """The files that a condition or trigger looks at, with the folders that hold by default."""
-    world = World(Path(), "FEATURE", "", Config())
+    world = Workspace(Path(), "FEATURE", "", Config())
     return " or ".join(f"`{path}`" for path in artifacts(name, world))
 
 

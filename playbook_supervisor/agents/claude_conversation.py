@@ -22,7 +22,7 @@ from playbook_supervisor.agents.claude_verdict import (
     unknown,
 )
 from playbook_supervisor.agents.process import (
-    Spoken,
+    OutputMessages,
     badly_ended,
     ended_early,
     harmless,
@@ -90,7 +90,7 @@ class Conversation:
             self.stop()
 
     def _carry_out(self) -> Generator[Message, None, Outcome]:
-        spoken = Spoken(self._call)
+        spoken = OutputMessages(self._call)
         while self._hindrance is None:
             stream = Stream(root=str(self._call.cwd))
             self._account.streams.append(stream)
@@ -140,7 +140,7 @@ class Conversation:
                 return not_started(error, self._client.name).error
         return None
 
-    def _follow(self, stream: Stream, spoken: Spoken) -> Generator[Message, None, Verdict]:
+    def _follow(self, stream: Stream, spoken: OutputMessages) -> Generator[Message, None, Verdict]:
         """What the process says, until it ends or has gone too far; and what that means."""
         worker = self._worker
         assert worker is not None  # noqa: S101 - nothing hindered its start

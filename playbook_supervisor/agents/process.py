@@ -71,7 +71,7 @@ def environment(call: Call) -> dict[str, str]:
 
 def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
     """What the program says, line by line, up to the cap; then how it ended."""
-    spoken = Spoken(call)
+    spoken = OutputMessages(call)
     try:
         for line in worker.lines():
             yield from spoken.messages(line)
@@ -80,7 +80,7 @@ def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
         worker.stop()
 
 
-class Spoken:
+class OutputMessages:
     """Lines as messages, harmless and without secrets; what is beyond the cap is left out."""
 
     def __init__(self, call: Call) -> None:

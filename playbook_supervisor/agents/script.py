@@ -12,7 +12,7 @@ from pathlib import Path
 from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.registry import Call, Message, Running, as_typed, failed
 from playbook_supervisor.agents.script_format import Script, read
-from playbook_supervisor.agents.script_worker import Deed, write_files
+from playbook_supervisor.agents.script_worker import ScriptAction, write_files
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
@@ -56,7 +56,7 @@ class ScriptAgent:
         return replace(running, messages=_ending(running.messages, deed))
 
 
-def _filled_in(deed: Deed, call: Call) -> Deed:
+def _filled_in(deed: ScriptAction, call: Call) -> ScriptAction:
     values = {
         "feature": call.feature,
         "step": call.step,
@@ -73,7 +73,7 @@ def _filled_in(deed: Deed, call: Call) -> Deed:
     )
 
 
-def _perform(deed: Deed, call: Call) -> Iterator[Message]:
+def _perform(deed: ScriptAction, call: Call) -> Iterator[Message]:
     """In this process: nothing of it takes time."""
     for line in deed.say:
         yield Message(printable(line))
@@ -87,7 +87,7 @@ def _perform(deed: Deed, call: Call) -> Iterator[Message]:
     yield from _ending(iter((Message(outcome=done),)), deed)
 
 
-def _ending(messages: Iterator[Message], deed: Deed) -> Iterator[Message]:
+def _ending(messages: Iterator[Message], deed: ScriptAction) -> Iterator[Message]:
     """A deed that came to its end fails if the script says so."""
     for message in messages:
         outcome = message.outcome

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor.agents.script_worker import Deed
+from playbook_supervisor.agents.script_worker import ScriptAction
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
 from playbook_supervisor.formats import strict_yaml
 from playbook_supervisor.formats.located import Data, Document, Plain
@@ -49,10 +49,10 @@ Place = tuple[str | int, ...]
 class Script(Record):
     """Deeds by step, one for each attempt, and those of every other step."""
 
-    steps: Mapping[str, tuple[Deed, ...]] = field(default_factory=dict)
-    default: tuple[Deed, ...] = (Deed(),)
+    steps: Mapping[str, tuple[ScriptAction, ...]] = field(default_factory=dict)
+    default: tuple[ScriptAction, ...] = (ScriptAction(),)
 
-    def deed(self, step: str, attempt: int) -> Deed:
+    def deed(self, step: str, attempt: int) -> ScriptAction:
         """What the attempt (from 1) does, not yet interpolated."""
         deeds = self.steps.get(step, self.default)
         return deeds[min(attempt, len(deeds)) - 1]
@@ -90,19 +90,19 @@ class _Reading:
             _refuse(self._faults)
         return script
 
-    def _deeds(self, at: Place, data: Data) -> tuple[Deed, ...]:
+    def _deeds(self, at: Place, data: Data) -> tuple[ScriptAction, ...]:
         if not isinstance(data, list):
             return (self._deed(at, data),)
         if not data:
             self._fault(at, "an attempt needs a deed; `{}` does nothing")
         return tuple(self._deed((*at, index), deed) for index, deed in enumerate(data))
 
-    def _deed(self, at: Place, data: Data) -> Deed:
+    def _deed(self, at: Place, data: Data) -> ScriptAction:
         deed = self._mapping(at, data, KEYS)
         ends = [key for key in ENDS if key in deed]
         if len(ends) > 1:
             self._fault((*at, ends[1]), f"a deed has one end: {' or '.join(ends)}", key=True)
-        return Deed(
+        return ScriptAction(
             say=self._lines((*at, "say"), deed.get("say", [])),
             seconds=self._seconds((*at, "seconds"), deed["seconds"]) if "seconds" in deed else 0.0,
             write=self._files((*at, "write"), deed.get("write", {})),

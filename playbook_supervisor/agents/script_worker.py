@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-class Deed(Record):
+class ScriptAction(Record):
     """One attempt: `say`, wait `seconds`, `write`, then the end. Paths are relative to the cwd.
 
     `fail` is why it failed, or empty. At most one of `fail`, `hang` and `die`.
@@ -45,7 +45,7 @@ class Deed(Record):
         return json.dumps(as_mapping(self)).encode()
 
 
-def write_files(deed: Deed, cwd: Path) -> None:
+def write_files(deed: ScriptAction, cwd: Path) -> None:
     """Each file whole or not at all. StorageError, also for a path that leaves `cwd`."""
     for path, text in deed.write:
         target = contained(cwd, path)
@@ -55,7 +55,7 @@ def write_files(deed: Deed, cwd: Path) -> None:
 
 def main() -> int:
     """Perform the deed on stdin in the working directory; exit status 1 if it cannot be done."""
-    deed = Deed(**json.loads(sys.stdin.buffer.read()))
+    deed = ScriptAction(**json.loads(sys.stdin.buffer.read()))
     for line in deed.say:
         print(line, flush=True)  # noqa: T201 - what it says is its output
     time.sleep(deed.seconds)

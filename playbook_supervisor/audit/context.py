@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from playbook_supervisor.audit.lenient_playbook import Outline, Planned
-from playbook_supervisor.audit.lenient_session import Account, Standing, Told
+from playbook_supervisor.audit.lenient_playbook import LoosePlaybook, LooseStep
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal, LooseSession
 from playbook_supervisor.formats.located import Path
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Autonomy
@@ -20,10 +20,10 @@ SKEW: Final = 60_000
 """By how much, ms, the clocks of two machines may differ."""
 _WHOLE_SECONDS: Final = 1_000
 
-_UNKNOWN: Final = Planned("")
+_UNKNOWN: Final = LooseStep("")
 
 
-class Finding(Record):
+class AuditFinding(Record):
     """A rule's code, the file (`journal.yaml`, `session.yaml`), the way into it, and a sentence."""
 
     code: str
@@ -32,7 +32,7 @@ class Finding(Record):
     message: str
 
 
-class Case(Record):
+class AuditContext(Record):
     """A session with all that is known of it.
 
     `outline` is None where no playbook is known; `pinned`: it is the session's own, as tight as
@@ -42,9 +42,9 @@ class Case(Record):
     """
 
     name: str
-    journal: Account
-    session: Standing | None
-    outline: Outline | None
+    journal: LooseJournal
+    session: LooseSession | None
+    outline: LoosePlaybook | None
     pinned: bool
     policy: Policy
     state: State | None
@@ -57,28 +57,28 @@ class Case(Record):
         """By how much, ms, times may be rounded: other tools write whole seconds."""
         return 0 if self.journal.ours else _WHOLE_SECONDS
 
-    def step(self, entry: Told) -> Planned:
+    def step(self, entry: LooseEntry) -> LooseStep:
         """What the playbook says of the entry's step; empty words where that is not known."""
         return self.outline.by_id.get(entry.step_id, _UNKNOWN) if self.outline else _UNKNOWN
 
-    def gated(self, entry: Told) -> bool:
+    def gated(self, entry: LooseEntry) -> bool:
         """Whether the playbook puts a gate before the entry's step, whatever happens."""
         return self.step(entry).autonomy == Autonomy.GATE_ALWAYS
 
 
-Judge = Callable[[Case], Iterator[Finding]]
+Judge = Callable[[AuditContext], Iterator[AuditFinding]]
 
 
-def found(code: str, path: Path, message: str) -> Finding:
+def found(code: str, path: Path, message: str) -> AuditFinding:
     """A finding in the journal."""
-    return Finding(code, "journal.yaml", path, message)
+    return AuditFinding(code, "journal.yaml", path, message)
 
 
-def found_in_session(code: str, key: str, message: str) -> Finding:
+def found_in_session(code: str, key: str, message: str) -> AuditFinding:
     """A finding in session.yaml."""
-    return Finding(code, "session.yaml", (key,) if key else (), message)
+    return AuditFinding(code, "session.yaml", (key,) if key else (), message)
 
 
-def at(entry: Told, key: str) -> Path:
+def at(entry: LooseEntry, key: str) -> Path:
     """Where the entry says that, or should."""
     return (*entry.path, key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import Case, Finding, at, found
-from playbook_supervisor.audit.lenient_session import Told, ToldGate
+from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseGate
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
@@ -25,7 +25,7 @@ _OF_POLICY: Final = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAI
 _BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     for entry in case.journal.entries:
         yield from _escalated(case, entry)
@@ -34,7 +34,7 @@ def judge(case: Case) -> Iterator[Finding]:
         yield from _answered(case, entry)
 
 
-def _escalated(case: Case, entry: Told) -> Iterator[Finding]:
+def _escalated(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """An entry is escalated if, and only if, it names a trigger (kai FR39)."""
     trigger = entry.trigger
     if trigger is None:
@@ -54,7 +54,7 @@ def _escalated(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-UNDECLARED", at(entry, "trigger"), message)
 
 
-def _may_fire(case: Case, entry: Told, trigger: Trigger) -> bool:
+def _may_fire(case: AuditContext, entry: LooseEntry, trigger: Trigger) -> bool:
     step = case.step(entry)
     if not step.id or trigger in step.declared:
         return True
@@ -63,7 +63,7 @@ def _may_fire(case: Case, entry: Told, trigger: Trigger) -> bool:
     return trigger in _OF_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
 
 
-def _decided(case: Case, entry: Told) -> Iterator[Finding]:
+def _decided(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     decision, why = entry.decision, ""
     if (
         case.pinned
@@ -82,7 +82,7 @@ def _decided(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-DECISION", at(entry, "decision"), f"{entry.name}: {why}")
 
 
-def _skipped(case: Case, entry: Told) -> Iterator[Finding]:
+def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """Only autonomy, `when`, `--from` or a person skips (chapter 3, property 5)."""
     if entry.status is not EntryStatus.SKIPPED:
         return
@@ -106,7 +106,7 @@ def _skipped(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-SKIP", at(entry, "status"), message)
 
 
-def _before_the_start(case: Case, entry: Told) -> bool:
+def _before_the_start(case: AuditContext, entry: LooseEntry) -> bool:
     """Whether `--from` leaves the step out, where that is what a person said."""
     kind, _, start = entry.human_response.partition(FROM)
     names = list(case.outline.by_id) if case.outline is not None else []
@@ -115,7 +115,7 @@ def _before_the_start(case: Case, entry: Told) -> bool:
     return start in names and names.index(entry.step_id) < names.index(start)
 
 
-def _answered(case: Case, entry: Told) -> Iterator[Finding]:
+def _answered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """What a person said, said at a gate; an abort and `--from` need none."""
     if entry.resolution is Resolution.ABORT:
         return
@@ -137,7 +137,7 @@ def _answered(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-RESPONSE", at(entry, key), message)
 
 
-def _as_at_the_gate(entry: Told, gate: ToldGate) -> Iterator[Finding]:
+def _as_at_the_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[AuditFinding]:
     """The flat keys repeat the last answer; a `retry` may come later, with a resume."""
     for key, of_entry, gates_key, of_gate in (
         ("human_response", entry.human_response, "text", gate.text),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import Case, Finding, at, found, found_in_session
-from playbook_supervisor.audit.lenient_session import Standing
+from playbook_supervisor.audit.context import (
+    AuditContext,
+    AuditFinding,
+    at,
+    found,
+    found_in_session,
+)
+from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.order import settled
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine, phases
@@ -15,7 +21,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution, Sessi
 from playbook_supervisor.sessions.manifest import SESSION_ID
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     session = case.session
     if session is None:
@@ -40,7 +46,7 @@ def judge(case: Case) -> Iterator[Finding]:
         yield found_in_session("AUD-MERGED", "status", message)
 
 
-def _names(case: Case, session: Standing) -> Iterator[Finding]:
+def _names(case: AuditContext, session: LooseSession) -> Iterator[AuditFinding]:
     if SESSION_ID.match(case.name) and session.session_id not in ("", case.name):
         message = f"the session calls itself {first_line(session.session_id, 40)}"
         yield found_in_session("AUD-SESSION", "session_id", message)
@@ -55,13 +61,13 @@ def _names(case: Case, session: Standing) -> Iterator[Finding]:
         yield found_in_session("AUD-FEATURE", "feature", message)
 
 
-def _same_feature(session: Standing) -> bool:
+def _same_feature(session: LooseSession) -> bool:
     """Other tools keep what was typed: a number, or a path, of the feature that it means."""
     given = session.asked_for.strip().rstrip("/").rpartition("/")[2]
     return session.feature in (session.asked_for, given) or session.feature.startswith(f"{given}-")
 
 
-def _completed(case: Case) -> Iterator[Finding]:
+def _completed(case: AuditContext) -> Iterator[AuditFinding]:
     last = case.journal.last
     for entry in last.values():
         failed = entry.status is EntryStatus.FAILED or entry.resolution is Resolution.ABORT
@@ -74,7 +80,7 @@ def _completed(case: Case) -> Iterator[Finding]:
             yield found_in_session("AUD-COMPLETED", "status", message)
 
 
-def _projection(case: Case, session: Standing, state: State) -> Iterator[Finding]:
+def _projection(case: AuditContext, session: LooseSession, state: State) -> Iterator[AuditFinding]:
     """What the kernel makes of the journal, against what session.yaml repeats of it."""
     status = machine.status(state)
     if session.status is not status:
@@ -94,13 +100,15 @@ def _projection(case: Case, session: Standing, state: State) -> Iterator[Finding
         yield found_in_session("AUD-WAITING", "gate", message)
 
 
-def _at_work(case: Case, session: Standing) -> bool:
+def _at_work(case: AuditContext, session: LooseSession) -> bool:
     return session.ended and any(
         entry.status is EntryStatus.IN_PROGRESS for entry in case.journal.entries
     )
 
 
-def _standing(case: Case, session: Standing, status: SessionStatus) -> Iterator[Finding]:
+def _standing(
+    case: AuditContext, session: LooseSession, status: SessionStatus
+) -> Iterator[AuditFinding]:
     """The same as far as it is plain without the kernel, for journals that it cannot replay."""
     entries, last = case.journal.entries, case.journal.last
     working = [entry for entry in entries if entry.status is EntryStatus.IN_PROGRESS]

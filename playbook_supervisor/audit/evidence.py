@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor.audit.context import Case, Finding, at, found
-from playbook_supervisor.audit.lenient_session import Told
+from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolution
-from playbook_supervisor.project.conditions import World, artifacts
+from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ _REFUSAL: Final = re.compile(
 """The same, where no file's name comes first."""
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     accepted = _first_accepted(case)
     for entry in case.journal.entries:
@@ -51,7 +51,7 @@ def judge(case: Case) -> Iterator[Finding]:
 # ── what it says ────────────────────────────────────────────────────────────────────────────
 
 
-def _refuted(case: Case, entry: Told) -> Iterator[Finding]:
+def _refuted(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """A step is done, and what was looked at says that it is not; once for an entry."""
     excused = "waived" in entry.unclear or case.step(entry).goes_on
     if entry.status is not EntryStatus.DONE or excused:
@@ -73,7 +73,7 @@ def _speaks_against(said: str) -> bool:
     return any((_NO.match(said), _REFUSAL.match(said), _FLAW.search(said)))
 
 
-def _elsewhere(case: Case, entry: Told) -> Iterator[Finding]:
+def _elsewhere(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """What was looked at lies in the folder of the session's feature; once for an entry."""
     session = case.session
     if session is None or not session.feature:
@@ -100,14 +100,14 @@ def _files(condition: str) -> tuple[str, ...]:
     """The names of the files in a feature's folder at which the condition looks."""
     if condition not in _CONDITIONS:
         return ()
-    paths = artifacts(condition, World(Path(), "", "", Config()))
+    paths = artifacts(condition, Workspace(Path(), "", "", Config()))
     return tuple(PurePosixPath(path).name for path in paths)
 
 
 # ── whether there is any ────────────────────────────────────────────────────────────────────
 
 
-def _first_accepted(case: Case) -> int | None:
+def _first_accepted(case: AuditContext) -> int | None:
     """When somebody first accepted a failure; it may have been at a neighbour's gate."""
     times = [
         gate.answered_at or 0
@@ -118,7 +118,7 @@ def _first_accepted(case: Case) -> int | None:
     return min(times, default=None)
 
 
-def _waived(case: Case, entry: Told, accepted: int | None) -> Iterator[Finding]:
+def _waived(case: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[AuditFinding]:
     end = entry.completed_at
     in_time = accepted is not None and (end is None or accepted <= end)
     if entry.waived and not in_time and not case.step(entry).goes_on:
@@ -127,7 +127,7 @@ def _waived(case: Case, entry: Told, accepted: int | None) -> Iterator[Finding]:
         yield found("AUD-WAIVED", at(entry, "waived"), message)
 
 
-def _rests_on(case: Case, entry: Told) -> Iterator[Finding]:
+def _rests_on(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """A step is done because its conditions held, or somebody accepted that they do not."""
     if entry.status is EntryStatus.FAILED and not entry.error and "error" not in entry.unclear:
         yield found("AUD-ERROR", at(entry, "status"), f"{entry.name} failed, and nobody says why")

@@ -19,9 +19,9 @@ from playbook_supervisor.audit import (
     order,
     times,
 )
-from playbook_supervisor.audit.context import Case, Finding
-from playbook_supervisor.audit.lenient_playbook import Outline
-from playbook_supervisor.audit.lenient_session import Account, Standing
+from playbook_supervisor.audit.context import AuditContext, AuditFinding
+from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
+from playbook_supervisor.audit.lenient_session import LooseJournal, LooseSession
 from playbook_supervisor.audit.replay import Replay, replay
 from playbook_supervisor.audit.rules import RULES
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError
@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, TypeVar
 
-    Heard = TypeVar("Heard", Account, Standing)
+    Heard = TypeVar("Heard", LooseJournal, LooseSession)
 
 MOST: Final = 500
 
@@ -51,7 +51,7 @@ _FAMILIES: Final = (
 )
 
 
-class Exhibit(Record):
+class SessionFile(Record):
     """One file of a session: how it is called, its bytes, and else why there are none.
 
     `guidance` is what to do about that where more is known than the rule says.
@@ -63,7 +63,7 @@ class Exhibit(Record):
     guidance: str = ""
 
 
-class Session(Record):
+class AuditedSession(Record):
     """The files of one session, and what is known of it from elsewhere.
 
     `name` is that of its folder; `session` is None for a journal that stands alone, `playbook`
@@ -73,16 +73,16 @@ class Session(Record):
     """
 
     name: str
-    journal: Exhibit
-    session: Exhibit | None = None
-    playbook: Exhibit | None = None
+    journal: SessionFile
+    session: SessionFile | None = None
+    playbook: SessionFile | None = None
     pinned: bool = False
-    policy: Exhibit | None = None
+    policy: SessionFile | None = None
     committed: Sequence[int] = ()
     merged: str = ""
 
 
-class Judged(Record):
+class FileFindings(Record):
     """One file, and what cannot be true in it, by place."""
 
     file: str
@@ -93,11 +93,11 @@ class Judged(Record):
         return not self.problems
 
 
-class Audited(Record):
+class AuditReport(Record):
     """One session: its files, and `notes` on what could not be judged."""
 
     name: str
-    files: tuple[Judged, ...]
+    files: tuple[FileFindings, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +106,7 @@ class Audited(Record):
         return all(file.ok for file in self.files)
 
 
-def examine(session: Session, now: int) -> Audited:
+def examine(session: AuditedSession, now: int) -> AuditReport:
     """Everything that cannot be true of it (kai FR37 to FR40). `now`: ms since the epoch."""
     notes: list[str] = []
     journal, in_journal = _heard(session.journal, lenient_session.journal)
@@ -122,7 +122,7 @@ def examine(session: Session, now: int) -> Audited:
             notes.append("its playbook is not known: what its steps ask for is not judged")
         notes += gates.anonymous(journal)
         replayed = replay(entries, playbook) if entries is not None and playbook else Replay()
-        case = Case(
+        case = AuditContext(
             name=session.name,
             journal=journal,
             session=standing,
@@ -144,10 +144,10 @@ def examine(session: Session, now: int) -> Audited:
         files.append(_judged(session.session, in_session, notes))
     if session.policy is not None:
         files.append(_judged(session.policy, in_policy, notes))
-    return Audited(session.name, tuple(files), tuple(notes))
+    return AuditReport(session.name, tuple(files), tuple(notes))
 
 
-def _findings(case: Case, replayed: Replay) -> list[Finding]:
+def _findings(case: AuditContext, replayed: Replay) -> list[AuditFinding]:
     """Of every family; what the kernel says of an entry only where nothing else does."""
     findings = [finding for judge in _FAMILIES for finding in judge(case)]
     diverging = replayed.diverging
@@ -160,7 +160,7 @@ def _findings(case: Case, replayed: Replay) -> list[Finding]:
 
 
 def _heard(
-    exhibit: Exhibit, read: Callable[[bytes, str], Heard]
+    exhibit: SessionFile, read: Callable[[bytes, str], Heard]
 ) -> tuple[Heard | None, list[Problem]]:
     """What the file tells, and what of it cannot be understood."""
     if exhibit.data is None:
@@ -174,7 +174,9 @@ def _heard(
     return heard, [_problem("AUD-FORM", each.why, *places(each.path)) for each in unclear]
 
 
-def _entries(exhibit: Exhibit, journal: Account) -> tuple[Sequence[Entry] | None, list[Problem]]:
+def _entries(
+    exhibit: SessionFile, journal: LooseJournal
+) -> tuple[Sequence[Entry] | None, list[Problem]]:
     """The entries as the program reads its own; None where it could not."""
     if not journal.ours or journal.unclear or exhibit.data is None:
         return None, []
@@ -184,7 +186,7 @@ def _entries(exhibit: Exhibit, journal: Account) -> tuple[Sequence[Entry] | None
         return None, [_problem("AUD-FORM", error.message, *_place(error))]
 
 
-def _policy(exhibit: Exhibit | None) -> tuple[Policy, list[Problem]]:
+def _policy(exhibit: SessionFile | None) -> tuple[Policy, list[Problem]]:
     if exhibit is None:
         return Policy(), []
     if exhibit.data is None:
@@ -196,8 +198,8 @@ def _policy(exhibit: Exhibit | None) -> tuple[Policy, list[Problem]]:
 
 
 def _plan(
-    session: Session, journal: Account, policy: Policy
-) -> tuple[Outline | None, Playbook | None]:
+    session: AuditedSession, journal: LooseJournal, policy: Policy
+) -> tuple[LoosePlaybook | None, Playbook | None]:
     """What the steps ask for, as far as it can be known; the playbook, if the kernel can run it.
 
     What the session itself does not keep is the project's, which may be another one by now.
@@ -224,11 +226,11 @@ def _place(error: PlaybookError) -> tuple[int, int]:
 # ── findings as problems ────────────────────────────────────────────────────────────────────
 
 
-def _located(finding: Finding, document: Document) -> Problem:
+def _located(finding: AuditFinding, document: Document) -> Problem:
     return _problem(finding.code, finding.message, *document.place(finding.path))
 
 
-def _missing(exhibit: Exhibit) -> Problem:
+def _missing(exhibit: SessionFile) -> Problem:
     problem = _problem("AUD-READ", exhibit.problem)
     return replace(problem, guidance=exhibit.guidance) if exhibit.guidance else problem
 
@@ -237,8 +239,8 @@ def _problem(code: str, message: str, line: int = 1, col: int = 1) -> Problem:
     return Problem(line, col, "error", code, message, RULES[code].guidance)
 
 
-def _judged(exhibit: Exhibit, problems: Iterable[Problem], notes: list[str]) -> Judged:
+def _judged(exhibit: SessionFile, problems: Iterable[Problem], notes: list[str]) -> FileFindings:
     ordered = sorted(set(problems), key=lambda each: (each.line, each.col, each.code))
     if len(ordered) > MOST:
         notes.append(f"{exhibit.file} has more findings than these {MOST}")
-    return Judged(exhibit.file, tuple(ordered[:MOST]))
+    return FileFindings(exhibit.file, tuple(ordered[:MOST]))

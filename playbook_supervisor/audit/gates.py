@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import Case, Finding, at, found
-from playbook_supervisor.audit.lenient_session import Account, Told, ToldGate
+from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseGate, LooseJournal
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import read_answer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     cleared: set[str] = set()
     for entry in case.journal.entries:
@@ -35,7 +35,7 @@ def judge(case: Case) -> Iterator[Finding]:
             yield found("AUD-GATE-MISSING", at(entry, "decision"), message)
 
 
-def anonymous(journal: Account) -> Iterator[str]:
+def anonymous(journal: LooseJournal) -> Iterator[str]:
     """A note on answers of nobody: git may have known no name, or it was taken out since."""
     gates = [
         f"{entry.name}?{number}"
@@ -48,7 +48,9 @@ def anonymous(journal: Account) -> Iterator[str]:
         yield f"it does not say who answered {names}"
 
 
-def _one(case: Case, entry: Told, gate: ToldGate, number: int) -> Iterator[Finding]:
+def _one(
+    case: AuditContext, entry: LooseEntry, gate: LooseGate, number: int
+) -> Iterator[AuditFinding]:
     if gate.id not in ("", f"{entry.id}?{number}"):
         message = f"gate {number} of {entry.name} has the id of another one"
         yield found("AUD-GATE-ID", (*gate.path, "id"), message)
@@ -69,12 +71,12 @@ def _one(case: Case, entry: Told, gate: ToldGate, number: int) -> Iterator[Findi
             yield found("AUD-RESPONSE", (*gate.path, "resolution"), f"{entry.name}: {message}")
 
 
-def _understood_by_words(gate: ToldGate) -> bool:
+def _understood_by_words(gate: LooseGate) -> bool:
     """Whether an answer comes from what was said alone. An abort may give any reason."""
     return gate.resolution not in (None, Resolution.ABORT) and "text" not in gate.unclear
 
 
-def _admitted(case: Case, entry: Told, gate: ToldGate) -> Iterator[Finding]:
+def _admitted(case: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterator[AuditFinding]:
     """Who answers is the policies' business, where the session has any."""
     if gate.resolution is None or "by" in gate.unclear:
         return
@@ -84,7 +86,7 @@ def _admitted(case: Case, entry: Told, gate: ToldGate) -> Iterator[Finding]:
         yield found("AUD-PERSON", (*gate.path, "by"), error.message)
 
 
-def _unanswered(case: Case, entry: Told) -> Iterator[Finding]:
+def _unanswered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """An abort answers one gate and closes the others that are open."""
     over = entry.settled and entry.resolution is not Resolution.ABORT
     for gate in entry.gates:
@@ -100,7 +102,7 @@ def _unanswered(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-GATE-OPEN", at(entry, "decision"), message)
 
 
-def _passed(entry: Told) -> bool:
+def _passed(entry: LooseEntry) -> bool:
     """Whether somebody let the step run: for every later attempt, too."""
     if entry.gates:
         return any(
@@ -111,7 +113,7 @@ def _passed(entry: Told) -> bool:
     return entry.decision in _BY_A_GATE or bool(entry.human_response)
 
 
-def _ran(entry: Told) -> bool:
+def _ran(entry: LooseEntry) -> bool:
     """Whether the step's work was begun, as far as that is said."""
     if entry.status is EntryStatus.FAILED:
         return entry.error_code not in NEVER_RAN

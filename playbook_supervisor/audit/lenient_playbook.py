@@ -23,7 +23,7 @@ _GOES_ON: Final = frozenset({"continue", "ignore"})
 _DIGITS: Final = 6
 
 
-class Planned(Record):
+class LooseStep(Record):
     """A step. `conditional`: it is passed over where its `when` does not hold."""
 
     id: str
@@ -58,14 +58,14 @@ class Planned(Record):
         return self.triggers
 
 
-class Outline(Record, slots=False):
+class LoosePlaybook(Record, slots=False):
     """A playbook: its name, and its steps in order."""
 
     name: str
-    steps: tuple[Planned, ...]
+    steps: tuple[LooseStep, ...]
 
     @cached_property
-    def by_id(self) -> Mapping[str, Planned]:
+    def by_id(self) -> Mapping[str, LooseStep]:
         return {step.id: step for step in self.steps}
 
     @cached_property
@@ -80,7 +80,7 @@ class Outline(Record, slots=False):
         return phases
 
 
-def read(data: bytes, source: str) -> Outline | None:
+def read(data: bytes, source: str) -> LoosePlaybook | None:
     """The outline; None where the file has no steps that one could make out."""
     try:
         top = load(data, source).data
@@ -92,13 +92,13 @@ def read(data: bytes, source: str) -> Outline | None:
         return None
     planned = (_step(step) for step in steps if isinstance(step, Mapping))
     known = tuple(step for step in planned if step.id)
-    return Outline(_text(top, "name"), known) if known else None
+    return LoosePlaybook(_text(top, "name"), known) if known else None
 
 
-def of(playbook: Playbook) -> Outline:
+def of(playbook: Playbook) -> LoosePlaybook:
     """The outline of a playbook that may run."""
     steps = (
-        Planned(
+        LooseStep(
             id=step.id,
             command=step.command,
             autonomy=step.autonomy,
@@ -109,11 +109,11 @@ def of(playbook: Playbook) -> Outline:
         )
         for step in playbook.steps
     )
-    return Outline(playbook.name, tuple(steps))
+    return LoosePlaybook(playbook.name, tuple(steps))
 
 
-def _step(step: Mapping[str, object]) -> Planned:
-    return Planned(
+def _step(step: Mapping[str, object]) -> LooseStep:
+    return LooseStep(
         id=_text(step, "id"),
         command=_text(step, "command"),
         autonomy=_text(step, "autonomy"),

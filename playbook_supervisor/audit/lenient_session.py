@@ -43,7 +43,7 @@ class Unclear(Record):
     why: str
 
 
-class ToldGate(Record):
+class LooseGate(Record):
     """A gate of an entry. Times in ms since the epoch."""
 
     path: Path
@@ -63,7 +63,7 @@ class ToldGate(Record):
         return self.answered_at is not None or "answered_at" in self.unclear
 
 
-class Told(Record):
+class LooseEntry(Record):
     """One entry. `number` is its attempt: stated, or counted where the writer knew no such key.
 
     `unclear` are its keys that cannot be understood: they are not missing.
@@ -87,7 +87,7 @@ class Told(Record):
     failing: tuple[str, ...] = ()
     waived: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
-    gates: tuple[ToldGate, ...] = ()
+    gates: tuple[LooseGate, ...] = ()
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
     unclear: frozenset[str] = frozenset()
 
@@ -125,21 +125,21 @@ _TIMES: Final = ("started_at", "launched_at", "returned_at", "completed_at")
 _GATE_TIMES: Final = ("opened_at", "answered_at")
 
 
-class Account(Record, slots=False):
+class LooseJournal(Record, slots=False):
     """A journal. `ours` states a schema: the program itself wrote it, or somebody pretends that."""
 
     document: Document
     ours: bool
-    entries: tuple[Told, ...]
+    entries: tuple[LooseEntry, ...]
     unclear: tuple[Unclear, ...]
 
     @cached_property
-    def last(self) -> Mapping[str, Told]:
+    def last(self) -> Mapping[str, LooseEntry]:
         """The last attempt at each step."""
         return {entry.step_id: entry for entry in self.entries}
 
 
-class Standing(Record):
+class LooseSession(Record):
     """A session.yaml. Times in ms since the epoch; `gate` is the id of the gate that waits.
 
     `asked_for` is the feature as the arguments name it, empty where they name none.
@@ -171,7 +171,7 @@ class Standing(Record):
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
 
-def journal(data: bytes, source: str) -> Account:
+def journal(data: bytes, source: str) -> LooseJournal:
     """Any journal. CheckError with its place if it is not even a document."""
     document = load(data, source, limit=MAX_BYTES)
     top, ours = document.data, False
@@ -180,28 +180,28 @@ def journal(data: bytes, source: str) -> Account:
     items: Sequence[object] = top if isinstance(top, list) else ()
     if isinstance(top, dict):
         path, ours = ("entries",), "schema" in top
-        ear = _Ear(top, ())
+        ear = _LooseReader(top, ())
         items, unclear = ear.hear(ear.fields.items, "entries") or (), ear.unclear
     if not isinstance(top, dict) or "entries" not in top:
         unclear.append(Unclear((), "a journal has `entries:` at its top level"))
-    entries: list[Told] = []
+    entries: list[LooseEntry] = []
     attempts: dict[str, int] = {}
     for index, item in enumerate(items):
         entry, more = _entry(item, (*path, index), attempts, ours=ours)
         attempts[entry.step_id] = entry.number
         entries.append(entry)
         unclear += more
-    return Account(document, ours, tuple(entries), tuple(unclear))
+    return LooseJournal(document, ours, tuple(entries), tuple(unclear))
 
 
-def session(data: bytes, source: str) -> Standing:
+def session(data: bytes, source: str) -> LooseSession:
     """Any session.yaml. CheckError with its place if it is not even a document."""
     document = load(data, source)
-    ear = _Ear(document.data, ())
+    ear = _LooseReader(document.data, ())
     fields = ear.fields
     gate = ear.hear(fields.mapping, "gate") or {}
     asked_for = (ear.hear(fields.mapping, "args") or {}).get("feature")
-    return Standing(
+    return LooseSession(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
         session_id=ear.hear(fields.required, "session_id") or "",
@@ -220,8 +220,8 @@ def session(data: bytes, source: str) -> Standing:
 
 def _entry(
     item: object, path: Path, attempts: Mapping[str, int], *, ours: bool
-) -> tuple[Told, list[Unclear]]:
-    ear = _Ear(item, path)
+) -> tuple[LooseEntry, list[Unclear]]:
+    ear = _LooseReader(item, path)
     fields = ear.fields
     step_id = ear.hear(fields.required, "step_id") or ""
     status = ear.hear(fields.word, "status", EntryStatus)
@@ -232,7 +232,7 @@ def _entry(
     stated = ear.hear(fields.maybe_integer, "attempt", least=1)
     counted = 1 if ours else attempts.get(step_id, 0) + 1
     gates = tuple(_gates(ear))
-    entry = Told(
+    entry = LooseEntry(
         path=path,
         step_id=step_id,
         number=stated or counted,
@@ -258,9 +258,9 @@ def _entry(
     return entry, ear.unclear
 
 
-def _gates(of_entry: _Ear) -> Iterator[ToldGate]:
+def _gates(of_entry: _LooseReader) -> Iterator[LooseGate]:
     for number, item in enumerate(of_entry.hear(of_entry.fields.items, "gates") or ()):
-        ear = _Ear(item, (*of_entry.path, "gates", number))
+        ear = _LooseReader(item, (*of_entry.path, "gates", number))
         if ear.unclear:
             of_entry.keys.append("gates")
         else:
@@ -268,9 +268,9 @@ def _gates(of_entry: _Ear) -> Iterator[ToldGate]:
         of_entry.unclear += ear.unclear
 
 
-def _gate(ear: _Ear) -> ToldGate:
+def _gate(ear: _LooseReader) -> LooseGate:
     fields = ear.fields
-    return ToldGate(
+    return LooseGate(
         path=ear.path,
         id=ear.hear(fields.required, "id") or "",
         reason=ear.hear(fields.word, "reason", GateReason),
@@ -284,7 +284,7 @@ def _gate(ear: _Ear) -> ToldGate:
     )
 
 
-class _Ear:
+class _LooseReader:
     """Hears one mapping, key by key, and notes what it cannot understand."""
 
     def __init__(self, item: object, path: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.audit.lenient_playbook import Outline
-from playbook_supervisor.audit.lenient_session import Account, Standing, Told
+from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal, LooseSession
 from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
 from playbook_supervisor.records import Record
@@ -29,15 +29,15 @@ ENDS: Final = ("completed", "failed", "aborted", "open", "unknown")
 class Source(Record):
     """The files of one session, as far as they can be read."""
 
-    journal: Account | None
-    session: Standing | None
-    outline: Outline | None
+    journal: LooseJournal | None
+    session: LooseSession | None
+    outline: LoosePlaybook | None
 
 
 # ── figures ─────────────────────────────────────────────────────────────────────────────────
 
 
-class Spread(Record):
+class DurationStats(Record):
     """Lengths of time, ms. `p90`: nine of ten take no longer (nearest rank)."""
 
     number: int
@@ -68,7 +68,7 @@ class Figures(Record):
     failed: int
     skipped: int
     again: int
-    lasted: Spread | None
+    lasted: DurationStats | None
     cost_usd: Known | None
     input_tokens: Known | None
     output_tokens: Known | None
@@ -76,7 +76,7 @@ class Figures(Record):
     command: str = ""
 
 
-class Waited(Record):
+class WaitTimes(Record):
     """Gates of one reason, and how long people took. Those that approved themselves are left out.
 
     `open` ones still wait.
@@ -85,7 +85,7 @@ class Waited(Record):
     reason: str
     opened: int
     open: int
-    waited: Spread | None
+    waited: DurationStats | None
 
 
 class Metrics(Record):
@@ -97,11 +97,11 @@ class Metrics(Record):
     """
 
     ends: Mapping[str, int]
-    lasted: Spread | None
+    lasted: DurationStats | None
     steps: tuple[Figures, ...]
     commands: tuple[Figures, ...]
     models: tuple[Figures, ...]
-    gates: tuple[Waited, ...]
+    gates: tuple[WaitTimes, ...]
     escalations: Mapping[str, int]
     retries: Mapping[str, int]
 
@@ -119,7 +119,7 @@ class Metrics(Record):
 class _Attempt(Record):
     """One attempt with its session's words."""
 
-    told: Told
+    told: LooseEntry
     playbook: str
     command: str
     model: str
@@ -212,7 +212,7 @@ def _tried(attempt: _Attempt) -> bool:
     return entry.status is not EntryStatus.SKIPPED
 
 
-def _worked(entry: Told) -> int | None:
+def _worked(entry: LooseEntry) -> int | None:
     """How long a settled attempt took, without the time in which it waited for people.
 
     Its times count, and a stated duration only where they are missing. How long one worked that
@@ -226,7 +226,7 @@ def _worked(entry: Told) -> int | None:
     return None if entry.seconds is None else _plausible(entry.seconds * 1000)
 
 
-def _work(entry: Told) -> tuple[int | None, int | None]:
+def _work(entry: LooseEntry) -> tuple[int | None, int | None]:
     """From when to when it was worked at. An answer may lie there for days before it is used."""
     if not entry.gates:
         return entry.started_at, entry.completed_at
@@ -235,13 +235,13 @@ def _work(entry: Told) -> tuple[int | None, int | None]:
     return begun, ended
 
 
-def _waits(entry: Told, begun: int, ended: int) -> Iterator[int]:
+def _waits(entry: LooseEntry, begun: int, ended: int) -> Iterator[int]:
     for gate in entry.gates:
         if gate.opened_at is not None and gate.answered_at is not None:
             yield max(min(gate.answered_at, ended) - max(gate.opened_at, begun), 0)
 
 
-def _known(entries: Sequence[Told], key: str) -> Known | None:
+def _known(entries: Sequence[LooseEntry], key: str) -> Known | None:
     values = [
         value
         for entry in entries
@@ -253,7 +253,7 @@ def _known(entries: Sequence[Told], key: str) -> Known | None:
 def _retries(source: Source) -> Iterator[str]:
     if source.journal is None:
         return
-    former: dict[str, Told] = {}
+    former: dict[str, LooseEntry] = {}
     for entry in source.journal.entries:
         before = former.get(entry.step_id)
         former[entry.step_id] = entry
@@ -270,7 +270,7 @@ def _retries(source: Source) -> Iterator[str]:
 # ── people ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gates(attempts: Sequence[_Attempt]) -> tuple[Waited, ...]:
+def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
     """By reason, in the order in which they are first met."""
     reasons: dict[str, list[int | None]] = {}
     waiting: Counter[str] = Counter()
@@ -283,7 +283,7 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[Waited, ...]:
             reasons.setdefault(gate.reason, []).append(_plausible(waited) if known else None)
             waiting[gate.reason] += not gate.answered and not attempt.told.settled
     return tuple(
-        Waited(reason, len(waits), waiting[reason], _spread(waits))
+        WaitTimes(reason, len(waits), waiting[reason], _spread(waits))
         for reason, waits in reasons.items()
     )
 
@@ -306,10 +306,10 @@ def _plausible(ms: float) -> int | None:
     return round(ms) if 0 <= ms <= _LARGEST else None
 
 
-def _spread(lengths: Iterable[int | None]) -> Spread | None:
+def _spread(lengths: Iterable[int | None]) -> DurationStats | None:
     known = sorted(length for length in lengths if length is not None)
     if not known:
         return None
     number = len(known)
     median = (known[(number - 1) // 2] + known[number // 2]) // 2
-    return Spread(number, median, known[-(-number * 9 // 10) - 1], sum(known))
+    return DurationStats(number, median, known[-(-number * 9 // 10) - 1], sum(known))

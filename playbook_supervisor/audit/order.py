@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from playbook_supervisor.audit.context import Case, Finding, at, found
-from playbook_supervisor.audit.lenient_playbook import Outline
-from playbook_supervisor.audit.lenient_session import Told
+from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
+from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.state import INTERRUPTED
 from playbook_supervisor.kernel.vocabulary import EntryStatus, ErrorPolicy, Resolution
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     yield from _attempts(case)
     if case.journal.ours:
@@ -27,8 +27,8 @@ def judge(case: Case) -> Iterator[Finding]:
 # ── the attempts at one step ────────────────────────────────────────────────────────────────
 
 
-def _attempts(case: Case) -> Iterator[Finding]:
-    steps: dict[str, list[Told]] = {}
+def _attempts(case: AuditContext) -> Iterator[AuditFinding]:
+    steps: dict[str, list[LooseEntry]] = {}
     for entry in case.journal.entries:
         if entry.step_id:
             steps.setdefault(entry.step_id, []).append(entry)
@@ -41,7 +41,7 @@ def _attempts(case: Case) -> Iterator[Finding]:
                 yield from _overlap(case, entry, former)
 
 
-def _counted(case: Case, attempts: list[Told]) -> Iterator[Finding]:
+def _counted(case: AuditContext, attempts: list[LooseEntry]) -> Iterator[AuditFinding]:
     """Others write every attempt without a number, so that none can be wrong."""
     if not case.journal.ours:
         return
@@ -57,7 +57,7 @@ def _counted(case: Case, attempts: list[Told]) -> Iterator[Finding]:
         latest = max(latest, entry.number)
 
 
-def _again(attempts: list[Told]) -> Iterator[Finding]:
+def _again(attempts: list[LooseEntry]) -> Iterator[AuditFinding]:
     for former, entry in pairwise(attempts):
         settled = former.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
         if settled and entry.number > former.number:
@@ -65,7 +65,7 @@ def _again(attempts: list[Told]) -> Iterator[Finding]:
             yield found("AUD-AGAIN", at(entry, "step_id"), message)
 
 
-def _retried(case: Case, attempts: list[Told]) -> Iterator[Finding]:
+def _retried(case: AuditContext, attempts: list[LooseEntry]) -> Iterator[AuditFinding]:
     """Once for a step: where the first retry too many stands."""
     step = case.step(attempts[0])
     foreign = not case.journal.ours
@@ -87,8 +87,8 @@ def _retried(case: Case, attempts: list[Told]) -> Iterator[Finding]:
 # ── one step after another ──────────────────────────────────────────────────────────────────
 
 
-def _as_begun(case: Case) -> Iterator[Finding]:
-    latest: Told | None = None
+def _as_begun(case: AuditContext) -> Iterator[AuditFinding]:
+    latest: LooseEntry | None = None
     for entry in case.journal.entries:
         if entry.started_at is None:
             continue
@@ -99,7 +99,7 @@ def _as_begun(case: Case) -> Iterator[Finding]:
             latest = entry
 
 
-def _phases(case: Case, outline: Outline) -> Iterator[Finding]:
+def _phases(case: AuditContext, outline: LoosePlaybook) -> Iterator[AuditFinding]:
     """Once for a step that was passed by: where that first shows."""
     waiting = dict(outline.phase_of)
     for entry in case.journal.entries:
@@ -117,22 +117,22 @@ def _phases(case: Case, outline: Outline) -> Iterator[Finding]:
             waiting.pop(entry.step_id, None)
 
 
-def settled(case: Case, entry: Told) -> bool:
+def settled(case: AuditContext, entry: LooseEntry) -> bool:
     """Whether the run may go on after the entry: also a failed one that a person has waived."""
     if entry.status is not EntryStatus.FAILED or entry.resolution is Resolution.ABORT:
         return entry.through
     return bool(entry.waived) or case.step(entry).goes_on
 
 
-def _overlaps(case: Case, outline: Outline) -> Iterator[Finding]:
+def _overlaps(case: AuditContext, outline: LoosePlaybook) -> Iterator[AuditFinding]:
     """Each entry against the one of all earlier phases that ended last."""
-    last: dict[int, Told] = {}
+    last: dict[int, LooseEntry] = {}
     for entry in case.journal.entries:
         phase = outline.phase_of.get(entry.step_id)
         if phase is not None and _end(entry) > _end(last.get(phase)):
             last[phase] = entry
-    before: dict[int, Told | None] = {}
-    latest: Told | None = None
+    before: dict[int, LooseEntry | None] = {}
+    latest: LooseEntry | None = None
     for phase in range(len(outline.steps)):
         before[phase] = latest
         if _end(last.get(phase)) > _end(latest):
@@ -143,11 +143,11 @@ def _overlaps(case: Case, outline: Outline) -> Iterator[Finding]:
             yield from _overlap(case, entry, former)
 
 
-def _end(entry: Told | None) -> int:
+def _end(entry: LooseEntry | None) -> int:
     return entry.completed_at or 0 if entry is not None else 0
 
 
-def _overlap(case: Case, entry: Told, former: Told) -> Iterator[Finding]:
+def _overlap(case: AuditContext, entry: LooseEntry, former: LooseEntry) -> Iterator[AuditFinding]:
     start, end = entry.started_at, former.completed_at
     backwards = end is not None and end < (former.started_at or end)
     if start is not None and end is not None and not backwards and start < end - case.slack:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from playbook_supervisor.audit.context import Finding, found
+from playbook_supervisor.audit.context import AuditFinding, found
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
@@ -26,7 +26,7 @@ class Replay(Record):
     """The state that the entries come to, or the first one that cannot follow; neither: unknown."""
 
     state: State | None = None
-    diverging: Finding | None = None
+    diverging: AuditFinding | None = None
 
 
 def replay(entries: Sequence[Entry], playbook: Playbook) -> Replay:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-class Rule(Record):
+class AuditRule(Record):
     """`says`: what is found. `guidance`: what a person can do about it."""
 
     says: str
@@ -29,114 +29,122 @@ _REPAIR: Final = "`playbook repair` shows what was changed since it was written.
 _PROJECTION: Final = "Believe the journal; the next command of the session mends session.yaml."
 
 READING: Final = {
-    "AUD-READ": Rule(
+    "AUD-READ": AuditRule(
         "a file of the session is missing, or is no document that can be read",
         "`playbook repair SESSION --restore` puts back what was written; else take the file from "
         "git, or mend it at the place named.",
     ),
-    "AUD-FORM": Rule(
+    "AUD-FORM": AuditRule(
         "a key is missing, or its value is none that a journal can have",
         "docs/format.md lists the keys and their words.",
     ),
 }
 
 TIMES: Final = {
-    "AUD-DURATION": Rule(
+    "AUD-DURATION": AuditRule(
         "a duration is not the difference of its times (in foreign journals: by over a second)",
         _CLOCK,
     ),
-    "AUD-NEGATIVE": Rule("a duration, a cost or a count is below zero", _FIGURES),
-    "AUD-COMPLETION": Rule(
+    "AUD-NEGATIVE": AuditRule("a duration, a cost or a count is below zero", _FIGURES),
+    "AUD-COMPLETION": AuditRule(
         "something is settled and has no end, or is not settled and has one", _CLOCK
     ),
-    "AUD-BACKWARDS": Rule("something ended before it began", _CLOCK),
-    "AUD-FUTURE": Rule("a time has not come yet", _CLOCK),
-    "AUD-EARLY": Rule("an entry began before its session", _CLOCK),
-    "AUD-COMMITTED": Rule(
+    "AUD-BACKWARDS": AuditRule("something ended before it began", _CLOCK),
+    "AUD-FUTURE": AuditRule("a time has not come yet", _CLOCK),
+    "AUD-EARLY": AuditRule("an entry began before its session", _CLOCK),
+    "AUD-COMMITTED": AuditRule(
         "a time is later than the commit in which it stands", f"{_CLOCK} {_HISTORY}"
     ),
-    "AUD-AFTER-END": Rule("an entry goes on after its session ended", _CLOCK),
+    "AUD-AFTER-END": AuditRule("an entry goes on after its session ended", _CLOCK),
 }
 
 ORDER: Final = {
-    "AUD-STEP": Rule("an entry is of a step that the session's playbook does not have", _HISTORY),
-    "AUD-PHASE": Rule("a step began, and one that has to be settled first was not", _HISTORY),
-    "AUD-OVERLAP": Rule("a step began before one that has to be settled first ended", _CLOCK),
-    "AUD-ORDER": Rule("the entries do not stand in the order in which they began", _REPAIR),
-    "AUD-TWICE": Rule("two entries have one id", _REPAIR),
-    "AUD-ATTEMPT": Rule("an attempt's number is not the next one", _REPAIR),
-    "AUD-AGAIN": Rule("a step ran again that was done or skipped", _HISTORY),
-    "AUD-RETRY": Rule(
+    "AUD-STEP": AuditRule(
+        "an entry is of a step that the session's playbook does not have", _HISTORY
+    ),
+    "AUD-PHASE": AuditRule("a step began, and one that has to be settled first was not", _HISTORY),
+    "AUD-OVERLAP": AuditRule("a step began before one that has to be settled first ended", _CLOCK),
+    "AUD-ORDER": AuditRule("the entries do not stand in the order in which they began", _REPAIR),
+    "AUD-TWICE": AuditRule("two entries have one id", _REPAIR),
+    "AUD-ATTEMPT": AuditRule("an attempt's number is not the next one", _REPAIR),
+    "AUD-AGAIN": AuditRule("a step ran again that was done or skipped", _HISTORY),
+    "AUD-RETRY": AuditRule(
         "a step was tried again more often than its error policy allows, and nobody said so", _ASK
     ),
-    "AUD-REPLAY": Rule(
+    "AUD-REPLAY": AuditRule(
         "an entry cannot follow from those before it (where no finer rule says why)", _REPAIR
     ),
 }
 
 DECISIONS: Final = {
-    "AUD-ESCALATION": Rule("an entry is escalated, and no trigger is named", _ASK),
-    "AUD-TRIGGER": Rule(
+    "AUD-ESCALATION": AuditRule("an entry is escalated, and no trigger is named", _ASK),
+    "AUD-TRIGGER": AuditRule(
         "a trigger is named where nothing was escalated, or no gate opened for it", _ASK
     ),
-    "AUD-UNDECLARED": Rule("a trigger fired that the step does not declare", _ASK),
-    "AUD-DECISION": Rule(
+    "AUD-UNDECLARED": AuditRule("a trigger fired that the step does not declare", _ASK),
+    "AUD-DECISION": AuditRule(
         "the decision does not fit the entry's status, its gates or its playbook", _ASK
     ),
-    "AUD-SKIP": Rule("a step was skipped, and neither its playbook nor a person said so", _ASK),
-    "AUD-RESPONSE": Rule(
+    "AUD-SKIP": AuditRule(
+        "a step was skipped, and neither its playbook nor a person said so", _ASK
+    ),
+    "AUD-RESPONSE": AuditRule(
         "a person's answer stands where no gate was, is not the one that its gate was given, or "
         "was taken for what its words do not say",
         _ASK,
     ),
-    "AUD-WAIVED": Rule("something was waived that nobody accepted", _ASK),
-    "AUD-EVIDENCE": Rule(
+    "AUD-WAIVED": AuditRule("something was waived that nobody accepted", _ASK),
+    "AUD-EVIDENCE": AuditRule(
         "a step is done, and nothing says that its postconditions held",
         _PROBE,
     ),
-    "AUD-REFUTED": Rule(
+    "AUD-REFUTED": AuditRule(
         "a step is done, and its evidence says that a check failed (unless that was waived, or the "
         "error policy goes on)",
         _PROBE,
     ),
-    "AUD-ERROR": Rule(
+    "AUD-ERROR": AuditRule(
         "an entry failed and does not say why, or is done with an error that nobody looked at",
         _REPAIR,
     ),
 }
 
 GATES: Final = {
-    "AUD-GATE-MISSING": Rule("a step ran without the gate that its playbook puts before it", _ASK),
-    "AUD-GATE-OPEN": Rule("a gate was passed, and no answer is recorded", _ASK),
-    "AUD-PERSON": Rule(
+    "AUD-GATE-MISSING": AuditRule(
+        "a step ran without the gate that its playbook puts before it", _ASK
+    ),
+    "AUD-GATE-OPEN": AuditRule("a gate was passed, and no answer is recorded", _ASK),
+    "AUD-PERSON": AuditRule(
         "a gate was answered by somebody whom the session's policies do not admit", _ASK
     ),
-    "AUD-GATE-ID": Rule("a gate's id is not the next one of its entry", _REPAIR),
-    "AUD-CHOICE": Rule("an answer is none that its gate offers, or there is no such gate", _REPAIR),
+    "AUD-GATE-ID": AuditRule("a gate's id is not the next one of its entry", _REPAIR),
+    "AUD-CHOICE": AuditRule(
+        "an answer is none that its gate offers, or there is no such gate", _REPAIR
+    ),
 }
 
 ENDING: Final = {
-    "AUD-SESSION": Rule(
+    "AUD-SESSION": AuditRule(
         "the session's id is not the name of its folder", "Give both the same name again."
     ),
-    "AUD-PLAYBOOK": Rule(
+    "AUD-PLAYBOOK": AuditRule(
         "session.yaml names another playbook than the one that is kept beside it", _REPAIR
     ),
-    "AUD-FEATURE": Rule(
+    "AUD-FEATURE": AuditRule(
         "session.yaml names another feature than its arguments, or than the files that its entries "
         "rest on",
         _HISTORY,
     ),
-    "AUD-COMPLETED": Rule(
+    "AUD-COMPLETED": AuditRule(
         "the session is completed, and a step failed or is missing (unless that was waived, or "
         "the error policy goes on)",
         _HISTORY,
     ),
-    "AUD-ENDED": Rule("the session ended, and a step is still at work", _HISTORY),
-    "AUD-STATUS": Rule("the session's status is not what its journal says", _PROJECTION),
-    "AUD-CURRENT": Rule("the current step is another one by the journal", _PROJECTION),
-    "AUD-WAITING": Rule("the gate that waits is another one by the journal", _PROJECTION),
-    "AUD-MERGED": Rule(
+    "AUD-ENDED": AuditRule("the session ended, and a step is still at work", _HISTORY),
+    "AUD-STATUS": AuditRule("the session's status is not what its journal says", _PROJECTION),
+    "AUD-CURRENT": AuditRule("the current step is another one by the journal", _PROJECTION),
+    "AUD-WAITING": AuditRule("the gate that waits is another one by the journal", _PROJECTION),
+    "AUD-MERGED": AuditRule(
         "the session never ended, and its branch was merged",
         "`playbook abort` ends it; `playbook resume` goes on.",
     ),
@@ -151,7 +159,7 @@ FAMILIES: Final = {
     "The session": ENDING,
 }
 
-RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, AuditRule]] = {
     code: rule for family in FAMILIES.values() for code, rule in family.items()
 }
 

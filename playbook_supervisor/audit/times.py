@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import SKEW, Case, Finding, at, found, found_in_session
-from playbook_supervisor.audit.lenient_session import Standing, Told
+from playbook_supervisor.audit.context import (
+    SKEW,
+    AuditContext,
+    AuditFinding,
+    at,
+    found,
+    found_in_session,
+)
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseSession
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
 _COUNTED: Final = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 
 
-def judge(case: Case) -> Iterator[Finding]:
+def judge(case: AuditContext) -> Iterator[AuditFinding]:
     """All of them."""
     for entry in case.journal.entries:
         yield from _completion(case, entry)
@@ -32,7 +39,7 @@ def judge(case: Case) -> Iterator[Finding]:
         yield from _session(case, case.session)
 
 
-def _completion(case: Case, entry: Told) -> Iterator[Finding]:
+def _completion(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     key = "completed_at"
     if entry.status is EntryStatus.IN_PROGRESS:
         if entry.completed_at is not None or entry.seconds:
@@ -47,7 +54,7 @@ def _completion(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-COMPLETION", at(entry, "status"), f"{entry.name} is settled without end")
 
 
-def _duration(case: Case, entry: Told) -> Iterator[Finding]:
+def _duration(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     start, end, seconds = entry.started_at, entry.completed_at, entry.seconds
     if start is None or end is None or seconds is None:
         return
@@ -57,7 +64,7 @@ def _duration(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-DURATION", at(entry, "duration_seconds"), message)
 
 
-def _figures(entry: Told) -> Iterator[Finding]:
+def _figures(entry: LooseEntry) -> Iterator[AuditFinding]:
     """Nothing is used up backwards; a duration of reversed times has been named with them."""
     if (entry.seconds or 0) < 0:
         message = f"{entry.name} is said to have lasted {entry.seconds:g} s"
@@ -69,7 +76,7 @@ def _figures(entry: Told) -> Iterator[Finding]:
             yield found("AUD-NEGATIVE", (*at(entry, "agent"), key), message)
 
 
-def _backwards(entry: Told) -> Finding | None:
+def _backwards(entry: LooseEntry) -> AuditFinding | None:
     """The first time of an entry that comes before one that it has to follow."""
     order = [
         ("started_at", "launched_at"),
@@ -102,7 +109,7 @@ def _backwards(entry: Told) -> Finding | None:
     return None
 
 
-def _too_early(case: Case, entry: Told) -> Iterator[Finding]:
+def _too_early(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     began = case.session.started_at if case.session else None
     start = entry.started_at
     if began is not None and start is not None and start < began - SKEW:
@@ -110,7 +117,7 @@ def _too_early(case: Case, entry: Told) -> Iterator[Finding]:
         yield found("AUD-EARLY", at(entry, "started_at"), message)
 
 
-def _too_late(case: Case, entry: Told) -> Iterator[Finding]:
+def _too_late(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     """Once for an entry: where its first impossible time stands."""
     for path, ms in entry.times:
         if ms > case.now + SKEW:
@@ -127,7 +134,7 @@ def _too_late(case: Case, entry: Told) -> Iterator[Finding]:
             return
 
 
-def _session(case: Case, session: Standing) -> Iterator[Finding]:
+def _session(case: AuditContext, session: LooseSession) -> Iterator[AuditFinding]:
     start, end = session.started_at, session.completed_at
     for key, ms in (("started_at", start), ("completed_at", end)):
         if ms is not None and ms > case.now + SKEW:

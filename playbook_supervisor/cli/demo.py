@@ -10,13 +10,13 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.cli.watchers import draws, watching
 from playbook_supervisor.commands import driving, maintain, protocol
-from playbook_supervisor.drivers.observers import Said
+from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.cli.render.log import Level
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 def demo(*, level: Level) -> int:
@@ -25,7 +25,7 @@ def demo(*, level: Level) -> int:
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     streams.tell(f"In {made.root}, with an agent that follows a script:\n$ {command}")
     person = Prompt() if streams.at_a_terminal() else _Stagehand()
-    drive = driving.Drive(agent=made.agent)
+    drive = driving.DriveOptions(agent=made.agent)
     with watching(level, lambda seen: protocol.entries(seen, cwd=made.root)) as watcher:
         ending = driving.run(
             made.playbook, made.args, cwd=made.root, drive=drive, watcher=watcher, person=person
@@ -53,15 +53,15 @@ class _Stagehand:
     """Stands in for the person where there is no terminal, and says so."""
 
     def ask(
-        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
-    ) -> Said:
+        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
         """Show the gate as a person would see it, and answer with its first choice."""
         del overtaken
         answer = text.first_choice(outlook)
         for line in text.context(context):
             streams.tell(f"  {line}")
         streams.tell(f"There is no terminal to ask at: the demo itself answers `{answer}`.")
-        return Said(answer)
+        return PromptAnswer(answer)
 
-    def not_understood(self, outlook: Outlook, question: str) -> None:
+    def not_understood(self, outlook: Snapshot, question: str) -> None:
         """The first choice is always understood."""

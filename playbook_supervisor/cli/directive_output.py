@@ -11,14 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from playbook_supervisor.commands.protocol import Enclosure
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.commands.protocol import DirectiveDetails
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 _SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characters
 
 
-def hand_out(outlook: Outlook, enclosure: Enclosure, *, json: bool) -> int:
+def hand_out(outlook: Snapshot, enclosure: DirectiveDetails, *, json: bool) -> int:
     """Print the directive; the exit code says that it was printed."""
     streams.tell_notices(outlook.notices)
     if json:
@@ -29,7 +29,7 @@ def hand_out(outlook: Outlook, enclosure: Enclosure, *, json: bool) -> int:
     return 0
 
 
-def told(outlook: Outlook, enclosure: Enclosure) -> list[str]:
+def told(outlook: Snapshot, enclosure: DirectiveDetails) -> list[str]:
     """What a model reads: prose, and as the last line the directive, without long text."""
     shape = _shape(outlook, enclosure)
     return [
@@ -38,17 +38,17 @@ def told(outlook: Outlook, enclosure: Enclosure) -> list[str]:
     ]
 
 
-def _shape(outlook: Outlook, enclosure: Enclosure) -> dict[str, Any]:
+def _shape(outlook: Snapshot, enclosure: DirectiveDetails) -> dict[str, Any]:
     return json_shapes.directive(outlook, enclosure.handouts, enclosure.context, enclosure.given)
 
 
-def seen(outlook: Outlook) -> list[str]:
+def seen(outlook: Snapshot) -> list[str]:
     """What a person sees: one line of evidence for each step that has gone by, and notices."""
     gone_by = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
     return [*gone_by, *outlook.notices]
 
 
-def _prose(outlook: Outlook, context: list[str], given: frozenset[str] | None) -> list[str]:
+def _prose(outlook: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:
     manifest = outlook.manifest
     lines = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
     feature = f" · {manifest.feature}" if manifest.feature else ""

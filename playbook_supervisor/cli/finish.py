@@ -15,7 +15,7 @@ from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.finishing import Finished, Parting
+    from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
 
 
 def finish(session: str, *, force: bool) -> int:
@@ -36,7 +36,7 @@ def finish(session: str, *, force: bool) -> int:
     return 0
 
 
-def _agreed(parting: Parting) -> bool:
+def _agreed(parting: FinishPlan) -> bool:
     if not streams.at_a_terminal():
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
@@ -50,7 +50,7 @@ def _agreed(parting: Parting) -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def _told(finished: Finished, here: Path) -> Iterator[str]:
+def _told(finished: FinishResult, here: Path) -> Iterator[str]:
     parting = finished.parting
     inside = here.is_relative_to(parting.root)
     if parting.gone:

@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.commands.protocol import Enclosure
-    from playbook_supervisor.drivers.claude_code.context import Reply
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.commands.protocol import DirectiveDetails
+    from playbook_supervisor.drivers.claude_code.context import HookReply
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 def payload() -> object:
@@ -81,7 +81,7 @@ def _as_typed(said: str) -> str:
     return named.replace("For example: playbook run ", "For example: /playbook.run ")
 
 
-def _document(reply: Reply) -> dict[str, Any]:
+def _document(reply: HookReply) -> dict[str, Any]:
     """The reply in the client's own words."""
     from playbook_supervisor.cli.directive_output import seen, told
 
@@ -115,7 +115,7 @@ def _document(reply: Reply) -> dict[str, Any]:
     return document
 
 
-def _went_by(reply: Reply) -> list[str]:
+def _went_by(reply: HookReply) -> list[str]:
     if not reply.closed:
         return []
     from playbook_supervisor.cli.render import text
@@ -123,7 +123,7 @@ def _went_by(reply: Reply) -> list[str]:
     return [text.closed(entry) for entry in reply.closed]
 
 
-def _enclosed(reply: Reply, outlook: Outlook) -> Enclosure:
+def _enclosed(reply: HookReply, outlook: Snapshot) -> DirectiveDetails:
     """What comes with it, from where the client was started; the folder of the moment may be any.
 
     What agents have been given the reply says: the binding may be gone by now.

@@ -13,7 +13,7 @@ from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
     from playbook_supervisor.agents.registry import Budget
-    from playbook_supervisor.commands.driving import Drive
+    from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
 _ARGS: Final = "args"  # of a playbook, which says itself what it needs
@@ -219,13 +219,13 @@ def driving(command: Command) -> Command:
     return command
 
 
-def drive(how: dict[str, object]) -> Drive:
+def drive(how: dict[str, object]) -> DriveOptions:
     """What these options say."""
-    from playbook_supervisor.commands.driving import Drive
+    from playbook_supervisor.commands.driving import DriveOptions
     from playbook_supervisor.kernel.vocabulary import Mode
 
     mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
-    return Drive(
+    return DriveOptions(
         agent=str(how["agent"]),
         mode=Mode(str(mode)) if mode else None,
         wall=wall if isinstance(wall, float) else None,

@@ -14,14 +14,20 @@ from playbook_supervisor.errors import naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.headless import Ending
-    from playbook_supervisor.drivers.observers import Person, Watcher
+    from playbook_supervisor.drivers.headless import DriveResult
+    from playbook_supervisor.drivers.observers import Observer, Prompter
 
-Drive = driving.Drive
+DriveOptions = driving.DriveOptions
 
 
 def run(
-    reference: str, args: Sequence[str], *, start: str, drive: Drive, json: bool, level: Level
+    reference: str,
+    args: Sequence[str],
+    *,
+    start: str,
+    drive: DriveOptions,
+    json: bool,
+    level: Level,
 ) -> int:
     """Begin a playbook and drive it to its end or to a gate (kai FR20)."""
     return _driven(
@@ -33,7 +39,9 @@ def run(
     )
 
 
-def plan(reference: str, args: Sequence[str], *, start: str, drive: Drive, json: bool) -> int:
+def plan(
+    reference: str, args: Sequence[str], *, start: str, drive: DriveOptions, json: bool
+) -> int:
     """Show what a run would do, and do none of it; 0 where it could begin."""
     from playbook_supervisor.cli.render import plan
     from playbook_supervisor.commands import dry_run
@@ -48,7 +56,7 @@ def plan(reference: str, args: Sequence[str], *, start: str, drive: Drive, json:
     return planned.exit_code
 
 
-def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level) -> int:
+def resume(session: str, *, retry: bool, drive: DriveOptions, json: bool, level: Level) -> int:
     """Go on where a session stands (kai FR15)."""
     return _driven(
         lambda watcher, person: driving.resume(
@@ -59,7 +67,9 @@ def resume(session: str, *, retry: bool, drive: Drive, json: bool, level: Level)
     )
 
 
-def _driven(drive: Callable[[Watcher, Person | None], Ending], *, json: bool, level: Level) -> int:
+def _driven(
+    drive: Callable[[Observer, Prompter | None], DriveResult], *, json: bool, level: Level
+) -> int:
     person = Prompt() if streams.at_a_terminal() else None
     with watching(level, protocol.entries) as watcher:
         ending = drive(watcher, person)

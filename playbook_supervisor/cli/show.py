@@ -33,7 +33,7 @@ def show(session: str = "", *, json: bool = False, html: str = "") -> int:
     return 0
 
 
-def _page(shown: view.Shown, html: str) -> None:
+def _page(shown: view.SessionView, html: str) -> None:
     from playbook_supervisor.cli.render.page import page
 
     text = page(shown.seen, shown.entries, shown.playbook, shown.problem, now(), shown.effects)

@@ -15,7 +15,7 @@ from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.starting import Started
+    from playbook_supervisor.commands.worktrees.starting import StartResult
 
 
 def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: bool) -> int:
@@ -44,7 +44,7 @@ def _require_room() -> None:
     worktree_commands.require_client()
 
 
-def _told(started: Started, *, exec: bool) -> list[str]:
+def _told(started: StartResult, *, exec: bool) -> list[str]:
     folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
     made = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
     if exec:
@@ -52,7 +52,7 @@ def _told(started: Started, *, exec: bool) -> list[str]:
     return [*made, f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
 
 
-def _about(started: Started) -> list[str]:
+def _about(started: StartResult) -> list[str]:
     branch = started.branch
     how = f"new, from {started.base.told}" if branch.new else "which was there already"
     trust = "Claude asks once whether you trust the new folder."

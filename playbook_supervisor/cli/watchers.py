@@ -13,32 +13,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, TextIO
 
-    from playbook_supervisor.drivers.observers import Watcher
+    from playbook_supervisor.drivers.observers import Observer
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 _FIXED: Final = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 
 
 @contextmanager
-def watching(level: Level, earlier: Callable[[Outlook], Sequence[Entry]]) -> Iterator[Watcher]:
+def watching(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> Iterator[Observer]:
     """A live list where stderr can show one and somebody wants to see it, else a log.
 
     `earlier` tells the attempts that were journaled before.
     """
     from playbook_supervisor.cli.render.bell import Bell
-    from playbook_supervisor.drivers.observers import Several
+    from playbook_supervisor.drivers.observers import CompositeObserver
 
     if not draws(level):
         log = Log(level, colour=_wants_colour())
-        yield Several((log, Bell())) if can_draw(sys.stderr) else log
+        yield CompositeObserver((log, Bell())) if can_draw(sys.stderr) else log
         return
     from playbook_supervisor.cli.render.terminal import Terminal
 
     terminal = Terminal(level, earlier)
     try:
-        yield Several((terminal, Bell()))
+        yield CompositeObserver((terminal, Bell()))
     finally:
         terminal.close()
 

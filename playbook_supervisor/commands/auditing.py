@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from playbook_supervisor.audit import lenient_playbook, lenient_session
-from playbook_supervisor.audit.examination import Audited, Exhibit, Session, examine
-from playbook_supervisor.audit.lenient_session import Standing
+from playbook_supervisor.audit.examination import AuditedSession, AuditReport, SessionFile, examine
+from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.metrics import Metrics, Source, measure
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
@@ -35,7 +35,7 @@ _NAME: Final = r"[a-z0-9][a-z0-9-]*\Z"
 
 def audit(
     names: Sequence[str] = (), *, every: bool = False, cwd: Path | None = None
-) -> tuple[Audited, ...]:
+) -> tuple[AuditReport, ...]:
     """What cannot be true of sessions: those named by id or path, all, or this worktree's.
 
     StateError where there is none of that name. Reads only.
@@ -80,10 +80,10 @@ class _Found(Record):
 
     name: str
     folder: Path | None
-    journal: Exhibit
-    session: Exhibit | None = None
-    playbook: Exhibit | None = None
-    policy: Exhibit | None = None
+    journal: SessionFile
+    session: SessionFile | None = None
+    playbook: SessionFile | None = None
+    policy: SessionFile | None = None
 
 
 def _meant(names: Sequence[str], here: Path, *, every: bool) -> Iterator[_Found]:
@@ -109,10 +109,10 @@ def _of_store(store: Store, session_id: str, here: Path) -> _Found:
         store.require_worktree(session_id)
         folder = store.folder(session_id)
     except StateError as error:
-        lost = Exhibit(journal, problem=error.message, guidance=error.guidance)
+        lost = SessionFile(journal, problem=error.message, guidance=error.guidance)
         return _Found(session_id, None, lost)
     except StorageError as error:
-        return _Found(session_id, None, Exhibit(journal, problem=error.message))
+        return _Found(session_id, None, SessionFile(journal, problem=error.message))
     runtime = store.runtime(session_id)
     with locked(runtime / "lock") if runtime.is_dir() else nullcontext():
         return _of_folder(folder, shown)
@@ -135,10 +135,10 @@ def _of_path(path: Path, shown: str) -> _Found:
 
 
 def _of_folder(folder: Path, shown: str) -> _Found:
-    def exhibit(name: str) -> Exhibit:
+    def exhibit(name: str) -> SessionFile:
         return _exhibit(folder / name, str(Path(shown) / name))
 
-    def if_there(name: str) -> Exhibit | None:
+    def if_there(name: str) -> SessionFile | None:
         return exhibit(name) if os.path.lexists(folder / name) else None
 
     return _Found(
@@ -151,25 +151,25 @@ def _of_folder(folder: Path, shown: str) -> _Found:
     )
 
 
-def _exhibit(path: Path, shown: str) -> Exhibit:
+def _exhibit(path: Path, shown: str) -> SessionFile:
     if path.is_symlink():  # it could lead to anybody's file, and findings quote what they find
-        return Exhibit(shown, problem="it is a symbolic link")
+        return SessionFile(shown, problem="it is a symbolic link")
     try:
-        return Exhibit(shown, read_bytes(path, limit=MAX_BYTES))
+        return SessionFile(shown, read_bytes(path, limit=MAX_BYTES))
     except FileNotFoundError:
-        return Exhibit(shown, problem="there is no such file")
+        return SessionFile(shown, problem="there is no such file")
     except StorageError as error:
-        return Exhibit(shown, problem=error.message)
+        return SessionFile(shown, problem=error.message)
 
 
 # ── what is known of them ───────────────────────────────────────────────────────────────────
 
 
-def _session(found: _Found) -> Session:
+def _session(found: _Found) -> AuditedSession:
     """A session as an audit wants it: with what git knows."""
     from playbook_supervisor.system import git_history
 
-    known = Session(
+    known = AuditedSession(
         found.name,
         found.journal,
         found.session,
@@ -190,7 +190,7 @@ def _session(found: _Found) -> Session:
     return known if known.pinned else replace(known, playbook=_projects_own(found.folder, told))
 
 
-def _projects_own(folder: Path, told: Standing) -> Exhibit | None:
+def _projects_own(folder: Path, told: LooseSession) -> SessionFile | None:
     """The project's playbook as it was when the session began: other tools kept none beside it."""
     from playbook_supervisor.system import checkout, git_history
 
@@ -202,7 +202,7 @@ def _projects_own(folder: Path, told: Standing) -> Exhibit | None:
         return None
     path = f"{FOLDER}/{told.playbook}.yaml"
     then = git_history.as_of(root, path, told.started_at or 0)
-    return _exhibit(root / path, path) if then is None else Exhibit(path, then)
+    return _exhibit(root / path, path) if then is None else SessionFile(path, then)
 
 
 def _source(found: _Found) -> Source:
@@ -217,7 +217,7 @@ def _source(found: _Found) -> Source:
     return Source(_told(found.journal, lenient_session.journal), told, plan)
 
 
-def _told(exhibit: Exhibit | None, read: Callable[[bytes, str], Heard]) -> Heard | None:
+def _told(exhibit: SessionFile | None, read: Callable[[bytes, str], Heard]) -> Heard | None:
     """What a file tells; None where there is none, or it is no document."""
     if exhibit is None or exhibit.data is None:
         return None

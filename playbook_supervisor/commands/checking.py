@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Document
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.lint import Lookup
-    from playbook_supervisor.project.policy_files import Rule
+    from playbook_supervisor.project.policy_files import PolicyRule
 
     Problems = tuple[Problem, ...]
 
 
-class Checked(Record):
+class FileReport(Record):
     """One file and what is wrong with it, by place."""
 
     file: str
@@ -38,14 +38,14 @@ class Checked(Record):
         return all(problem.severity == "note" for problem in self.problems)
 
 
-def check(files: Sequence[str]) -> tuple[Checked, ...]:
+def check(files: Sequence[str]) -> tuple[FileReport, ...]:
     """Every fault of every file, and what is probably not meant (kai FR8, cat FR-2). Reads only.
 
     By their places, `.playbooks/config.yaml` and `.playbooks/policies/*` are the project's
     settings and policies, `.playbooks/_index.yaml` is derived; any other file is a playbook.
     """
     surroundings: dict[Path, _Project] = {}
-    return tuple(Checked(file, _problems(file, surroundings)) for file in files)
+    return tuple(FileReport(file, _problems(file, surroundings)) for file in files)
 
 
 def _problems(file: str, surroundings: dict[Path, _Project]) -> Problems:
@@ -96,12 +96,12 @@ class _Project:
     @cached_property
     def command(self) -> Lookup | None:
         """What is installed there; None outside of a repository."""
-        from playbook_supervisor.project.slash_commands import Shelf
+        from playbook_supervisor.project.slash_commands import CommandIndex
 
-        return None if self.root is None else Shelf(self.root, home=Path.home()).resolve
+        return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[PolicyRule, ...]:
         """The policies that hold there. Raises what reading them raises."""
         if self.root is None or not (self.root / ".playbooks/policies").is_dir():
             return ()
@@ -209,14 +209,14 @@ def _refused(error: PlaybookError) -> Problem:
     return Problem(int(line), int(col), "error", error.code, error.message, error.guidance)
 
 
-def _used(rule: Rule, playbooks: Sequence[Playbook]) -> bool:
+def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
     """Whether it speaks of any step; where there are no playbooks yet, nobody can tell."""
     return not playbooks or any(
         rule.matches(playbook, step) for playbook in playbooks for step in playbook.steps
     )
 
 
-def _unused(rule: Rule) -> Problem:
+def _unused(rule: PolicyRule) -> Problem:
     said = "this rule matches no step of any playbook here"
     cure = "Correct its patterns, or take it out."
     return Problem(rule.line, 1, "warning", "PB-CHECK-POLICY-UNUSED", said, cure)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.vocabulary import SessionStatus
 
 
-class Drawn(Record):
+class Diagram(Record):
     """A playbook and, of a session, its journal and status; without one `status` is None."""
 
     playbook: Playbook
@@ -23,7 +23,7 @@ class Drawn(Record):
     status: SessionStatus | None = None
 
 
-def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Drawn:
+def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Diagram:
     """The playbook of that name or path; of a session, its own, as policies made it.
 
     ArgumentError PB-ARG-USAGE where neither is named, or the session runs another playbook;
@@ -36,7 +36,7 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
                 "neither a playbook nor a session is named",
                 guidance="For example: playbook graph auto-feature; `playbook list` names all.",
             )
-        return Drawn(view.load_playbook(reference, cwd=cwd))
+        return Diagram(view.load_playbook(reference, cwd=cwd))
     shown = view.show(session, cwd=cwd)
     if shown.problem:
         raise shown.problem
@@ -57,4 +57,4 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
                 f"session {session} runs {name}, not {named}",
                 guidance=f"Say: playbook graph --session {session}",
             )
-    return Drawn(playbook, shown.entries, manifest.status)
+    return Diagram(playbook, shown.entries, manifest.status)

@@ -39,7 +39,7 @@ _EDITING: Final = frozenset({"acceptEdits", "auto", "bypassPermissions"})
 _INSTALL: Final = "Install it: uv tool install playbook-supervisor."
 
 
-class Finding(Record):
+class Diagnosis(Record):
     """What was looked at, how it is, what was found, and how to mend or better it.
 
     `advice` works, but not as well as it could; `cure` is empty where all is fine.
@@ -51,7 +51,7 @@ class Finding(Record):
     cure: str = ""
 
 
-def examine(start: Path, *, home: Path) -> Iterator[Finding]:
+def examine(start: Path, *, home: Path) -> Iterator[Diagnosis]:
     """Look at the repository that the folder `start` lies in, in the order in which one mends.
 
     `home` is the person's, where the client keeps settings, too. StateError
@@ -59,7 +59,7 @@ def examine(start: Path, *, home: Path) -> Iterator[Finding]:
     """
     here = checkout.find(start)
     yield _git(here.root)
-    yield Finding("python", "fine", f"{sys.version.partition(' ')[0]}, {sys.executable}")
+    yield Diagnosis("python", "fine", f"{sys.version.partition(' ')[0]}, {sys.executable}")
     yield _program(here.root)
     yield from _each("commands", _commands, here)
     yield from _each("files", _files, here)
@@ -73,56 +73,56 @@ def examine(start: Path, *, home: Path) -> Iterator[Finding]:
 
 
 def _each(
-    name: str, look: Callable[..., Iterator[Finding]], *places: checkout.Checkout | Path
-) -> Iterator[Finding]:
+    name: str, look: Callable[..., Iterator[Diagnosis]], *places: checkout.Checkout | Path
+) -> Iterator[Diagnosis]:
     """What `look` finds; a file that cannot be read is a finding, too."""
     try:
         yield from look(*places)
     except PlaybookError as error:
         place = f"{error.where}: " if isinstance(error, CheckError) else ""
-        yield Finding(name, "wrong", place + error.message, error.guidance)
+        yield Diagnosis(name, "wrong", place + error.message, error.guidance)
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────
 
 
-def _git(root: Path) -> Finding:
+def _git(root: Path) -> Diagnosis:
     done = _asked(root, "git", "--version")
     if done is None or done.returncode:
-        return Finding("git", "wrong", "does not run", "Install git, or put it on PATH.")
-    return Finding("git", "fine", first_line(done.stdout))
+        return Diagnosis("git", "wrong", "does not run", "Install git, or put it on PATH.")
+    return Diagnosis("git", "fine", first_line(done.stdout))
 
 
-def _program(root: Path) -> Finding:
+def _program(root: Path) -> Diagnosis:
     path = _which("playbook")
     done = _asked(root, path, "--version") if path else None
     if done is None:
         found = "is not on PATH; slash commands and hooks look for it there"
         folder = Path(sys.executable).parent
-        return Finding("playbook", "wrong", found, f"{_INSTALL} This one lies in {folder}.")
+        return Diagnosis("playbook", "wrong", found, f"{_INSTALL} This one lies in {folder}.")
     said = first_line(done.stdout or done.stderr)
     if done.returncode or said != f"playbook {__version__}":
         found = f"{path} says {said or 'nothing'!r}, and this is playbook {__version__}"
-        return Finding("playbook", "wrong", found, "Upgrade that one, or take it off PATH.")
-    return Finding("playbook", "fine", f"{__version__}, {path}")
+        return Diagnosis("playbook", "wrong", found, "Upgrade that one, or take it off PATH.")
+    return Diagnosis("playbook", "fine", f"{__version__}, {path}")
 
 
-def _gh(here: checkout.Checkout) -> Iterator[Finding]:
+def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
     wanting = [each.name for each in library.playbooks(here.root) if _wants_gh(each)]
     if not wanting:
         return
     done = _asked(here.root, "gh", "auth", "status")
     why = f"{', '.join(wanting)} looks for a pull request"
     if done is None:
-        yield Finding("gh", "wrong", f"does not run, and {why}", "Install GitHub's gh.")
+        yield Diagnosis("gh", "wrong", f"does not run, and {why}", "Install GitHub's gh.")
     elif done.returncode:
         said = first_line(done.stderr or done.stdout)
-        yield Finding("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
+        yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
     else:
-        yield Finding("gh", "fine", "runs, and is logged in")
+        yield Diagnosis("gh", "fine", "runs, and is logged in")
 
 
-def _wants_gh(shelved: library.Shelved) -> bool:
+def _wants_gh(shelved: library.PlaybookFile) -> bool:
     if shelved.problem:
         return False
     playbook = read_playbook(read_bytes(shelved.file), shelved.file.name)
@@ -132,14 +132,14 @@ def _wants_gh(shelved: library.Shelved) -> bool:
     )
 
 
-def _client(root: Path) -> Finding:
+def _client(root: Path) -> Diagnosis:
     path = _which("claude")
     done = _asked(root, path, "--version") if path else None
     if done is None or done.returncode:
         found = "Claude Code does not run from here"
         cure = "Install it, or say in .playbooks/config.yaml which `agent` `playbook run` calls."
-        return Finding("claude", "advice", found, cure)
-    return Finding("claude", "fine", first_line(done.stdout))
+        return Diagnosis("claude", "advice", found, cure)
+    return Diagnosis("claude", "fine", first_line(done.stdout))
 
 
 def _which(name: str) -> str | None:
@@ -160,51 +160,53 @@ def _asked(root: Path, *argv: str) -> Completed | None:
 # ── what is installed here ──────────────────────────────────────────────────────────────────
 
 
-def _commands(here: checkout.Checkout) -> Iterator[Finding]:
+def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
-        yield Finding("commands", "wrong", "nothing is installed here", "Run `playbook init`.")
+        yield Diagnosis("commands", "wrong", "nothing is installed here", "Run `playbook init`.")
         return
     files = [f".claude/commands/{name}.md" for name in COMMANDS]
     gone = [file for file in files if not (here.root / file).is_file()]
     if gone:
         cure = "Take their lines out of .playbooks/install.yaml, then run `playbook init`."
-        yield Finding("commands", "advice", f"deleted here: {', '.join(gone)}", cure)
+        yield Diagnosis("commands", "advice", f"deleted here: {', '.join(gone)}", cure)
     else:
-        yield Finding("commands", "fine", f"/{COMMANDS[0]} and {len(COMMANDS) - 1} more")
+        yield Diagnosis("commands", "fine", f"/{COMMANDS[0]} and {len(COMMANDS) - 1} more")
 
 
-def _files(here: checkout.Checkout) -> Iterator[Finding]:
+def _files(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
         return
     old = [change.path for change in updater.plan(here.root).changes]
     if old:
         found = f"out of date: {', '.join(old)}"
-        yield Finding("files", "advice", found, "Run `playbook update`; edits of yours stay.")
+        yield Diagnosis("files", "advice", found, "Run `playbook update`; edits of yours stay.")
     else:
-        yield Finding("files", "fine", f"as playbook {__version__} has them, or yours")
+        yield Diagnosis("files", "fine", f"as playbook {__version__} has them, or yours")
 
 
-def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
+def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     if read_installation(here.root).no_hooks:
         found = "left out (--no-hooks): a model is asked to follow the playbook, not held to it"
-        yield Finding("hooks", "advice", found, "`playbook init --hooks` installs them.")
+        yield Diagnosis("hooks", "advice", found, "`playbook init --hooks` installs them.")
         return
     data = _read(here.root / settings.FILE)
     if missing := settings.lacking(data):
         found = f"missing or altered in {settings.FILE}: {', '.join(missing)}"
-        yield Finding("hooks", "wrong", found, "Run `playbook init`.")
+        yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
     for file in _settings_files(here.root, home):
         if settings.disables_hooks(_read(file), str(file)):
             cure = f"Take `disableAllHooks` out of {file}."
-            yield Finding("hooks", "wrong", "every hook is switched off", cure)
+            yield Diagnosis("hooks", "wrong", "every hook is switched off", cure)
             return
     if trouble := _tried(here.root, data):
         marker = here.git_dir / settings.MARKER
         way_out = f" Or remove {marker}, to let go of its session." if marker.is_file() else ""
-        yield Finding("hooks", "wrong", trouble, f"Mend what is named.{way_out}")
+        yield Diagnosis("hooks", "wrong", trouble, f"Mend what is named.{way_out}")
     else:
-        yield Finding("hooks", "fine", f"{len(settings.HOOKS)} events; idle, holding and answering")
+        yield Diagnosis(
+            "hooks", "fine", f"{len(settings.HOOKS)} events; idle, holding and answering"
+        )
 
 
 def _tried(root: Path, data: bytes) -> str:
@@ -251,25 +253,25 @@ def _said(done: Completed) -> str:
     return first_line(said) or f"exit status {done.returncode}"
 
 
-def _bound(here: checkout.Checkout) -> Iterator[Finding]:
+def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
     marker = here.git_dir / settings.MARKER
     lines = _read(marker).decode("utf-8", "replace").splitlines()
     if not lines:
         return
     program, session = lines[0], first_line(lines[1] if len(lines) > 1 else "")
     if os.access(program, os.X_OK) or _which("playbook"):
-        yield Finding("bound", "fine", f"session {session} is bound to a client here")
+        yield Diagnosis("bound", "fine", f"session {session} is bound to a client here")
         return
     found = f"session {session} is bound to a client here, and {first_line(program)} is gone"
-    yield Finding("bound", "wrong", found, f"{_INSTALL} Or remove {marker}, to let go of it.")
+    yield Diagnosis("bound", "wrong", found, f"{_INSTALL} Or remove {marker}, to let go of it.")
 
 
-def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
+def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """Whether a step can do its work while nobody is there to be asked."""
     mode, allowed = _permissions(here.root, home)
     waits = _wanting(mode, allowed)
     if not waits:
-        yield Finding("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
+        yield Diagnosis("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
     found = (
         f"Claude Code asks you at a step's first {' and first '.join(waits)}, "
@@ -280,29 +282,29 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
         '{"defaultMode": "acceptEdits", "allow": ["Bash(git commit *)"]}}, '
         "with a rule for each program that they run."
     )
-    yield Finding("walking away", "advice", found, cure)
+    yield Diagnosis("walking away", "advice", found, cure)
 
 
-def _headless(here: checkout.Checkout, home: Path) -> Iterator[Finding]:
+def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """Whether a step that `playbook run` gives to Claude Code can do its work: it asks nobody."""
     kept = config.load(here.root)
     if kept.agent not in ("", "claude"):
-        yield Finding("headless", "fine", f"`playbook run` calls the agent {kept.agent}")
+        yield Diagnosis("headless", "fine", f"`playbook run` calls the agent {kept.agent}")
         return
     mode = kept.claude.permission_mode
     allowed = [*kept.claude.allowed_tools, *_permissions(here.root, home)[1]]
     if not (denied := _wanting(mode, allowed)):
-        yield Finding("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
+        yield Diagnosis("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
     found = f"with `playbook run` a worker's every {' and every '.join(denied)} is denied"
     cure = (
         f"In {config.FILE}: agents: {{claude: {{permission_mode: acceptEdits, allowed_tools: "
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
     )
-    yield Finding("headless", "advice", found, cure)
+    yield Diagnosis("headless", "advice", found, cure)
 
 
-def _notify(here: checkout.Checkout) -> Iterator[Finding]:
+def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
     """Whether the program that calls people can be started; it is not: it would call somebody."""
     try:
         argv = config.load(here.root).notify
@@ -312,11 +314,11 @@ def _notify(here: checkout.Checkout) -> Iterator[Finding]:
         return
     program = argv[0] if "/" not in argv[0] else str(here.root / argv[0])
     if path := _which(program):
-        yield Finding("notify", "fine", f"calls {first_line(path)}")
+        yield Diagnosis("notify", "fine", f"calls {first_line(path)}")
         return
     found = f"{first_line(argv[0])} is no program that runs here: nobody is called to a gate"
     cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
-    yield Finding("notify", "wrong", found, cure)
+    yield Diagnosis("notify", "wrong", found, cure)
 
 
 def _wanting(mode: str, allowed: list[str]) -> list[str]:

@@ -18,17 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.agents.registry import Agent, Budget
     from playbook_supervisor.drivers.driver_lock import Request
-    from playbook_supervisor.drivers.headless import Ending
-    from playbook_supervisor.drivers.observers import Person, Watcher
+    from playbook_supervisor.drivers.headless import DriveResult
+    from playbook_supervisor.drivers.observers import Observer, Prompter
     from playbook_supervisor.sessions.local_state import Runtime
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import Store
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 _PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
 
 
-class Drive(Record):
+class DriveOptions(Record):
     """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
 
     `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits`:
@@ -49,10 +49,10 @@ def run(
     *,
     cwd: Path | None = None,
     start: str = "",
-    drive: Drive | None = None,
-    watcher: Watcher | None = None,
-    person: Person | None = None,
-) -> Ending:
+    drive: DriveOptions | None = None,
+    watcher: Observer | None = None,
+    person: Prompter | None = None,
+) -> DriveResult:
     """Begin a playbook and drive it to its end or to a gate (kai FR20, cat FR-3.7).
 
     Without a `person` a gate ends the drive: `why` is `waiting`. Raises what `beginning` and the
@@ -63,7 +63,7 @@ def run(
     from playbook_supervisor.project import config
     from playbook_supervisor.sessions import creation
 
-    drive = drive or Drive()
+    drive = drive or DriveOptions()
     store = locate.store(cwd)
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
     agent = registry.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
@@ -83,20 +83,20 @@ def resume(
     *,
     cwd: Path | None = None,
     retry: bool = False,
-    drive: Drive | None = None,
-    watcher: Watcher | None = None,
-    person: Person | None = None,
-) -> Ending:
+    drive: DriveOptions | None = None,
+    watcher: Observer | None = None,
+    person: Prompter | None = None,
+) -> DriveResult:
     """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
     from playbook_supervisor.agents import registry
     from playbook_supervisor.drivers import budget
     from playbook_supervisor.drivers.claude_code import authorization
-    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.drivers.headless import DriveResult
     from playbook_supervisor.kernel import machine
     from playbook_supervisor.project import config
     from playbook_supervisor.sessions import selection
 
-    drive = drive or Drive()
+    drive = drive or DriveOptions()
     watching = watcher or _silence()
     store, session_id = locate.meant(session, cwd, watching)
     if retry or drive.mode is Mode.AUTONOMOUS:  # what takes up, or answers by itself, decides
@@ -114,7 +114,7 @@ def resume(
         outlook = locate.supervisor(store, session_id).close()
         for notice in outlook.notices:
             watching.notice(notice)
-        return Ending(outlook, status.value)
+        return DriveResult(outlook, status.value)
     _require_room(store, session_id)
     if strayed := selection.strayed(store, session_id):
         watching.notice(strayed)
@@ -125,13 +125,13 @@ def resume(
     meant = budget.combined(asked, limits)
     if said := budget.unkept(agent, meant):
         watching.notice(said)
-    drive = Drive(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
+    drive = DriveOptions(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
     return _drive(store, session_id, agent, drive, watching, person, retry=retry)
 
 
 def answer(
     words: Sequence[str], *, session: str = "", gate: str = "", cwd: Path | None = None
-) -> Outlook:
+) -> Snapshot:
     """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
 
     The first word is a session if it has the form of an id and more words follow.
@@ -168,7 +168,7 @@ def answer(
     return locate.kept(store, supervisor.answer(asked.id, reply.resolution, text, _by(store)))
 
 
-def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outlook:
+def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
     """End the session, journaled; a runner is asked to stop what runs first."""
     from playbook_supervisor.drivers import driver_lock
     from playbook_supervisor.kernel.directives import Finish
@@ -190,7 +190,7 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Outl
     return locate.kept(store, outlook)
 
 
-def pause(session: str = "", *, cwd: Path | None = None) -> Outlook:
+def pause(session: str = "", *, cwd: Path | None = None) -> Snapshot:
     """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
     from playbook_supervisor.drivers import driver_lock
 
@@ -211,13 +211,13 @@ def _drive(
     store: Store,
     session_id: str,
     agent: Agent,
-    drive: Drive,
-    watcher: Watcher,
-    person: Person | None,
+    drive: DriveOptions,
+    watcher: Observer,
+    person: Prompter | None,
     *,
     start: str = "",
     retry: bool = False,
-) -> Ending:
+) -> DriveResult:
     from playbook_supervisor.drivers import budget
     from playbook_supervisor.drivers.claude_code import authorization
     from playbook_supervisor.drivers.driver_lock import driving
@@ -228,7 +228,7 @@ def _drive(
     limits = drive.limits or budget.NO_LIMITS
     watcher = _with_those_elsewhere(watcher, supervisor)
 
-    def first() -> Outlook:
+    def first() -> Snapshot:
         outlook = supervisor.look()
         for notice in store.notices:
             watcher.notice(notice)
@@ -256,7 +256,7 @@ def _drive(
         return runner.drive(first)
 
 
-def _remembered(drive: Drive, root: Path) -> Runtime:
+def _remembered(drive: DriveOptions, root: Path) -> Runtime:
     """What a `resume` without arguments goes by: there from the session's first moment on."""
     from playbook_supervisor.agents.registry import from_anywhere
     from playbook_supervisor.drivers import budget
@@ -269,18 +269,18 @@ def _remembered(drive: Drive, root: Path) -> Runtime:
     )
 
 
-def _with_those_elsewhere(watcher: Watcher, supervisor: Supervisor) -> Watcher:
+def _with_those_elsewhere(watcher: Observer, supervisor: Supervisor) -> Observer:
     """The same, and what is told to whoever is not at this terminal."""
-    from playbook_supervisor.drivers.live_output import LastWords
-    from playbook_supervisor.drivers.notifier import Calling
-    from playbook_supervisor.drivers.observers import Several
+    from playbook_supervisor.drivers.live_output import LiveOutput
+    from playbook_supervisor.drivers.notifier import Notifier
+    from playbook_supervisor.drivers.observers import CompositeObserver
     from playbook_supervisor.project import config
 
     root, private = supervisor.root, supervisor.private
-    each: tuple[Watcher, ...] = (watcher, LastWords(private))
+    each: tuple[Observer, ...] = (watcher, LiveOutput(private))
     if notify := config.load(root).notify:
-        each = (*each, Calling(notify, root, private, watcher.notice))
-    return Several(each)
+        each = (*each, Notifier(notify, root, private, watcher.notice))
+    return CompositeObserver(each)
 
 
 def _pin(store: Store, session_id: str) -> None:
@@ -338,7 +338,7 @@ def _by(store: Store) -> str:
     return identity(store.checkout.root)
 
 
-def _silence() -> Watcher:
-    from playbook_supervisor.drivers.observers import Silence
+def _silence() -> Observer:
+    from playbook_supervisor.drivers.observers import NullObserver
 
-    return Silence()
+    return NullObserver()

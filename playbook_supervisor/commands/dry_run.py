@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.driving import Drive
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.kernel.vocabulary import Mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.planning import Plan
+    from playbook_supervisor.commands.planning import RunPlan
 
 
 def plan(
@@ -19,9 +19,9 @@ def plan(
     args: Sequence[str] = (),
     *,
     start: str = "",
-    drive: Drive | None = None,
+    drive: DriveOptions | None = None,
     cwd: Path | None = None,
-) -> Plan:
+) -> RunPlan:
     """What `run` of the same would do here, and what it would be refused for.
 
     Nothing is created or launched. Raises what is wrong with the playbook and its arguments.
@@ -30,7 +30,7 @@ def plan(
     from playbook_supervisor.drivers import budget
     from playbook_supervisor.drivers.claude_code import authorization
 
-    drive = drive or Drive()
+    drive = drive or DriveOptions()
     limits = drive.limits or budget.NO_LIMITS
     store = locate.store(cwd)
 

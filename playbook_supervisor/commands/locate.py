@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.drivers.observers import Watcher
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.drivers.observers import Observer
+    from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import Store
     from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -89,7 +89,7 @@ def named() -> str:
 
 
 def meant(
-    session: str, cwd: Path | None = None, watcher: Watcher | None = None
+    session: str, cwd: Path | None = None, watcher: Observer | None = None
 ) -> tuple[Store, str]:
     """The session that is meant, and the store of the worktree that it lives in.
 
@@ -109,7 +109,7 @@ def meant(
     return here, name
 
 
-def chosen(store: Store, session: str, watcher: Watcher | None = None) -> str:
+def chosen(store: Store, session: str, watcher: Observer | None = None) -> str:
     """The session of that name, else of the environment, else of this worktree (kai FR15).
 
     Where this worktree has none, the error tells a person which are open in the others.
@@ -140,7 +140,7 @@ def _open_elsewhere(error: StateError, store: Store) -> StateError:
     return StateError(error.code, error.message, where=error.where, guidance=guidance)
 
 
-def name_from_here(outlook: Outlook, cwd: Path | None = None) -> str:
+def name_from_here(outlook: Snapshot, cwd: Path | None = None) -> str:
     """The session's id, where a command that names none would mean another; else empty."""
     from playbook_supervisor.sessions.selection import choose
 
@@ -154,7 +154,7 @@ def name_from_here(outlook: Outlook, cwd: Path | None = None) -> str:
     return "" if same else session_id
 
 
-def away(outlook: Outlook, cwd: Path | None = None) -> str:
+def away(outlook: Snapshot, cwd: Path | None = None) -> str:
     """Where an open session lives that is not of this worktree; else empty."""
     from playbook_supervisor.sessions.selection import OPEN
 
@@ -181,7 +181,7 @@ def waiting_elsewhere(error: StateError, cwd: Path | None = None) -> StateError:
     return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
-def kept(store: Store, outlook: Outlook) -> Outlook:
+def kept(store: Store, outlook: Snapshot) -> Snapshot:
     """The same, with what the store has to say; what was journaled is copied out of reach."""
     if outlook.events:
         with store.open(outlook.manifest.session_id) as opened:

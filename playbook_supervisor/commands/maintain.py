@@ -13,14 +13,14 @@ from playbook_supervisor.records import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.commands.demo import Demo
-    from playbook_supervisor.commands.doctor import Finding
-    from playbook_supervisor.commands.install.installer import Plan
-    from playbook_supervisor.commands.install.updater import Update
+    from playbook_supervisor.commands.doctor import Diagnosis
+    from playbook_supervisor.commands.install.installer import InstallPlan
+    from playbook_supervisor.commands.install.updater import UpdatePlan
     from playbook_supervisor.commands.repair import Difference
     from playbook_supervisor.sessions.store import Store
 
 
-def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
+def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> InstallPlan:
     """What `init` would do here, file by file. Writes nothing; refuses what cannot be.
 
     `no_hooks` leaves the client's settings alone; None is what was said here last.
@@ -33,14 +33,14 @@ def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> Plan:
     )
 
 
-def install(plan: Plan) -> None:
+def install(plan: InstallPlan) -> None:
     """Do it (kai FR42, NFR11). Nothing foreign is overwritten."""
     from playbook_supervisor.commands.install import installer
 
     installer.apply(plan, _now())
 
 
-def update_plan(*, cwd: Path | None = None) -> Update:
+def update_plan(*, cwd: Path | None = None) -> UpdatePlan:
     """What is out of date here, file by file. Writes nothing; refuses what cannot be.
 
     Where install.yaml is lost nobody knows whether hooks were wanted: those that are there are
@@ -59,14 +59,14 @@ def update_plan(*, cwd: Path | None = None) -> Update:
     return updater.plan(root, {settings.FILE: settings.merged}, no_hooks=no_hooks)
 
 
-def update(planned: Update) -> None:
+def update(planned: UpdatePlan) -> None:
     """Do it. What a person edited, deleted or made is not touched."""
     from playbook_supervisor.commands.install import updater
 
     updater.apply(planned, _now())
 
 
-def findings(*, cwd: Path | None = None) -> Iterator[Finding]:
+def findings(*, cwd: Path | None = None) -> Iterator[Diagnosis]:
     """What works here and what does not, each with its cure, tried one after the other."""
     from playbook_supervisor.commands import doctor
 
@@ -87,7 +87,7 @@ def index(*, cwd: Path | None = None, check: bool = False) -> bool:
     return False
 
 
-class Repaired(Record):
+class RepairReport(Record):
     """A session, and what differed in it before anything was mended.
 
     `root` is the worktree that was brought back for it, None where it was there.
@@ -100,7 +100,7 @@ class Repaired(Record):
 
 def repair(
     session: str = "", *, take: bool = False, restore: bool = False, cwd: Path | None = None
-) -> Repaired:
+) -> RepairReport:
     """What something else changed; with `take` or `restore` it is mended (one of them at most).
 
     `restore` also brings back the session's worktree, where somebody has removed it by hand.
@@ -123,7 +123,7 @@ def repair(
         repair.take(store, session_id)
     elif restore:
         repair.restore(store, session_id)
-    return Repaired(session_id, found, store.checkout.root if lost else None)
+    return RepairReport(session_id, found, store.checkout.root if lost else None)
 
 
 def _readable(store: Store, session_id: str) -> None:

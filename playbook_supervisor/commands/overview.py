@@ -30,7 +30,7 @@ _CLAUDE: Final = "claude-code"
 _VANISHED: Final = "its files have vanished; the next command restores them"
 
 
-class Client(Record):
+class ClientState(Record):
     """How it stands with the Claude Code conversation to which a session is bound.
 
     `lives` says whether its process does, `stalled` that its model went round in circles, `dialog`
@@ -44,7 +44,7 @@ class Client(Record):
     held: bool
 
 
-class Seen(Record):
+class SessionOverview(Record):
     """One session as it stands on the disk of one worktree.
 
     `manifest` is None and `problem` says why where it cannot be read, `code` in one word. `driver`
@@ -58,7 +58,7 @@ class Seen(Record):
     problem: str = ""
     driver: Driver | None = None
     activity: int = 0
-    client: Client | None = None
+    client: ClientState | None = None
     code: str = ""
 
     @property
@@ -72,7 +72,7 @@ class Seen(Record):
         return self.manifest is None or self.manifest.status in OPEN
 
 
-def sessions(store: Store) -> tuple[Seen, ...]:
+def sessions(store: Store) -> tuple[SessionOverview, ...]:
     """Every session once: those that wait, the longest first; then by latest activity.
 
     A session's folder is in git, so that it may stand in several worktrees: the one that drives
@@ -90,7 +90,7 @@ def sessions(store: Store) -> tuple[Seen, ...]:
     return tuple(sorted(seen, key=_urgency))
 
 
-def _where_it_counts(session_id: str, copies: list[Store]) -> Seen:
+def _where_it_counts(session_id: str, copies: list[Store]) -> SessionOverview:
     """The copy that counts; the others, which are many after merges, are not read at all."""
     if len(copies) > 1:
         driving = [each for each in copies if each.drives(session_id)]
@@ -163,7 +163,7 @@ def held(store: Store, session_id: str) -> Policy:
         return Policy()
 
 
-def _look(store: Store, session_id: str) -> Seen:
+def _look(store: Store, session_id: str) -> SessionOverview:
     driver, activity, client = None, 0, None
     try:
         client = _client(store, session_id)
@@ -172,38 +172,40 @@ def _look(store: Store, session_id: str) -> Seen:
             driver = Driver(client.pid, _CLAUDE)
         activity = store.activity(session_id)
         manifest = store.manifest(session_id)
-        return Seen(store, session_id, manifest, "", driver, activity, client)
+        return SessionOverview(store, session_id, manifest, "", driver, activity, client)
     except PlaybookError as error:
         code, said = error.code, error.message
         if error.where:
             said = f"{said} ({error.where})"
         if code == "PB-STATE-NO-SESSION":
             code, said = "PB-STATE-CORRUPT", _VANISHED
-        return Seen(store, session_id, None, said, driver, activity, client, code)
+        return SessionOverview(store, session_id, None, said, driver, activity, client, code)
 
 
-def _client(store: Store, session_id: str) -> Client | None:
+def _client(store: Store, session_id: str) -> ClientState | None:
     private = store.runtime(session_id)
     bound = binding.load(private)
     if bound is None:
         return None
     held = not bound.hooked or binding.hooks_reach(store.checkout, bound)
     lives = binding.lives(bound)
-    return Client(bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", held)
+    return ClientState(
+        bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", held
+    )
 
 
-def _authority(seen: Seen) -> tuple[bool, bool, int]:
+def _authority(seen: SessionOverview) -> tuple[bool, bool, int]:
     return seen.store.drives(seen.session_id), _at_home(seen), seen.activity
 
 
-def _at_home(seen: Seen) -> bool:
+def _at_home(seen: SessionOverview) -> bool:
     if seen.manifest is None:
         return False
     main = seen.store.checkout.main_root
     return (main / seen.manifest.worktree).resolve() == seen.root.resolve()
 
 
-def _urgency(seen: Seen) -> tuple[int, int, str]:
+def _urgency(seen: SessionOverview) -> tuple[int, int, str]:
     gate = seen.manifest.gate if seen.manifest else None
     if gate is not None:
         return 0, gate.opened_at, seen.session_id

@@ -16,10 +16,10 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode
 from playbook_supervisor.project import conditions, config, features, library
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
-from playbook_supervisor.project.slash_commands import Found, Shelf
+from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.creation import Intention
+from playbook_supervisor.sessions.creation import RunRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Need(Record):
         return not self.probed.held and not self.provider
 
 
-class Planned(Record):
+class PlannedStep(Record):
     """One step as it would run: `step` is as tight as the policies make it.
 
     `found` is its command as it is installed, None where it is not; `runs` is false for a step
@@ -52,7 +52,7 @@ class Planned(Record):
     """
 
     step: Step
-    found: Found | None
+    found: InstalledCommand | None
     args: str
     runs: bool
     preconditions: tuple[Need, ...]
@@ -61,7 +61,7 @@ class Planned(Record):
     people: tuple[str, ...]
 
 
-class Plan(Record):
+class RunPlan(Record):
     """What `run` would do here, phase by phase, and what it would refuse to do it for.
 
     `file` is shown from the repository's top. `agent` is a name or, where none can be used, what
@@ -77,7 +77,7 @@ class Plan(Record):
     args: Mapping[str, str]
     mode: Mode
     agent: str
-    phases: tuple[tuple[Planned, ...], ...]
+    phases: tuple[tuple[PlannedStep, ...], ...]
     adopts: str
     missing: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -99,7 +99,7 @@ def plan(
     mode: Mode,
     suits: Callable[[Agent], None],
     free: Callable[[str], None],
-) -> Plan:
+) -> RunPlan:
     """What `run` of the same would do; `agent` is what `--agent` says.
 
     `suits` raises if the agent cannot do what else is asked of it, `free` if somebody drives the
@@ -119,7 +119,7 @@ def plan(
     phases = _phases(store, wanted, settings, start)
     lost = _lost_to_speckit(phases, root, wanted.feature, settings, refusals)
     file, _ = library.find(root, reference)
-    return Plan(
+    return RunPlan(
         playbook=wanted.runs,
         file=str(file.relative_to(root)) if file.is_relative_to(root) else str(file),
         root=root,
@@ -156,7 +156,7 @@ def _agent(
 
 
 def _adopted(
-    store: Store, wanted: Intention, free: Callable[[str], None], refusals: list[PlaybookError]
+    store: Store, wanted: RunRequest, free: Callable[[str], None], refusals: list[PlaybookError]
 ) -> str:
     """The pending session that would be gone on with; where a new one could not be made, why."""
     adopts = ""
@@ -172,7 +172,7 @@ def _adopted(
 
 
 def _lost_to_speckit(
-    phases: tuple[tuple[Planned, ...], ...],
+    phases: tuple[tuple[PlannedStep, ...], ...],
     root: Path,
     feature: str,
     settings: Config,
@@ -214,8 +214,8 @@ def _uncommitted(root: Path) -> Iterator[str]:
 
 
 def _phases(
-    store: Store, wanted: Intention, settings: Config, start: str
-) -> tuple[tuple[Planned, ...], ...]:
+    store: Store, wanted: RunRequest, settings: Config, start: str
+) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = wanted.runs, wanted.policy or Policy()
     root = store.checkout.root
     ids = [step.id for step in playbook.steps]
@@ -223,7 +223,7 @@ def _phases(
         step.id: step.autonomy is not Autonomy.SKIP
         for step in playbook.steps[ids.index(start) if start else 0 :]
     }
-    world = conditions.World(root, wanted.feature, store.checkout.branch, settings)
+    world = conditions.Workspace(root, wanted.feature, store.checkout.branch, settings)
     asked = dict.fromkeys(
         condition
         for step in playbook.steps
@@ -232,13 +232,13 @@ def _phases(
     )
     now = {condition: conditions.probe(condition, world) for condition in asked}
     tightenings = effects(wanted.playbook, policy)
-    shelf = Shelf(root, home=Path.home())
+    shelf = CommandIndex(root, home=Path.home())
     values = {arg.name: wanted.args.get(arg.name, "") for arg in playbook.args}
 
-    def planned(step: Step) -> Planned:
+    def planned(step: Step) -> PlannedStep:
         goes = runs.get(step.id, False)
         before = [each for each in playbook.steps if _precedes(playbook, each, step)]
-        return Planned(
+        return PlannedStep(
             step=step,
             found=shelf.resolve(step.command),
             args=interpolate(step.args, values).strip(),
@@ -266,7 +266,7 @@ def _provider(condition: Condition, now: Mapping[Condition, Probed], before: lis
     return next((step.id for step in reversed(before) if condition in step.postconditions), "")
 
 
-def _missing(phases: tuple[tuple[Planned, ...], ...]) -> Iterator[str]:
+def _missing(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
     """What will keep a step from beginning, once for each condition."""
     told: set[str] = set()
     for planned in (each for phase in phases for each in phase):
@@ -278,7 +278,7 @@ def _missing(phases: tuple[tuple[Planned, ...], ...]) -> Iterator[str]:
                 yield f"{planned.step.id} needs {probed.name}{how}: {probed.evidence}"
 
 
-def _unprovable(phases: tuple[tuple[Planned, ...], ...]) -> Iterator[str]:
+def _unprovable(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
     """What a step is to make and nobody can look for now: known before an hour's run, not after."""
     for planned in (each for phase in phases for each in phase):
         for probed in planned.postconditions:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands.overview import Seen
+from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.live_output import NAME, last_words
@@ -38,7 +38,7 @@ class Progress(Record):
     attempt's id in `lines`. `uncalled` says why a person could not be called, or nothing.
     """
 
-    seen: Seen
+    seen: SessionOverview
     done: int = 0
     total: int = 0
     at_work: tuple[Entry, ...] = ()
@@ -46,7 +46,7 @@ class Progress(Record):
     uncalled: str = ""
 
 
-def of(seen: Seen) -> Progress:
+def of(seen: SessionOverview) -> Progress:
     """How far the session is, as far as that can be read."""
     latest: dict[str, Entry] = {}
     with suppress(PlaybookError):
@@ -97,7 +97,7 @@ class Watch:
                 files = (folder, folder / "session.yaml", folder / "journal.yaml")
                 yield (here.root, name), (*map(_changed, files), ours)
 
-    def _progress(self, seen: Seen) -> Progress:
+    def _progress(self, seen: SessionOverview) -> Progress:
         place = _place(seen)
         stamp, known = self._known.get(place, (None, None))
         if known is None or stamp != self._stamps.get(place):
@@ -113,7 +113,7 @@ def _as_of_now(progress: Progress) -> Progress:
     return replace(progress, lines=last_words(seen.store.runtime(seen.session_id)))
 
 
-def _place(seen: Seen) -> _Place:
+def _place(seen: SessionOverview) -> _Place:
     return seen.root, seen.session_id
 
 

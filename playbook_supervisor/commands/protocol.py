@@ -15,11 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from playbook_supervisor.drivers.claude_code.context import Reply
+    from playbook_supervisor.drivers.claude_code.context import HookReply
     from playbook_supervisor.drivers.notifications import Notice
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.sessions.serialize import Handout
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.serialize import WorkItem
+    from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import Store
     from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -28,7 +28,7 @@ _LOOK: Final = 0.1  # seconds between two looks at a journal that others write
 
 def begin(
     reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
-) -> tuple[Outlook, Enclosure]:
+) -> tuple[Snapshot, DirectiveDetails]:
     """Begin a session and answer with its first directive, and what comes with it."""
     from playbook_supervisor.sessions import creation
 
@@ -45,7 +45,7 @@ def begin(
 
 def next_directive(
     session: str = "", *, wait: bool = False, cwd: Path | None = None
-) -> tuple[Outlook, Enclosure]:
+) -> tuple[Snapshot, DirectiveDetails]:
     """What is outstanding; with `wait`, as soon as it is more than what is under way now."""
     from time import sleep
 
@@ -67,7 +67,7 @@ def report(
     outcome: object = None,
     session: str = "",
     cwd: Path | None = None,
-) -> tuple[Outlook, Enclosure]:
+) -> tuple[Snapshot, DirectiveDetails]:
     """A worker came back; a repeated report changes nothing and answers with what is due now.
 
     Nor does any report of a session that a client's hooks supervise: they see what comes back.
@@ -88,7 +88,7 @@ def report(
     return _handed_out(store, supervisor, supervisor.report(attempt, brought))
 
 
-def in_a_client(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+def in_a_client(outlook: Snapshot, *, cwd: Path | None = None) -> bool:
     """Whether a client that lives drives the session, with hooks or without."""
     from playbook_supervisor.drivers.claude_code import binding
 
@@ -96,7 +96,7 @@ def in_a_client(outlook: Outlook, *, cwd: Path | None = None) -> bool:
     return binding.living(store.runtime(session_id)) is not None
 
 
-def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
+def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
     """The reply to one hook of the Claude Code client; None where there is nothing to say."""
     from playbook_supervisor.drivers.claude_code.hooks import handle
 
@@ -124,7 +124,7 @@ def _call(notice: Notice, folder: str) -> None:
 # ── what comes with a directive ─────────────────────────────────────────────────────────────
 
 
-class Enclosure(Record):
+class DirectiveDetails(Record):
     """What comes with a directive.
 
     `handouts` are what each attempt that is to run needs, by its id. `context` helps to answer the
@@ -132,36 +132,38 @@ class Enclosure(Record):
     been given; None where no hook knows.
     """
 
-    handouts: Mapping[str, Handout]
+    handouts: Mapping[str, WorkItem]
     context: tuple[str, ...]
     given: frozenset[str] | None
 
 
-def enclosed(outlook: Outlook, *, cwd: Path | None = None) -> Enclosure:
+def enclosed(outlook: Snapshot, *, cwd: Path | None = None) -> DirectiveDetails:
     """What comes with the directive of a session, which lives in any worktree."""
     return _enclosed(_of(outlook, cwd), outlook)
 
 
-def _enclosed(supervisor: Supervisor, outlook: Outlook) -> Enclosure:
+def _enclosed(supervisor: Supervisor, outlook: Snapshot) -> DirectiveDetails:
     """The project's own tools are made to look at the session's feature on the way."""
     from playbook_supervisor.drivers.claude_code import binding
-    from playbook_supervisor.sessions.serialize import Handout
+    from playbook_supervisor.sessions.serialize import WorkItem
     from playbook_supervisor.sessions.snapshot import running
 
     handouts = {}
     for member in running(outlook):
         work = supervisor.work(outlook, member)
         supervisor.environment(outlook, work)
-        handouts[member.id] = Handout(work.command, work.args, work.prompt)
-    return Enclosure(handouts, supervisor.context(outlook), binding.given(supervisor.private))
+        handouts[member.id] = WorkItem(work.command, work.args, work.prompt)
+    return DirectiveDetails(
+        handouts, supervisor.context(outlook), binding.given(supervisor.private)
+    )
 
 
-def context(outlook: Outlook, *, cwd: Path | None = None) -> tuple[str, ...]:
+def context(outlook: Snapshot, *, cwd: Path | None = None) -> tuple[str, ...]:
     """What helps to answer the gate that is asked; empty where none is (kai FR24)."""
     return _of(outlook, cwd).context(outlook)
 
 
-def entries(outlook: Outlook, *, cwd: Path | None = None) -> tuple[Entry, ...]:
+def entries(outlook: Snapshot, *, cwd: Path | None = None) -> tuple[Entry, ...]:
     """The whole journal of the session, oldest first."""
     store, session_id = locate.meant(outlook.manifest.session_id, cwd)
     return store.journal(session_id).entries
@@ -174,8 +176,8 @@ def _hooks_report(supervisor: Supervisor) -> bool:
 
 
 def _handed_out(
-    store: Store, supervisor: Supervisor, outlook: Outlook
-) -> tuple[Outlook, Enclosure]:
+    store: Store, supervisor: Supervisor, outlook: Snapshot
+) -> tuple[Snapshot, DirectiveDetails]:
     """The same, with its copies kept; a conversation that drives by commands lets an end go."""
     from playbook_supervisor.kernel.directives import Finish
 
@@ -186,12 +188,12 @@ def _handed_out(
     return locate.kept(store, outlook), _enclosed(supervisor, outlook)
 
 
-def _under_way(outlook: Outlook) -> set[str]:
+def _under_way(outlook: Snapshot) -> set[str]:
     from playbook_supervisor.sessions.snapshot import running
 
     return {attempt.id for attempt in running(outlook)}
 
 
-def _of(outlook: Outlook, cwd: Path | None) -> Supervisor:
+def _of(outlook: Snapshot, cwd: Path | None) -> Supervisor:
     store, session_id = locate.meant(outlook.manifest.session_id, cwd)
     return locate.supervisor(store, session_id, exports=False)

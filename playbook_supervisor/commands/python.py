@@ -11,15 +11,15 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.drivers.headless import Ending
+    from playbook_supervisor.drivers.headless import DriveResult
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.project.library import Shelved
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.project.library import PlaybookFile
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
-def list_playbooks(root: Path | str | None = None) -> tuple[Shelved, ...]:
+def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:
     """The playbooks of the project that `root` lies in; those that cannot run say why."""
     return view.playbooks(cwd=_folder(root))
 
@@ -29,7 +29,7 @@ def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
     return view.load_playbook(reference, cwd=_folder(cwd))
 
 
-def check(path: Path | str) -> checking.Checked:
+def check(path: Path | str) -> checking.FileReport:
     """One file, with every problem and its place; `ok` if it can run."""
     (checked,) = checking.check([str(path)])
     return checked
@@ -43,15 +43,15 @@ def run(
     cwd: Path | str | None = None,
     agent: str = "",
     on_event: Callable[[Event], None] | None = None,
-) -> Ending:
+) -> DriveResult:
     """Begin a playbook and drive it to its end or to a gate, where it is left to wait.
 
     `agent` is what `--agent` takes. `on_event` is given every fact once it is journaled. The
     ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`.
     Raises PlaybookErrors before anything is begun.
     """
-    drive = driving.Drive(agent=agent, mode=Mode(mode))
-    watcher = _Watcher(on_event or _ignore)
+    drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
+    watcher = _EventObserver(on_event or _ignore)
     given = [f"{k}={v}" for k, v in args.items()] if isinstance(args, Mapping) else list(args)
     return driving.run(reference, given, cwd=_folder(cwd), drive=drive, watcher=watcher)
 
@@ -64,35 +64,35 @@ def resume(
     agent: str = "",
     retry: bool = False,
     on_event: Callable[[Event], None] | None = None,
-) -> Ending:
+) -> DriveResult:
     """Go on where a session stands, after answering its open gate if an answer is given.
 
     ArgumentError PB-ARG-ANSWER if it is none of the gate's choices; nothing is recorded then.
     """
-    folder, watcher = _folder(cwd), _Watcher(on_event or _ignore)
+    folder, watcher = _folder(cwd), _EventObserver(on_event or _ignore)
     if answer:
         for event in driving.answer([answer], session=session, cwd=folder).events:
             watcher.on_event(event)
-    drive = driving.Drive(agent=agent)
+    drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, watcher=watcher)
 
 
-class _Watcher(Record):
+class _EventObserver(Record):
     """Hands on what is journaled, and nothing else."""
 
     on_event: Callable[[Event], None]
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         del outlook
         self.on_event(event)
 
     def said(self, attempt: Attempt, line: str) -> None:
         """Not journaled."""
 
-    def waits(self, outlook: Outlook) -> None:
+    def waits(self, outlook: Snapshot) -> None:
         """The ending says so."""
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """The ending says so."""
 
     def notice(self, text: str) -> None:

@@ -30,7 +30,7 @@ from playbook_supervisor.sessions.journal import (
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest
 from playbook_supervisor.sessions.store import Store
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import (
     digest,
     ensure_folder,
@@ -108,12 +108,12 @@ class _Place(Record):
     session_id: str
     folder: Path
     private: Path
-    state: Alternating
+    state: ABFile
 
     @classmethod
     def of(cls, store: Store, session_id: str) -> _Place:
         private = store.runtime(session_id)
-        return cls(session_id, store.folder(session_id), private, Alternating(private / NAME))
+        return cls(session_id, store.folder(session_id), private, ABFile(private / NAME))
 
 
 class _Kept(Record):

@@ -12,21 +12,21 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import Seen
+    from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.progress import Progress
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.project.library import Shelved
+    from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import Store
 
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
 
 
-def playbooks(*, cwd: Path | None = None) -> tuple[Shelved, ...]:
+def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
     """The project's playbooks, those that cannot run with their problem (kai FR9)."""
     from playbook_supervisor.project import library
     from playbook_supervisor.system import checkout
@@ -46,7 +46,7 @@ def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
 # ── sessions ────────────────────────────────────────────────────────────────────────────────
 
 
-def status(session: str = "", *, cwd: Path | None = None) -> tuple[Seen, ...]:
+def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOverview, ...]:
     """The sessions of all worktrees, or the one that is named; what waits for a human first."""
     from playbook_supervisor.commands import overview
 
@@ -73,7 +73,7 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
         yield seen
 
 
-def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
+def driven(outlook: Snapshot, *, cwd: Path | None = None) -> bool:
     """Whether a runner lives that drives the session of this outlook."""
     from playbook_supervisor.drivers import driver_lock
 
@@ -81,14 +81,14 @@ def driven(outlook: Outlook, *, cwd: Path | None = None) -> bool:
     return driver_lock.living(store.runtime(session_id)) is not None
 
 
-class Shown(Record):
+class SessionView(Record):
     """One session with its whole journal.
 
     `playbook` is its author's, None where the session keeps none, and `policy` what holds beyond
     it; `problem` is what keeps it from being read as a whole.
     """
 
-    seen: Seen
+    seen: SessionOverview
     entries: tuple[Entry, ...]
     playbook: Playbook | None
     policy: Policy
@@ -109,7 +109,7 @@ class Shown(Record):
         return tightened(self.playbook, self.policy) if self.playbook else None
 
 
-def show(session: str = "", *, cwd: Path | None = None) -> Shown:
+def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
     """One session's timeline, also of one that another tool wrote or that has diverged."""
     from playbook_supervisor.commands import overview
 
@@ -124,7 +124,7 @@ def show(session: str = "", *, cwd: Path | None = None) -> Shown:
         said = f"{error.message} ({error.where})"
         problem = problem or StateError(error.code, said, where=session_id)
     playbook = overview.pinned(seen.store, session_id)
-    return Shown(seen, entries, playbook, overview.held(seen.store, session_id), problem)
+    return SessionView(seen, entries, playbook, overview.held(seen.store, session_id), problem)
 
 
 def keep(file: Path, text: str) -> None:
@@ -163,13 +163,13 @@ def probe(
     """What conditions and triggers say now; a trigger is held where it would fire."""
     from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project import conditions, config
-    from playbook_supervisor.project.conditions import World
+    from playbook_supervisor.project.conditions import Workspace
 
     _require_known(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     settings = config.load(root)
-    world = World(root, _feature(store, feature, session), branch, settings)
+    world = Workspace(root, _feature(store, feature, session), branch, settings)
     return tuple(
         conditions.probe(Condition(name), world)
         if name in set(Condition)

@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.commands.worktrees.finishing import Finished, Parting
-    from playbook_supervisor.commands.worktrees.starting import Started
+    from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
+    from playbook_supervisor.commands.worktrees.starting import StartResult
     from playbook_supervisor.sessions.store import Store
 
 CLIENT: Final = "claude"
@@ -27,11 +27,11 @@ def start(
     base: str = "",
     branch: str = "",
     cwd: Path | None = None,
-) -> Started:
+) -> StartResult:
     """A pending session in a new worktree (kai FR33); nothing remains where that fails."""
     from playbook_supervisor.commands.worktrees import starting
 
-    wish = starting.Wish(reference, tuple(args), base, branch)
+    wish = starting.StartRequest(reference, tuple(args), base, branch)
     return starting.start(locate.store(cwd), wish)
 
 
@@ -47,7 +47,7 @@ def require_client() -> None:
         )
 
 
-def open_client(started: Started) -> None:
+def open_client(started: StartResult) -> None:
     """Become Claude Code in the new worktree, which begins the session at once."""
     from playbook_supervisor.system import processes
 
@@ -57,7 +57,7 @@ def open_client(started: Started) -> None:
 # ── after the merge ─────────────────────────────────────────────────────────────────────────
 
 
-def parting(session: str = "", *, cwd: Path | None = None) -> Parting:
+def parting(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     """What `finish` would remove, and what is in the way of it. Reads only.
 
     StateError where the session that is meant has no worktree; it names those that have one.
@@ -84,12 +84,12 @@ def _with_worktrees(store: Store) -> list[str]:
     return [each.session_id for each in seen if finishing.lives(each.store, each.session_id)]
 
 
-def require_human(parting: Parting) -> None:
+def require_human(parting: FinishPlan) -> None:
     """StateError PB-STATE-HUMAN-ONLY where it is not for the asker to throw work away."""
     locate.a_human(parting.store, parting.session_id, "finish --force")
 
 
-def finish(parting: Parting, *, force: bool = False) -> Finished:
+def finish(parting: FinishPlan, *, force: bool = False) -> FinishResult:
     """Remove worktree and branch; with `force` also where something is in the way.
 
     GitError PB-GIT-UNFINISHED, with every obstacle, before anything is touched. Sessions that are

@@ -8,7 +8,7 @@ from playbook_supervisor.agents.registry import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Run
 from playbook_supervisor.records import as_mapping, fields
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NO_LIMITS: Final = Budget()
 
 
-def left(limits: Budget, supervisor: Supervisor, outlook: Outlook) -> Budget:
+def left(limits: Budget, supervisor: Supervisor, outlook: Snapshot) -> Budget:
     """Turns and tool calls are a step's; the cost is the whole run's, shared by a group."""
     if limits.max_cost_usd is None:
         return limits

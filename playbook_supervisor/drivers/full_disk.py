@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Attempt
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ _ROOM, _AGAIN = 60.0, 0.5  # seconds for a person to make room; between two trie
 
 def journaled(
     attempt: Attempt,
-    journal: Callable[[], Outlook],
+    journal: Callable[[], Snapshot],
     *,
     session: str,
     tell: Callable[[str], None],
     called: Callable[[], bool],
-) -> Outlook:
+) -> Snapshot:
     """What `journal` answers, which takes in how the attempt went.
 
     It is tried again while the disk is full, for a minute or until somebody has `called`; `tell`

@@ -13,15 +13,15 @@ from queue import Empty
 
 from playbook_supervisor.agents.registry import Agent, Budget, Call
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
-from playbook_supervisor.drivers.observers import Person, Watcher
-from playbook_supervisor.drivers.workers import Hands, News
+from playbook_supervisor.drivers.observers import Observer, Prompter
+from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.snapshot import Outlook, Work
+from playbook_supervisor.sessions.snapshot import Snapshot, Work
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, heeding
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
@@ -36,10 +36,10 @@ _SOON: Final = 0.05  # seconds without news after which somebody is being waited
 _ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
 
 
-class Ending(Record):
+class DriveResult(Record):
     """How a drive ended: the session's status, or `waiting`, `paused` or `interrupted`."""
 
-    outlook: Outlook
+    outlook: Snapshot
     why: str
     signal: int = 0
     context: tuple[str, ...] = ()  # what helps to answer the gate that nobody was asked
@@ -52,7 +52,7 @@ class Ending(Record):
         return {"completed": 0, "paused": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
-_Moved = tuple[Outlook, Ending | None]
+_Moved = tuple[Snapshot, DriveResult | None]
 """What is outstanding now, and how the drive ended, if it has."""
 
 
@@ -65,15 +65,15 @@ class Runner(Record, frozen=False):
 
     supervisor: Supervisor
     agent: Agent
-    watcher: Watcher
-    person: Person | None = None
+    watcher: Observer
+    person: Prompter | None = None
     mode: Mode = Mode.MANUAL
     wall: float | None = None
     idle: float | None = None
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
     by: str = ""
-    _hands: Hands = field(init=False)
+    _hands: WorkerPool = field(init=False)
     _ours: set[str] = field(default_factory=set)
     _last_words: dict[str, str] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -81,9 +81,9 @@ class Runner(Record, frozen=False):
     _unheeded: int = 0  # the signal that nothing has followed from yet
 
     def __post_init__(self) -> None:
-        self._hands = Hands(self.agent)
+        self._hands = WorkerPool(self.agent)
 
-    def drive(self, first: Callable[[], Outlook]) -> Ending:
+    def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
         """From the first outlook to the end, a gate that nobody answers here, or an interruption.
 
         `first` is asked for when signals are listened to already: it may launch a step.
@@ -121,18 +121,18 @@ class Runner(Record, frozen=False):
         except Interrupted:
             return self._called(self.supervisor.look(), self._unheeded)
 
-    def _tell_notices(self, outlook: Outlook) -> None:
+    def _tell_notices(self, outlook: Snapshot) -> None:
         """Each once: what git refuses after every step is told again only at the end."""
         for notice in outlook.notices:
             if notice not in self._told or isinstance(outlook.directive, Finish):
                 self.watcher.notice(notice)
             self._told.add(notice)
 
-    def _carry_out(self, outlook: Outlook) -> _Moved:
+    def _carry_out(self, outlook: Snapshot) -> _Moved:
         """One directive, or as much of it as there is news of."""
         match outlook.directive:
             case Finish(status=status):
-                return outlook, Ending(outlook, status.value)
+                return outlook, DriveResult(outlook, status.value)
             case Ask():
                 return self._ask(outlook)
             case Run(members=members):
@@ -151,11 +151,11 @@ class Runner(Record, frozen=False):
 
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
-    def _launch(self, outlook: Outlook, attempt: Attempt) -> None:
+    def _launch(self, outlook: Snapshot, attempt: Attempt) -> None:
         call = self._call(outlook, self.supervisor.work(outlook, attempt))
         self._hands.launch(attempt, call)
 
-    def _call(self, outlook: Outlook, work: Work) -> Call:
+    def _call(self, outlook: Snapshot, work: Work) -> Call:
         attempt = work.attempt
         return Call(
             session=self.supervisor.id,
@@ -175,7 +175,7 @@ class Runner(Record, frozen=False):
             budget=budget.left(self.limits, self.supervisor, outlook),
         )
 
-    def _await(self, outlook: Outlook) -> _Moved:
+    def _await(self, outlook: Snapshot) -> _Moved:
         news = self._next_news()
         if news.signal:
             return self._called(outlook, news.signal)
@@ -193,15 +193,15 @@ class Runner(Record, frozen=False):
         if not self._pausing:
             return self._kept(attempt, partial(self.supervisor.report, attempt.id, outcome)), None
         outlook = self._kept(attempt, partial(self.supervisor.note_return, attempt.id, outcome))
-        return outlook, None if self._hands.at_work else Ending(outlook, "paused")
+        return outlook, None if self._hands.at_work else DriveResult(outlook, "paused")
 
-    def _kept(self, attempt: Attempt, journal: Callable[[], Outlook]) -> Outlook:
+    def _kept(self, attempt: Attempt, journal: Callable[[], Snapshot]) -> Snapshot:
         """Journal what a worker brought, which is dear: on a full disk there may soon be room."""
         tell, called = self.watcher.notice, self._is_called
         session = self.supervisor.id
         return full_disk.journaled(attempt, journal, session=session, tell=tell, called=called)
 
-    def _next_news(self) -> News:
+    def _next_news(self) -> WorkerEvent:
         """What happens next; copies are written as soon as it takes a while."""
         try:
             return self._hands.news.get(timeout=_SOON)
@@ -215,7 +215,7 @@ class Runner(Record, frozen=False):
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, outlook: Outlook) -> _Moved:
+    def _ask(self, outlook: Snapshot) -> _Moved:
         asked = outlook.directive
         assert isinstance(asked, Ask)  # noqa: S101 - the caller's match says so
         if self._unheeded:
@@ -228,11 +228,11 @@ class Runner(Record, frozen=False):
         context = self.supervisor.context(outlook, self._last_words.get(asked.member.id, ""))
         self.watcher.waits(outlook)
         if self.person is None:
-            return outlook, Ending(outlook, "waiting", context=context)
+            return outlook, DriveResult(outlook, "waiting", context=context)
         return self._listen(outlook, asked, self.person, context)
 
     def _listen(
-        self, outlook: Outlook, asked: Ask, person: Person, context: tuple[str, ...]
+        self, outlook: Snapshot, asked: Ask, person: Prompter, context: tuple[str, ...]
     ) -> _Moved:
         """Ask until there is an answer, here or elsewhere; an end of file is never one."""
         while True:
@@ -242,7 +242,7 @@ class Runner(Record, frozen=False):
                     return self.supervisor.outlook(), None
                 return self._called(outlook, self._hands.news.get().signal)
             if said.text is None:
-                return outlook, Ending(outlook, "waiting")
+                return outlook, DriveResult(outlook, "waiting")
             text = said.text
             if not text.strip() and asked.reason is GateReason.GATE_ALWAYS:
                 text = Resolution.CONTINUE.value  # Catalyst's ENTER
@@ -256,7 +256,7 @@ class Runner(Record, frozen=False):
                     self.supervisor.look()  # else it would seem to have changed meanwhile
             person.not_understood(outlook, question)
 
-    def _answer(self, asked: Ask, resolution: Resolution, text: str, by: str) -> Outlook:
+    def _answer(self, asked: Ask, resolution: Resolution, text: str, by: str) -> Snapshot:
         """Record it, and what follows; somebody else may have been quicker by a moment."""
         try:
             before = self.supervisor.answer(asked.id, resolution, text, by)
@@ -273,21 +273,21 @@ class Runner(Record, frozen=False):
     def _called_by(self, number: int) -> None:
         if number != _CALL:
             self._unheeded = number
-        self._hands.news.put(News(signal=number))
+        self._hands.news.put(WorkerEvent(signal=number))
 
     def _is_called(self) -> bool:
         return self._unheeded != 0
 
     # ── interruptions ───────────────────────────────────────────────────────────────────────
 
-    def _called(self, outlook: Outlook, number: int) -> _Moved:
+    def _called(self, outlook: Snapshot, number: int) -> _Moved:
         """A signal: an interruption, or somebody else's request."""
         if number != _CALL:
             in_git = not self._hands.at_work  # and not once more, for that may be what hangs
             self._stop_workers()
             self._unheeded = 0
             outlook = self.supervisor.interrupt(commits=not in_git)
-            return outlook, Ending(outlook, "interrupted", number)
+            return outlook, DriveResult(outlook, "interrupted", number)
         request = driver_lock.requested(self.supervisor.private)
         if request is None:
             return outlook.without_events(), None
@@ -297,7 +297,7 @@ class Runner(Record, frozen=False):
             return self.supervisor.abort(request.text, request.by), None
         self._pausing = True
         if not self._hands.at_work:
-            return outlook, Ending(outlook, "paused")
+            return outlook, DriveResult(outlook, "paused")
         names = ", ".join(self._hands.at_work)
         self.watcher.notice(f"pausing: {names} may return, nothing else is launched")
         return outlook.without_events(), None
@@ -325,9 +325,9 @@ class Runner(Record, frozen=False):
             outlook = self.supervisor.outlook()
             if number == _CALL:
                 return self._called(outlook, number)
-            return outlook, Ending(outlook, "interrupted", number)
+            return outlook, DriveResult(outlook, "interrupted", number)
         try:
             return self.supervisor.lose(attempt), None
         except Interrupted:  # whether it had finished is not known, and asked the next time
             outlook = self.supervisor.look()
-            return outlook, Ending(outlook, "interrupted", self._unheeded)
+            return outlook, DriveResult(outlook, "interrupted", self._unheeded)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 NAME: Final = "said.json"
 _PACE: Final = 1.0  # seconds between two writes
 _LARGEST: Final = 1 << 20
 
 
-class LastWords(Silence):
+class LiveOutput(NullObserver):
     """A watcher that leaves the last line of each worker in the session's private folder."""
 
     def __init__(self, private: Path) -> None:
@@ -40,7 +40,7 @@ class LastWords(Silence):
         self._written = float("-inf")
         self._timer: threading.Timer | None = None
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         """What has settled says nothing any more."""
         del outlook
         if event.entry.settled:
@@ -58,7 +58,7 @@ class LastWords(Silence):
                 self._timer.daemon = True
                 self._timer.start()
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """Nobody is at work any more."""
         del outlook
         with self._lock, suppress(PlaybookError):

@@ -12,7 +12,7 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ class Notice(Record):
     text: str
 
 
-def of(outlook: Outlook) -> Notice | None:
+def of(outlook: Snapshot) -> Notice | None:
     """The notice of a gate that waits or of an end; None while the session goes on by itself."""
     manifest = outlook.manifest
     name = f"{manifest.playbook} on {manifest.feature}" if manifest.feature else manifest.playbook

@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
-class Calling(Silence):
+class Notifier(NullObserver):
     """Runs `argv` at `root`, once about each thing; `tell` is given what went wrong with it.
 
     The drive does not wait for the command before it is over, and then no longer than its deadline.
@@ -30,23 +30,23 @@ class Calling(Silence):
         self._calls: list[threading.Thread] = []
         self._problems: list[str] = []
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         """Somebody is there again, and may be told."""
         del event, outlook
         self._tell_problems()
 
-    def waits(self, outlook: Outlook) -> None:
+    def waits(self, outlook: Snapshot) -> None:
         """A gate is open."""
         self._call(outlook)
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """The drive is over."""
         self._call(outlook)
         for call in self._calls:
             call.join()
         self._tell_problems()
 
-    def _call(self, outlook: Outlook) -> None:
+    def _call(self, outlook: Snapshot) -> None:
         notice = notifications.of(outlook)
         with suppress(PlaybookError):  # a full disk, say: that is told by what depends on it
             if notice is not None and notifications.news(notice, self._private):

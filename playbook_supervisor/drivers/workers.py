@@ -25,7 +25,7 @@ _EACH, _OWN = 8, 64  # descriptors: a worker's pipes and what starting it takes;
 _LAST_WORDS: Final = 10.0  # seconds that stopped workers may take to say so
 
 
-class News(Record):
+class WorkerEvent(Record):
     """A worker's line, a notice of it, its return, or a signal."""
 
     attempt: Attempt | None = None
@@ -53,11 +53,11 @@ class _Worker(Record, frozen=False):
             self.running.stop()
 
 
-class Hands(Record, frozen=False):
+class WorkerPool(Record, frozen=False):
     """As many as were ever needed at once; each is there for the next step when it is free."""
 
     agent: Agent
-    news: SimpleQueue[News] = field(default_factory=SimpleQueue)
+    news: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
     _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
     _number: int = 0
     _workers: dict[str, _Worker] = field(default_factory=dict)
@@ -114,14 +114,14 @@ class Hands(Record, frozen=False):
             outcome = carry_out(
                 self.agent,
                 call,
-                lambda line: self.news.put(News(attempt, line=line)),
+                lambda line: self.news.put(WorkerEvent(attempt, line=line)),
                 under_way=worker.under_way,
-                note=lambda line: self.news.put(News(attempt, notice=line)),
+                note=lambda line: self.news.put(WorkerEvent(attempt, notice=line)),
             )
         except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
             said = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
             outcome = failed("PB-AGENT-CRASHED", printable(said), name=self.agent.name)
-        self.news.put(News(attempt, outcome=outcome))
+        self.news.put(WorkerEvent(attempt, outcome=outcome))
 
 
 def _make_room(workers: int) -> None:

@@ -74,7 +74,7 @@ class JsonText:
             cure = "Save the file as UTF-8."
             raise CheckError(code, "it is no UTF-8", where=place, guidance=cure) from None
         self._source, self._code = source, code
-        self._top = _Reader(self._text, source, code).read()
+        self._top = _SpanReader(self._text, source, code).read()
         margin = _margin(self._lead(self._top)) if self._top.parts else ""
         self._unit = margin or _UNIT
         self._newline = "\r\n" if "\r\n" in self._text else "\n"
@@ -188,7 +188,7 @@ class JsonText:
         )
 
 
-class _Reader:
+class _SpanReader:
     """JSON by its own rules, with spans; as deep as anything that is read here may be."""
 
     def __init__(self, text: str, source: str, code: str) -> None:

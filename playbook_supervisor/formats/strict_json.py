@@ -18,10 +18,10 @@ def read_json(text: str, source: str, max_values: int) -> Document:
 
     Numbers, `true` and `false` arrive as `Plain`, as typed; `null` as the empty one.
     """
-    return _Reader(text, source, max_values).read()
+    return _JsonReader(text, source, max_values).read()
 
 
-class _Reader:
+class _JsonReader:
     """Walks over the tokens without recursion; every line break is counted once."""
 
     def __init__(self, text: str, source: str, max_values: int) -> None:

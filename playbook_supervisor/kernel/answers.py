@@ -49,7 +49,7 @@ _PARTING: Final = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u20
 _DRESSING: Final = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
-class Reply(Record):
+class ParsedAnswer(Record):
     """What was understood: a resolution, or a question to ask back, or neither."""
 
     resolution: Resolution | None = None
@@ -58,7 +58,7 @@ class Reply(Record):
 
 def read_answer(
     text: str, choices: Sequence[Resolution], *, typed_at_prompt: bool = False
-) -> Reply:
+) -> ParsedAnswer:
     """The resolution that `text` means at a gate that offers `choices` (kai FR26, FR38).
 
     `typed_at_prompt`: the text was typed at an agent's prompt, where most of what a person says is
@@ -67,14 +67,14 @@ def read_answer(
     """
     said = text.casefold()
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
-        return Reply()
+        return ParsedAnswer()
     clauses = [clause for part in re.split(_PARTING, said) if (clause := _bare(part))]
     meant = _meant(said, clauses)
     if meant is not None:
-        return Reply(meant) if meant in choices else Reply()
+        return ParsedAnswer(meant) if meant in choices else ParsedAnswer()
     if len(clauses) == 1 and clauses[0] in _REFUSALS:
-        return Reply(question=_ask_back(choices))
-    return Reply()
+        return ParsedAnswer(question=_ask_back(choices))
+    return ParsedAnswer()
 
 
 def _meant(said: str, clauses: Sequence[str]) -> Resolution | None:

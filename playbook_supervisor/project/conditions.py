@@ -39,7 +39,7 @@ _STATES: Final = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the
 _VERDICTS: Final = (Condition.AGREEMENT_PASS, Condition.QA_VERDICT_PASS)
 
 
-class World(Record):
+class Workspace(Record):
     """Where conditions look: the repository, its feature and branch (empty when detached)."""
 
     root: Path
@@ -91,7 +91,7 @@ class _Launch(Record):
 # ── the public face ─────────────────────────────────────────────────────────────────────────
 
 
-def artifacts(name: str, world: World) -> tuple[str, ...]:
+def artifacts(name: str, world: Workspace) -> tuple[str, ...]:
     """The paths that a condition or trigger looks at, relative to the repository.
 
     None for `pr_created`, `subagent_error` and `postcondition_fail`. ConditionError
@@ -122,7 +122,7 @@ def artifacts(name: str, world: World) -> tuple[str, ...]:
 
 
 def probe(
-    name: Condition, world: World, *, since: Since | None = None, since_ms: int | None = None
+    name: Condition, world: Workspace, *, since: Since | None = None, since_ms: int | None = None
 ) -> Probed:
     """What a condition says now, with one line of evidence (kai FR3, FR4, FR18, FR19).
 
@@ -150,7 +150,7 @@ def probe(
 
 
 def finding(
-    trigger: Trigger, world: World, *, since: Since | None = None, since_ms: int | None = None
+    trigger: Trigger, world: Workspace, *, since: Since | None = None, since_ms: int | None = None
 ) -> tuple[str, str] | None:
     """Evidence and the report's digest, if a report written since then fires the trigger (kai FR6).
 
@@ -170,7 +170,7 @@ def finding(
     return None
 
 
-def record(names: Iterable[str], world: World) -> dict[str, Stamp | None]:
+def record(names: Iterable[str], world: Workspace) -> dict[str, Stamp | None]:
     """A stamp of every artifact that these conditions and triggers look at, to compare with later.
 
     None for what is absent, cannot be read or lies outside the repository.
@@ -277,7 +277,7 @@ def _verdict(name: Condition, looks: list[_Look], launch: _Launch) -> Probed:
 # ── the forge ───────────────────────────────────────────────────────────────────────────────
 
 
-def _pull_request(world: World) -> Probed:
+def _pull_request(world: Workspace) -> Probed:
     """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
     from playbook_supervisor.system import github
 

@@ -46,7 +46,7 @@ _NUMBER: Final = rb"(?m)^schema: ([1-9][0-9]{0,8})$"
 _SHOWN: Final = 12
 
 
-class Shelved(Record):
+class PlaybookFile(Record):
     """A file in the folder of playbooks (Catalyst FR-1.4).
 
     `problem` says why it cannot run and is empty where it can; then `name` may be only the file's,
@@ -63,7 +63,7 @@ class Shelved(Record):
 # ── listing ─────────────────────────────────────────────────────────────────────────────────
 
 
-def playbooks(root: Path) -> tuple[Shelved, ...]:
+def playbooks(root: Path) -> tuple[PlaybookFile, ...]:
     """All of them, by name and file; one that cannot be read is listed with its problem.
 
     StateError PB-STATE-NOT-INITIALISED where the project has no `.playbooks/`.
@@ -80,15 +80,15 @@ def _files(root: Path) -> list[Path]:
     return [root / FOLDER / name for name in names if name.isprintable()]
 
 
-def _shelved(file: Path, root: Path) -> Shelved:
+def _shelved(file: Path, root: Path) -> PlaybookFile:
     try:
         data = _read(file, root)
     except PlaybookError as error:
-        return Shelved(file.stem, file, "", 0, error.message)
+        return PlaybookFile(file.stem, file, "", 0, error.message)
     playbook, problems, document = examine(data, file.name)
     if playbook is None:
-        return Shelved(_name(document) or file.stem, file, "", 0, _why(problems))
-    return Shelved(playbook.name, file, first_line(playbook.description), len(playbook.steps))
+        return PlaybookFile(_name(document) or file.stem, file, "", 0, _why(problems))
+    return PlaybookFile(playbook.name, file, first_line(playbook.description), len(playbook.steps))
 
 
 def _read(file: Path, root: Path) -> bytes:

@@ -35,7 +35,7 @@ _CURE: Final = "docs/policies.md shows every key."
 _LONGEST: Final = 200  # characters of a pattern
 
 
-class Rule(Record):
+class PolicyRule(Record):
     """What is asked of the steps that match: every pattern that is there must (globs).
 
     `line` is where it begins in the file called `policy`.
@@ -70,7 +70,7 @@ def _like(name: str, pattern: str) -> bool:
     return not pattern or fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def merged(rules: Sequence[Rule], playbook: Playbook) -> Policy:
+def merged(rules: Sequence[PolicyRule], playbook: Playbook) -> Policy:
     """What they ask of the steps of a playbook, in its order."""
     return Policy(
         tuple(
@@ -85,13 +85,13 @@ def merged(rules: Sequence[Rule], playbook: Playbook) -> Policy:
 # ── the files ───────────────────────────────────────────────────────────────────────────────
 
 
-def project_rules(root: Path) -> tuple[Rule, ...]:
+def project_rules(root: Path) -> tuple[PolicyRule, ...]:
     """All rules of the project, by file and place in it; () where it has none.
 
     CheckError PB-CHECK-POLICY (or the YAML reader's) that names the first fault's place and lists
     all faults of that file; StorageError where one cannot be read or is a link that leads out.
     """
-    rules: list[Rule] = []
+    rules: list[PolicyRule] = []
     for name in yaml_folder.names(contained(root, FOLDER)):
         source = f"{FOLDER}/{name}"
         found, faults = examine(read_bytes(contained(root, source), limit=MAX_BYTES), source)
@@ -101,7 +101,7 @@ def project_rules(root: Path) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def examine(data: bytes, source: str) -> tuple[tuple[Rule, ...], tuple[Fault, ...]]:
+def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Fault, ...]]:
     """The rules of one file as far as they can be read, and everything that is wrong with them.
 
     Raises the YAML reader's CheckError.
@@ -109,7 +109,7 @@ def examine(data: bytes, source: str) -> tuple[tuple[Rule, ...], tuple[Fault, ..
     document = load(data, source)
     faults = Faults(document, _CURE)
     top = document.data
-    rules: list[Rule] = []
+    rules: list[PolicyRule] = []
     policy = first_line(Path(source).name)
     listed: Sequence[tuple[Data, tuple[int, ...]]] = [(top, ())]
     if isinstance(top, list):
@@ -123,7 +123,7 @@ def examine(data: bytes, source: str) -> tuple[tuple[Rule, ...], tuple[Fault, ..
     return tuple(rules), faults.found()
 
 
-def _rule(rule: Section, policy: str, line: int, *, known: bool) -> Rule:
+def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
     match = rule.section("match", _MATCHED)
     command, step, playbook = (_pattern(match, key) for key in _MATCHED)
     if known and not match.keys:
@@ -133,7 +133,7 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> Rule:
         match.fault("command", "begins with `/`, or with a wildcard", "As in `/feature.*`.")
     if rule.keys == {"match"}:
         rule.fault("match", "asks for nothing", f"Add {_listed(_DEMANDED)}.", key_itself=True)
-    return Rule(
+    return PolicyRule(
         policy,
         line,
         command,

@@ -37,7 +37,7 @@ _PLUGIN_FOLDERS: Final = 2_000
 _PLUGIN_DEPTH: Final = 6
 
 
-class Found(Record):
+class InstalledCommand(Record):
     """A command as it is installed.
 
     `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for the
@@ -50,17 +50,17 @@ class Found(Record):
     builtin: bool = False
 
 
-def resolve(root: Path, command: str, *, home: Path) -> Found | None:
+def resolve(root: Path, command: str, *, home: Path) -> InstalledCommand | None:
     """The installed command that a playbook's `command` means, or None if there is none."""
-    return Shelf(root, home=home).resolve(command)
+    return CommandIndex(root, home=home).resolve(command)
 
 
 def installed(root: Path, *, home: Path) -> tuple[str, ...]:
     """The names of all commands that files define, sorted, each with its slash."""
-    return Shelf(root, home=home).names()
+    return CommandIndex(root, home=home).names()
 
 
-class Shelf:
+class CommandIndex:
     """The commands of one project and one user, listed once: for whoever asks about many."""
 
     def __init__(self, root: Path, *, home: Path) -> None:
@@ -72,14 +72,14 @@ class Shelf:
             for name, file in _in_folder(folder):
                 self._files.setdefault(name, file)
 
-    def resolve(self, command: str) -> Found | None:
+    def resolve(self, command: str) -> InstalledCommand | None:
         """As the function `resolve`; `.` and `-` stand for each other where nothing is exact."""
         match = re.match(_COMMAND, command)
         if not match:
             return None
         wanted = match[1]
         if wanted in BUILTINS:
-            return Found(f"/{wanted}", None, closed=False, builtin=True)
+            return InstalledCommand(f"/{wanted}", None, closed=False, builtin=True)
         files = self._all() if ":" in wanted else self._files
         folded = _fold(wanted)
         spellings = sorted(name for name in files if _fold(name) == folded)
@@ -87,7 +87,7 @@ class Shelf:
             return None
         name = self._preferred(wanted, spellings)
         file = Path(files[name])
-        return Found(f"/{name}", file, _is_closed(file))
+        return InstalledCommand(f"/{name}", file, _is_closed(file))
 
     def names(self) -> tuple[str, ...]:
         """As the function `installed`."""

@@ -10,9 +10,9 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, schema
-from playbook_supervisor.project.conditions import World, probe
+from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.session_policy import Policy, emit_policy, tightened
-from playbook_supervisor.project.slash_commands import Shelf
+from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.selection import open_here
@@ -20,7 +20,7 @@ from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.files import ensure_folder, locked
 
 
-class Intention(Record):
+class RunRequest(Record):
     """What a person asked for, checked: it can begin. `warnings` are sentences for them.
 
     `playbook` is as its author wrote it, `text` what is pinned of it; `policy` is what the project
@@ -49,7 +49,7 @@ def intend(
     commands_elsewhere: bool = False,
     tree: Path | None = None,
     branch: str | None = None,
-) -> Intention:
+) -> RunRequest:
     """Read and check all of it (kai NFR3, cat FR-2). Raises a CheckError or ArgumentError.
 
     `commands_elsewhere`: the agent keeps its commands in its own place, so that one that is not
@@ -77,10 +77,10 @@ def intend(
         feature = args["feature"] = found.name
         warnings += [found.warning] if found.warning else []
     warnings += _made_already(
-        tightened(playbook, policy or Policy()), start, World(root, feature, branch, settings)
+        tightened(playbook, policy or Policy()), start, Workspace(root, feature, branch, settings)
     )
     pinned = _as_yaml(text) if file.suffix == ".json" else text
-    return Intention(playbook, pinned, feature, args, tuple(warnings), policy)
+    return RunRequest(playbook, pinned, feature, args, tuple(warnings), policy)
 
 
 def in_force(root: Path, playbook: Playbook) -> Policy | None:
@@ -96,7 +96,7 @@ def in_force(root: Path, playbook: Playbook) -> Policy | None:
 
 def begin(
     store: Store,
-    wanted: Intention,
+    wanted: RunRequest,
     *,
     start: str = "",
     exports: bool = True,
@@ -127,7 +127,7 @@ def begin(
         )
 
 
-def standing(store: Store, wanted: Intention, *, reserved: str = "") -> str:
+def standing(store: Store, wanted: RunRequest, *, reserved: str = "") -> str:
     """The pending session of the same kind that is to be gone on with; empty where there is none.
 
     StateError `PB-STATE-OPEN` if this checkout has another open session.
@@ -139,7 +139,7 @@ def standing(store: Store, wanted: Intention, *, reserved: str = "") -> str:
     return ""
 
 
-def _require_speckit(root: Path, wanted: Intention, start: str, *, exports: bool) -> None:
+def _require_speckit(root: Path, wanted: RunRequest, start: str, *, exports: bool) -> None:
     """StateError PB-STATE-SPECKIT where what runs first would be made for another feature."""
     playbook = wanted.runs
     ids = [step.id for step in playbook.steps]
@@ -162,7 +162,7 @@ def _as_yaml(text: bytes) -> bytes:
     return json.dumps(json.loads(text.decode("utf-8-sig")), indent=2, ensure_ascii=False).encode()
 
 
-def _same(store: Store, session_id: str, wanted: Intention) -> bool:
+def _same(store: Store, session_id: str, wanted: RunRequest) -> bool:
     known = store.manifest(session_id)
     return (
         known.status is SessionStatus.PENDING
@@ -187,7 +187,7 @@ def occupied(store: Store, session_id: str) -> StateError:
 def _missing_commands(
     playbook: Playbook, root: Path, *, commands_elsewhere: bool
 ) -> tuple[str, ...]:
-    shelf = Shelf(root, home=Path.home())
+    shelf = CommandIndex(root, home=Path.home())
     commands = dict.fromkeys(step.command for step in playbook.steps)
     found = {command: shelf.resolve(command) for command in commands}
     missing = [command for command, file in found.items() if file is None]
@@ -205,7 +205,7 @@ def _missing_commands(
     return tuple(said)
 
 
-def _made_already(playbook: Playbook, start: str, world: World) -> tuple[str, ...]:
+def _made_already(playbook: Playbook, start: str, world: Workspace) -> tuple[str, ...]:
     """What the first step that runs is to make may be there already, and be done by hand."""
     ids = [step.id for step in playbook.steps]
     steps = playbook.steps[ids.index(start) if start else 0 :]

@@ -22,7 +22,7 @@ from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Place, Resolution, Trigger
 from playbook_supervisor.project import conditions
-from playbook_supervisor.project.conditions import World
+from playbook_supervisor.project.conditions import Workspace
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
@@ -52,14 +52,14 @@ def nothing(check: Check, at: int) -> Checked:
     return Checked(at, check.id, {member.step.id: Report() for member in check.members})
 
 
-class Inquiry(Record):
+class CheckInputs(Record):
     """What is needed to answer a check: where to look, and what is known from before.
 
     `began_at` is the session's beginning, `launched` the attempts' launches, all in ms: they
     stand in where the runtime state keeps no record.
     """
 
-    world: World
+    world: Workspace
     runtime: Runtime
     began_at: int
     launched: Mapping[str, int]
@@ -75,7 +75,7 @@ class Inquiry(Record):
         return self.runtime.begun or Launch(self.began_at, "", {})
 
 
-def answer(check: Check, inquiry: Inquiry, at: int) -> tuple[Checked, dict[str, str]]:
+def answer(check: Check, inquiry: CheckInputs, at: int) -> tuple[Checked, dict[str, str]]:
     """The observation that answers a check, and the digests of what fails in it, by name."""
     failing: dict[str, str] = {}
     reports = {
@@ -84,20 +84,20 @@ def answer(check: Check, inquiry: Inquiry, at: int) -> tuple[Checked, dict[str, 
     return Checked(at, check.id, reports), failing
 
 
-def launch(step: Step, world: World, head: str, at: int) -> Launch:
+def launch(step: Step, world: Workspace, head: str, at: int) -> Launch:
     """The record of what stands there as an attempt is launched."""
     names = [*step.postconditions, *(trigger for trigger in _REPORTED if _wants(step, trigger))]
     return Launch(at, head, conditions.record(names, world))
 
 
-def begun(playbook: Playbook, world: World, head: str, at: int) -> Launch:
+def begun(playbook: Playbook, world: Workspace, head: str, at: int) -> Launch:
     """The record of what stands there as the session begins: for findings of an earlier one."""
     wanted = any(_wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
     return Launch(at, head, conditions.record(names, world))
 
 
-def had_finished(step: Step, world: World, known: Launch | None) -> bool:
+def had_finished(step: Step, world: Workspace, known: Launch | None) -> bool:
     """Whether a lost attempt's postconditions say that it had done its work (kai FR32).
 
     They must hold as after any return, so last week's verdict is no evidence, and by the record
@@ -125,7 +125,7 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
             runtime.waivers[name] = evidence
 
 
-def _report(member: Attempt, place: Place, inquiry: Inquiry, failing: dict[str, str]) -> Report:
+def _report(member: Attempt, place: Place, inquiry: CheckInputs, failing: dict[str, str]) -> Report:
     step = member.step
     known = inquiry.launch(member.id) if place is Place.AFTER else None
     probed = [_probe(condition, known, inquiry, failing) for condition in _conditions(step, place)]
@@ -138,7 +138,7 @@ def _report(member: Attempt, place: Place, inquiry: Inquiry, failing: dict[str, 
 
 
 def _probe(
-    condition: Condition, known: Launch | None, inquiry: Inquiry, failing: dict[str, str]
+    condition: Condition, known: Launch | None, inquiry: CheckInputs, failing: dict[str, str]
 ) -> Probed:
     world = inquiry.world
     if known is None:
@@ -153,7 +153,7 @@ def _probe(
     return Probed(probed.name, probed.answer, probed.evidence, as_waived)
 
 
-def _evidence_digest(probed: Probed, world: World) -> str:
+def _evidence_digest(probed: Probed, world: Workspace) -> str:
     """A digest that changes when anything that the condition rests on changes.
 
     That is what its files say, and not when they were written, which matters to one step alone;
@@ -165,7 +165,7 @@ def _evidence_digest(probed: Probed, world: World) -> str:
 
 
 def _finding(
-    trigger: Trigger, since: Launch, inquiry: Inquiry, failing: dict[str, str]
+    trigger: Trigger, since: Launch, inquiry: CheckInputs, failing: dict[str, str]
 ) -> Finding | None:
     found = conditions.finding(trigger, inquiry.world, since=since.artifacts, since_ms=since.at)
     if found is None:
@@ -176,7 +176,7 @@ def _finding(
     return Finding(trigger, evidence, Standing(said))
 
 
-def _changed(condition: Condition, known: Launch | None, world: World) -> bool:
+def _changed(condition: Condition, known: Launch | None, world: Workspace) -> bool:
     """Whether the attempt touched what the condition looks at, as far as that can be known.
 
     What looks at no file was not asked at the launch and counts as changed; where nothing is

@@ -174,7 +174,7 @@ def _gate_of(fields: Fields, number: int) -> Gate:
 # ── the whole journal ───────────────────────────────────────────────────────────────────────
 
 
-class Parsed(Record):
+class ParsedJournal(Record):
     """A journal's entries and where each stands in its bytes.
 
     `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the
@@ -205,7 +205,7 @@ _NO_TEXT: Final = rb"[ \t]*(?:#|\r?\n|\Z)"
 _DOCUMENT_END: Final = rb"(?m)^\.\.\.(?=\s|\Z)"
 
 
-def parse_journal(data: bytes, source: str) -> Parsed:
+def parse_journal(data: bytes, source: str) -> ParsedJournal:
     """The entries of a journal.yaml (kai D-J), read by the strict rules of every file.
 
     Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with `source:line:col`. A legacy
@@ -231,7 +231,7 @@ def parse_journal(data: bytes, source: str) -> Parsed:
         return _empty(data, document, lines[begin - 1], end, legacy=legacy)
     offsets = [offset for offset, _ in dashes]
     spans = tuple(zip(offsets, [*offsets[1:], end], strict=True))
-    return Parsed(tuple(entries), spans, legacy, end, dashes[-1][1])
+    return ParsedJournal(tuple(entries), spans, legacy, end, dashes[-1][1])
 
 
 def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
@@ -314,11 +314,11 @@ def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> 
     raise _corrupt(document, path, "each entry begins a line of its own, with a dash")
 
 
-def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> Parsed:
+def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> ParsedJournal:
     if not (top := re.compile(_ENTRIES).match(data, line)):
         raise _corrupt(document, ("entries",), "an empty journal says `entries: []` on a line")
     line_end = data.find(b"\n", top.end()) + 1 or end
-    return Parsed((), (), legacy, line_end, hollow=top.span("value"))
+    return ParsedJournal((), (), legacy, line_end, hollow=top.span("value"))
 
 
 def _corrupt(document: Document, path: tuple[str | int, ...], why: str) -> StateError:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions.journal import EMPTY, Parsed, emit_entry, entry_mapping
+from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, emit_entry, entry_mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class JournalText(Record):
         return b"".join((self.past, *self.due, self.rest))
 
     @classmethod
-    def parsed(cls, data: bytes, parsed: Parsed, due: int) -> JournalText:
+    def parsed(cls, data: bytes, parsed: ParsedJournal, due: int) -> JournalText:
         """The text of a journal just read, of whose entries the last `due` may still change."""
         spans = parsed.spans[len(parsed.spans) - due :]
         begin = spans[0][0] if spans else parsed.end

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import Stamp
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class Runtime(Record, frozen=False):
         self.digests[JOURNAL] = self.digests[JOURNAL][:1]
         self._restore(self.former)
 
-    def save(self, place: Alternating) -> None:
+    def save(self, place: ABFile) -> None:
         """Write it, durably: it is the intent that a following write carries out."""
         self._saved = self._snapshot()
         data = {
@@ -110,7 +110,7 @@ class Runtime(Record, frozen=False):
         place.write(json.dumps(data, separators=(",", ":")).encode())
 
     @classmethod
-    def load(cls, place: Alternating) -> Runtime | None:
+    def load(cls, place: ABFile) -> Runtime | None:
         """The runtime state, or None where this worktree has none.
 
         StateError `PB-STATE-CORRUPT` if somebody else wrote there, `PB-STATE-NEWER` if a later
@@ -172,7 +172,7 @@ def _stamps_from_json(data: Mapping[str, Any]) -> Artifacts:
     return {path: Stamp.from_list(stamp) if stamp else None for path, stamp in data.items()}
 
 
-def unreadable(place: Alternating, why: str) -> StateError:
+def unreadable(place: ABFile, why: str) -> StateError:
     """The error that says how to go on without it."""
     return StateError(
         "PB-STATE-CORRUPT",

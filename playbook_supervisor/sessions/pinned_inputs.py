@@ -49,7 +49,7 @@ def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
     return found
 
 
-class _Kind(Record):
+class _PinnedKind(Record):
     """What one of the two is called, its file, and how it is read and kept."""
 
     word: str
@@ -60,7 +60,7 @@ class _Kind(Record):
     from_json: Callable[[dict[str, Any]], Any]
 
 
-def _unchanged(kind: _Kind, folder: Path, private: Path, runtime: Runtime) -> Any:
+def _unchanged(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) -> Any:
     data = read_file(folder, kind.file)
     written = digest(data)
     former = _compiled(kind, private, written)
@@ -76,7 +76,7 @@ def _unchanged(kind: _Kind, folder: Path, private: Path, runtime: Runtime) -> An
     return found
 
 
-def _read(kind: _Kind, data: bytes, runtime: Runtime, source: str) -> Any:
+def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
     try:
         return kind.read(data, source)
     except (CheckError, StateError) as error:
@@ -85,7 +85,7 @@ def _read(kind: _Kind, data: bytes, runtime: Runtime, source: str) -> Any:
         raise tampered(f"{_changed(kind)}: {error.message}", source) from error
 
 
-def _same(kind: _Kind, found: Any, private: Path, runtime: Runtime, source: str) -> None:
+def _same(kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str) -> None:
     """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
     for known in runtime.digests.get(kind.file, ()):
         recorded = _compiled(kind, private, known)
@@ -95,11 +95,11 @@ def _same(kind: _Kind, found: Any, private: Path, runtime: Runtime, source: str)
             raise tampered(_changed(kind), source)
 
 
-def _changed(kind: _Kind) -> str:
+def _changed(kind: _PinnedKind) -> str:
     return f"the pinned {kind.word} was changed by something else"
 
 
-def _compiled(kind: _Kind, private: Path, written: str) -> Any:
+def _compiled(kind: _PinnedKind, private: Path, written: str) -> Any:
     """What is kept, if it is that of these bytes; else None."""
     try:
         made = json.loads(read_bytes(private / kind.compiled))
@@ -114,7 +114,7 @@ def _read_playbook(data: bytes, source: str) -> Playbook:
     return read_playbook(data, source)
 
 
-_PLAYBOOK: Final = _Kind(
+_PLAYBOOK: Final = _PinnedKind(
     "playbook",
     "playbook.yaml",
     "compiled.json",
@@ -122,7 +122,7 @@ _PLAYBOOK: Final = _Kind(
     serialize.playbook_to_json,
     serialize.playbook_from_json,
 )
-_POLICY: Final = _Kind(
+_POLICY: Final = _PinnedKind(
     "policy",
     session_policy.FILE,
     "policy.json",

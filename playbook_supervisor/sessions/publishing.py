@@ -12,7 +12,7 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.cancellation import Interrupted
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def publishes(step: Step) -> bool:
     return Condition.PR_CREATED in step.postconditions
 
 
-def published(store: Store, outlook: Outlook, config: Config, *, patience: float) -> Outlook:
+def published(store: Store, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
     """The same outlook, once what its events call for is in git (config `commit_sessions`).
 
     `patience` is in seconds. What was done, or could not be, is among the notices.
@@ -42,13 +42,13 @@ def published(store: Store, outlook: Outlook, config: Config, *, patience: float
     return _kept(store, outlook, config, occasion, patience) if occasion else outlook
 
 
-def closed(store: Store, outlook: Outlook, config: Config, *, patience: float) -> Outlook:
+def closed(store: Store, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
     """The same for a session that has ended, whatever was refused or cut off when it did."""
     owed = isinstance(outlook.directive, Finish) and config.commit_sessions != "never"
     return _kept(store, outlook, config, _end(outlook), patience) if owed else outlook
 
 
-def _occasion(outlook: Outlook, config: Config) -> str:
+def _occasion(outlook: Snapshot, config: Config) -> str:
     """What the commit is made for, as its subject ends; nothing where none is due."""
     events, how = outlook.events, config.commit_sessions
     if not events or how == "never":
@@ -63,7 +63,7 @@ def _occasion(outlook: Outlook, config: Config) -> str:
     return f" after {', '.join(dict.fromkeys(settled))}" if how == "step" and settled else ""
 
 
-def _end(outlook: Outlook) -> str:
+def _end(outlook: Snapshot) -> str:
     return f": {outlook.manifest.status}"
 
 
@@ -73,8 +73,8 @@ def _when(occasion: str) -> str:
 
 
 def _kept(
-    store: Store, outlook: Outlook, config: Config, occasion: str, patience: float
-) -> Outlook:
+    store: Store, outlook: Snapshot, config: Config, occasion: str, patience: float
+) -> Snapshot:
     from playbook_supervisor.sessions.session_commits import SessionInGit
 
     folder = SessionInGit(store.checkout, outlook.manifest.session_id, patience=patience)
@@ -95,7 +95,9 @@ def _kept(
     return replace(outlook, notices=(*outlook.notices, *notices))
 
 
-def _commit(folder: SessionInGit, outlook: Outlook, config: Config, occasion: str) -> Commit | None:
+def _commit(
+    folder: SessionInGit, outlook: Snapshot, config: Config, occasion: str
+) -> Commit | None:
     """A session that failed or was aborted before anything of it was in git is no news there."""
     manifest = outlook.manifest
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
@@ -108,7 +110,7 @@ def _commit(folder: SessionInGit, outlook: Outlook, config: Config, occasion: st
     )
 
 
-def _begin_there(store: Store, outlook: Outlook, made: Commit) -> None:
+def _begin_there(store: Store, outlook: Snapshot, made: Commit) -> None:
     """What was launched at the commit's parent begins at the commit: ours is no step's work."""
     with store.open(outlook.manifest.session_id) as opened:
         launches = opened.runtime.launches
@@ -122,7 +124,7 @@ def _begin_there(store: Store, outlook: Outlook, made: Commit) -> None:
             opened.save()
 
 
-def _went_out(store: Store, outlook: Outlook) -> bool:
+def _went_out(store: Store, outlook: Snapshot) -> bool:
     """Whether a step that publishes has run, and none is about to."""
     names = {step.id for step in outlook.state.playbook.steps if publishes(step)}
     if not names:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 
-class Chosen(Record):
+class SelectedSession(Record):
     """The session that is meant, and other open ones that might have been."""
 
     session_id: str
     others: tuple[str, ...] = ()
 
 
-def choose(store: Store, named: str = "") -> Chosen:
+def choose(store: Store, named: str = "") -> SelectedSession:
     """The session of that name, else the one of this worktree: an open one, else the last ended.
 
     StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if it lives in another
@@ -38,11 +38,11 @@ def choose(store: Store, named: str = "") -> Chosen:
     if named:
         if not store.drives(named):
             _require_home(store, store.manifest(named))  # says in its own words why there is none
-        return Chosen(named)
+        return SelectedSession(named)
     if candidates := open_here(store):
-        return Chosen(candidates[0], tuple(candidates[1:]))
+        return SelectedSession(candidates[0], tuple(candidates[1:]))
     if ended := _by_activity(store, _here(store, ended=True)):
-        return Chosen(ended[0])
+        return SelectedSession(ended[0])
     raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
 
 

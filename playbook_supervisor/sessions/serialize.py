@@ -199,7 +199,7 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 # ── the directive for a client ──────────────────────────────────────────────────────────────
 
 
-class Handout(Record):
+class WorkItem(Record):
     """What a client needs to run one attempt: the installed command, its args with values put in.
 
     `prompt` is the subagent's whole prompt; left out of the JSON where it is empty, as in the line
@@ -211,7 +211,7 @@ class Handout(Record):
     prompt: str = ""
 
 
-class Scene(Record):
+class SessionHeader(Record):
     """Which session speaks, and how far it is: `done` of `total` steps are settled."""
 
     session: str
@@ -222,7 +222,7 @@ class Scene(Record):
 
 
 def run_to_json(
-    run: Run, scene: Scene, handouts: Mapping[str, Handout], *, outstanding: bool = False
+    run: Run, scene: SessionHeader, handouts: Mapping[str, WorkItem], *, outstanding: bool = False
 ) -> Json:
     """The directive to run these attempts, each with its handout by attempt id."""
     steps = []
@@ -243,7 +243,12 @@ def run_to_json(
 
 
 def ask_to_json(
-    ask: Ask, scene: Scene, question: str, context: Sequence[str], *, outstanding: bool = False
+    ask: Ask,
+    scene: SessionHeader,
+    question: str,
+    context: Sequence[str],
+    *,
+    outstanding: bool = False,
 ) -> Json:
     """The directive to put this gate to a human; `context` is the evidence, a line each."""
     gate = {
@@ -257,17 +262,17 @@ def ask_to_json(
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 
-def wait_to_json(steps: Sequence[str], scene: Scene, command: str = "") -> Json:
+def wait_to_json(steps: Sequence[str], scene: SessionHeader, command: str = "") -> Json:
     """The word that somebody is at work; `command` waits for it, where that has to be asked."""
     return {**_opening("wait", scene), "steps": list(steps), **_valued(command=command)}
 
 
-def finish_to_json(finish: Finish, scene: Scene, summary: str) -> Json:
+def finish_to_json(finish: Finish, scene: SessionHeader, summary: str) -> Json:
     """The word that the session has ended."""
     return {**_opening("finish", scene), "status": finish.status, "summary": summary}
 
 
-def _opening(directive: str, scene: Scene, *, outstanding: bool = False) -> Json:
+def _opening(directive: str, scene: SessionHeader, *, outstanding: bool = False) -> Json:
     return {
         "protocol": PROTOCOL,
         "session": scene.session,

@@ -20,11 +20,11 @@ from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
 from playbook_supervisor.sessions.integrity import FILES
-from playbook_supervisor.sessions.journal import Parsed, parse_journal
+from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import Runtime, unreadable
 from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest, update_manifest
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ class OpenSession(Record, frozen=False):
     manifest: Manifest
     text: JournalText
     runtime: Runtime
-    place: Alternating
+    place: ABFile
     _manifest_text: bytes = b""
     _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
@@ -171,7 +171,7 @@ class OpenSession(Record, frozen=False):
 # ── from the disk ───────────────────────────────────────────────────────────────────────────
 
 
-def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> OpenSession:
+def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
     """The session as its files and the runtime state say, which must agree in their data.
 
     StateError `PB-STATE-TAMPERED` if something else changed data; what a person changed in
@@ -195,7 +195,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: Alternating) -> O
 
 
 def adopt(
-    folder: Path, private: Path, place: Alternating, runtime: Runtime | None = None
+    folder: Path, private: Path, place: ABFile, runtime: Runtime | None = None
 ) -> OpenSession:
     """The session as its files say, where this worktree knows no more of it than `runtime`."""
     runtime = runtime or Runtime()
@@ -270,7 +270,9 @@ def _journaled(
     )
 
 
-def _taken(data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str) -> Parsed:
+def _taken(
+    data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
+) -> ParsedJournal:
     """What somebody else has written, whose data must be those of the last journal or the former.
 
     StateError `PB-STATE-TAMPERED` if they are not.

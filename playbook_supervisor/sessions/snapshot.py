@@ -39,7 +39,7 @@ class Work(Record):
         return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end."
 
 
-class Outlook(Record):
+class Snapshot(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first.
 
     `policy` is what the session's project asks of it beyond the playbook.
@@ -91,11 +91,11 @@ class Outlook(Record):
         launched = {event.entry.id for event in self.events if event.change is Change.LAUNCHED}
         return any(member.id not in launched for member in running(self))
 
-    def without_events(self) -> Outlook:
+    def without_events(self) -> Snapshot:
         """The same, where nothing new has led to it."""
         return replace(self, events=(), notices=())
 
-    def after(self, earlier: Outlook) -> Outlook:
+    def after(self, earlier: Snapshot) -> Snapshot:
         """The same, with what had happened in an earlier outlook told first."""
         return replace(
             self,
@@ -108,12 +108,12 @@ class Outlook(Record):
         return self.state.attempts(attempt.step.id)[-1]
 
 
-def outlook(opened: OpenSession, events: tuple[Event, ...] = ()) -> Outlook:
+def outlook(opened: OpenSession, events: tuple[Event, ...] = ()) -> Snapshot:
     """The outlook of a session as it stands; `events` led here."""
     asked = machine.directive(opened.state)
-    return Outlook(opened.manifest, opened.state, asked, events, policy=opened.policy)
+    return Snapshot(opened.manifest, opened.state, asked, events, policy=opened.policy)
 
 
-def running(outlook: Outlook) -> tuple[Attempt, ...]:
+def running(outlook: Snapshot) -> tuple[Attempt, ...]:
     """The attempts that are launched and have not returned."""
     return outlook.directive.members if isinstance(outlook.directive, Run) else ()

@@ -18,11 +18,11 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import FILE as POLICY
 from playbook_supervisor.sessions import integrity, session
-from playbook_supervisor.sessions.journal import EMPTY, Parsed, parse_journal
+from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     contained,
@@ -78,8 +78,8 @@ class Store:
         """The session's folder in this worktree's git directory."""
         return self.checkout.runtime / _id(session_id)
 
-    def _place(self, session_id: str) -> Alternating:
-        return Alternating(self.runtime(session_id) / NAME)
+    def _place(self, session_id: str) -> ABFile:
+        return ABFile(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
         """The sessions whose folders stand in this work tree, oldest first."""
@@ -144,7 +144,7 @@ class Store:
             return found
         return session.manifest_from_json(runtime.manifest)
 
-    def journal(self, session_id: str) -> Parsed:
+    def journal(self, session_id: str) -> ParsedJournal:
         """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
         path = self.folder(session_id) / "journal.yaml"
         with self._told_of(session_id):

@@ -33,7 +33,7 @@ from playbook_supervisor.sessions import publishing
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.sessions.snapshot import Outlook, Work, running
+from playbook_supervisor.sessions.snapshot import Snapshot, Work, running
 from playbook_supervisor.sessions.snapshot import outlook as outlook_of
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
@@ -44,8 +44,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.project.conditions import World
-    from playbook_supervisor.sessions.evidence import Inquiry
+    from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.sessions.evidence import CheckInputs
 
 # What evidence needs is imported where there is a check to answer or a launch to record: `next`
 # and `report` of most steps ask nothing of the world.
@@ -73,7 +73,7 @@ class Supervisor:
 
     # ── what the outside asks and answers ───────────────────────────────────────────────────
 
-    def look(self) -> Outlook:
+    def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
             return outlook_of(opened, ())
@@ -90,11 +90,11 @@ class Supervisor:
         for attempt in running(self.look()):
             kill_worker(self.worker_file(attempt))
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> Snapshot:
         """What is outstanding now; checks that are due are answered first."""
         return self._pump()
 
-    def begin(self, start: str = "") -> Outlook:
+    def begin(self, start: str = "") -> Snapshot:
         """Begin a pending session, at a later step if a person said so (`--from`)."""
         from playbook_supervisor.sessions import evidence
 
@@ -108,40 +108,40 @@ class Supervisor:
             opened.write()
         return self._pump(events=events)
 
-    def report(self, attempt_id: str, outcome: Outcome) -> Outlook:
+    def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. What it brought is journaled before anything is judged."""
         return self._pump(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
 
-    def note_return(self, attempt_id: str, outcome: Outcome) -> Outlook:
+    def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
         return self._record(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Outlook:
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Snapshot:
         """A human decided at a gate; what follows is asked for by `outlook`.
 
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where the policies do not let `by`.
         """
         return self._record(Answered(self.store.clock(), gate_id, resolution, text, by))
 
-    def abort(self, text: str, by: str) -> Outlook:
+    def abort(self, text: str, by: str) -> Snapshot:
         """A human ends the session."""
         return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by))
 
-    def interrupt(self, *, commits: bool = True) -> Outlook:
+    def interrupt(self, *, commits: bool = True) -> Snapshot:
         """What runs is settled as interrupted; the session stays open. `commits`: git is told."""
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
         return self._record(cancelled, commits=commits)
 
-    def close(self) -> Outlook:
+    def close(self) -> Snapshot:
         """What there is to say of a session that has ended; git is given what it is still owed."""
         outlook = self.outlook()
         return publishing.closed(self.store, outlook, self._config, patience=self._patience)
 
-    def take_up(self) -> Outlook:
+    def take_up(self) -> Snapshot:
         """A failed session is resumed: its failed steps run again."""
         return self._pump(TakenUp(self.store.clock()))
 
-    def lose(self, attempt: Attempt) -> Outlook:
+    def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker is gone: its postconditions say whether it had finished."""
         from playbook_supervisor.sessions import evidence
 
@@ -153,7 +153,7 @@ class Supervisor:
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
-    def work(self, outlook: Outlook, attempt: Attempt) -> Work:
+    def work(self, outlook: Snapshot, attempt: Attempt) -> Work:
         """The attempt's installed command and interpolated arguments (kai FR23)."""
         from playbook_supervisor.project.slash_commands import resolve
 
@@ -163,7 +163,7 @@ class Supervisor:
         command = found.name if found else attempt.step.command
         return Work(attempt, command, interpolate(attempt.step.args, values).strip())
 
-    def environment(self, outlook: Outlook, work: Work) -> dict[str, str]:
+    def environment(self, outlook: Snapshot, work: Work) -> dict[str, str]:
         """Variables that make the project's own tools look at the session's feature."""
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
@@ -179,7 +179,7 @@ class Supervisor:
         """Whether another process has written the session since this one last looked."""
         return self.store.changed(self.id)
 
-    def context(self, outlook: Outlook, last_words: str = "") -> tuple[str, ...]:
+    def context(self, outlook: Snapshot, last_words: str = "") -> tuple[str, ...]:
         """What helps to answer the gate that is asked, made when it is shown (kai FR24).
 
         The evidence, the agent's last line as far as it is known (`last_words`, else what the
@@ -212,14 +212,14 @@ class Supervisor:
 
     # ── the pump ────────────────────────────────────────────────────────────────────────────
 
-    def _record(self, observation: Observation, *, commits: bool = True) -> Outlook:
+    def _record(self, observation: Observation, *, commits: bool = True) -> Snapshot:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
             opened.write()
             outlook = outlook_of(opened, events)
         return self._published(outlook) if commits else outlook
 
-    def _published(self, outlook: Outlook) -> Outlook:
+    def _published(self, outlook: Snapshot) -> Snapshot:
         """The same, once what has happened is in git as far as it is due there."""
         patience = self._patience
         return publishing.published(self.store, outlook, self._config, patience=patience)
@@ -231,7 +231,7 @@ class Supervisor:
 
     def _pump(
         self, observation: Observation | None = None, events: tuple[Event, ...] = ()
-    ) -> Outlook:
+    ) -> Snapshot:
         """Take an observation in and answer checks until something outward is due.
 
         A check that starts a program is answered without the lock: meanwhile somebody else may
@@ -313,14 +313,14 @@ class Supervisor:
         exported = self.exports
         return dict(features.point_speckit(self.root, feature, self._config, exported=exported))
 
-    def _inquiry(self, opened: OpenSession) -> Inquiry:
-        from playbook_supervisor.sessions.evidence import Inquiry
+    def _inquiry(self, opened: OpenSession) -> CheckInputs:
+        from playbook_supervisor.sessions.evidence import CheckInputs
 
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
         world = self._world(opened.manifest, self._here())
-        return Inquiry(world, opened.runtime, opened.manifest.started_at, launched)
+        return CheckInputs(world, opened.runtime, opened.manifest.started_at, launched)
 
     def _here(self) -> Checkout:
         """The checkout as it is now: steps may commit and switch branches."""
@@ -331,13 +331,13 @@ class Supervisor:
 
         return identity(self.root)
 
-    def _world(self, manifest: Manifest, here: Checkout) -> World:
+    def _world(self, manifest: Manifest, here: Checkout) -> Workspace:
         """Where conditions look."""
         from playbook_supervisor.project import features
-        from playbook_supervisor.project.conditions import World
+        from playbook_supervisor.project.conditions import Workspace
 
         feature = manifest.feature or features.of_branch(here.branch)
-        return World(self.root, feature, here.branch, self._config)
+        return Workspace(self.root, feature, here.branch, self._config)
 
 
 def _bounded(outcome: Outcome) -> Outcome:

@@ -22,7 +22,7 @@ _HEADER: Final = 112
 """Bytes before the content: its turn, its length and its digest, blanks, a line's end."""
 
 
-class Alternating(Record, frozen=False):
+class ABFile(Record, frozen=False):
     """The files `path-0` and `path-1`. `turn` counts the writes; 0 before the first."""
 
     path: Path

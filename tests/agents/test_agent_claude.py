@@ -28,7 +28,7 @@ from playbook_supervisor.agents.registry import (
     choose,
 )
 from playbook_supervisor.commands import driving
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Claude, Config
@@ -333,7 +333,7 @@ def test_who_waits_can_be_stopped(stream: str, stand_in: StandIn, tmp_path: Path
 
 def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
     """Silently ignored it would be believed."""
-    drive = driving.Drive("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
+    drive = driving.DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
     with pytest.raises(ArgumentError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
     assert caught.value.message.endswith("nothing holds it to --max-turns, --max-cost-usd")
@@ -343,15 +343,17 @@ def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
 def test_one_that_was_remembered_is_told_of(project: Project) -> None:
     told: list[str] = []
 
-    class Listener(Silence):
+    class Listener(NullObserver):
         def notice(self, text: str) -> None:
             told.append(text)
 
     script = project.script("default: {fail: not today}\n")
-    driving.run("auto-feature", ["013"], cwd=project.root, drive=driving.Drive(script))
-    with_limits = driving.Drive("claude", limits=Budget(max_turns=1))
+    driving.run("auto-feature", ["013"], cwd=project.root, drive=driving.DriveOptions(script))
+    with_limits = driving.DriveOptions("claude", limits=Budget(max_turns=1))
     driving.resume(cwd=project.root, retry=True, drive=with_limits)
-    driving.resume(cwd=project.root, retry=True, drive=driving.Drive(script), watcher=Listener())
+    driving.resume(
+        cwd=project.root, retry=True, drive=driving.DriveOptions(script), watcher=Listener()
+    )
     assert "the agent script does not say what it uses: nothing holds it to --max-turns" in told
 
 
@@ -395,7 +397,7 @@ def test_a_group_shares_what_the_run_may_still_cost(
     spender = Spender()
     monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
     limits = Budget(max_turns=7, max_cost_usd=1.0)
-    ending = driving.run("group", cwd=project.root, drive=driving.Drive("", limits=limits))
+    ending = driving.run("group", cwd=project.root, drive=driving.DriveOptions("", limits=limits))
     assert ending.why == "completed"
     assert spender.given["one"] == limits
     for step in ("two", "three"):

@@ -26,13 +26,19 @@ from collected_journals import (
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
-from playbook_supervisor.audit.examination import MOST, Audited, Exhibit, Session, examine
+from playbook_supervisor.audit.examination import (
+    MOST,
+    AuditedSession,
+    AuditReport,
+    SessionFile,
+    examine,
+)
 from playbook_supervisor.audit.rules import OURS, RULES
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
-from playbook_supervisor.project.conditions import LARGEST, World, artifacts, probe, record
+from playbook_supervisor.project.conditions import LARGEST, Workspace, artifacts, probe, record
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import serialize
@@ -44,14 +50,14 @@ BROKEN = tuple(broken())
 IN_ORDER = ("ours", "ours-open", "kai", "kai-open")
 
 
-def codes(audited: Audited) -> set[str]:
+def codes(audited: AuditReport) -> set[str]:
     return {problem.code for _, problem in problems(audited)}
 
 
-def of_journal(text: str | bytes) -> Audited:
+def of_journal(text: str | bytes) -> AuditReport:
     """A journal that stands alone."""
     data = text.encode() if isinstance(text, str) else text
-    return examine(Session("", Exhibit("journal.yaml", data)), NOW)
+    return examine(AuditedSession("", SessionFile("journal.yaml", data)), NOW)
 
 
 # ── every rule ──────────────────────────────────────────────────────────────────────────────
@@ -97,7 +103,7 @@ FEATURE, KAIS_FEATURE = "013-playbook-create", "012-playbook-supervisor"
 REPORT = f".agreements/{FEATURE}/check-report.md"
 
 
-def with_evidence(probed: Probed) -> Audited:
+def with_evidence(probed: Probed) -> AuditReport:
     """Ours, where the first step rests on this beside its plan."""
     contents = files("ours")
     plan = '["plan_exists: specs'
@@ -126,7 +132,7 @@ def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
     name: Condition, content: str | None, launched: bool, held: bool | None, tmp_path: Path
 ) -> None:
     """In the very words in which the program tells what it has looked at."""
-    world = World(tmp_path, FEATURE, FEATURE, Config())
+    world = Workspace(tmp_path, FEATURE, FEATURE, Config())
     (path, *_) = artifacts(name, world)
     if content is not None:
         (tmp_path / path).parent.mkdir(parents=True)
@@ -139,7 +145,7 @@ def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
 
 @pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
 def test_evidence_of_what_is_no_artifact_is_not_believed(flaw: str, tmp_path: Path) -> None:
-    world = World(tmp_path, FEATURE, FEATURE, Config())
+    world = Workspace(tmp_path, FEATURE, FEATURE, Config())
     report, template = tmp_path / REPORT, tmp_path / ".specify/templates/check-report-template.md"
     for file in (report, template):
         file.parent.mkdir(parents=True)
@@ -243,15 +249,15 @@ def test_other_tools_need_not_say_who_answered() -> None:
 # ── what the program itself writes ──────────────────────────────────────────────────────────
 
 
-def as_written(playbook: Playbook, state: State, journal: Any) -> Session:
+def as_written(playbook: Playbook, state: State, journal: Any) -> AuditedSession:
     """The files that the program leaves behind when a session stands here."""
     text = HEADER + b"".join(map(emit_entry, journal)) if journal else EMPTY
     begun = Manifest("20260219-a7k", playbook.name, "013-x", {}, SessionStatus.PENDING, -10)
-    return Session(
+    return AuditedSession(
         "20260219-a7k",
-        Exhibit("journal.yaml", text),
-        Exhibit("session.yaml", emit_manifest(project(begun, state))),
-        Exhibit("playbook.yaml", json.dumps(serialize.playbook_to_json(playbook)).encode()),
+        SessionFile("journal.yaml", text),
+        SessionFile("session.yaml", emit_manifest(project(begun, state))),
+        SessionFile("playbook.yaml", json.dumps(serialize.playbook_to_json(playbook)).encode()),
         pinned=True,
     )
 
@@ -383,7 +389,7 @@ def test_of_very_many_findings_the_first_are_given() -> None:
 
 def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:
     whole = session(files("ours"))
-    gone = Exhibit("journal.yaml", None, "there is no such file")
+    gone = SessionFile("journal.yaml", None, "there is no such file")
     without = replace(whole, journal=gone)
     ((file, problem),) = problems(examine(without, NOW))
     assert (file, problem.code, problem.message) == (

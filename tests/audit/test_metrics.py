@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook_supervisor.audit import lenient_playbook, lenient_session
-from playbook_supervisor.audit.metrics import Known, Metrics, Source, Spread, Waited, measure
+from playbook_supervisor.audit.metrics import (
+    DurationStats,
+    Known,
+    Metrics,
+    Source,
+    WaitTimes,
+    measure,
+)
 from playbook_supervisor.cli.render import metrics_tables
 from playbook_supervisor.errors import CheckError
 
@@ -51,9 +58,9 @@ def all_of(*sources: Source) -> Metrics:
 class TestTime:
     def test_a_step_took_what_its_times_say_without_waiting_for_people(self) -> None:
         steps = {each.name: each for each in all_of(source("ours")).steps}
-        assert steps["plan"].lasted == Spread(1, 59_500, 59_500, 59_500)
-        assert steps["tasks"].lasted == Spread(2, 59_750, 60_000, 119_500)
-        assert steps["pr"].lasted == Spread(1, 60_000, 60_000, 60_000)  # of six minutes
+        assert steps["plan"].lasted == DurationStats(1, 59_500, 59_500, 59_500)
+        assert steps["tasks"].lasted == DurationStats(2, 59_750, 60_000, 119_500)
+        assert steps["pr"].lasted == DurationStats(1, 60_000, 60_000, 60_000)  # of six minutes
         assert steps["old"].lasted is None
         assert steps["pr"].command == "/feature.pr"
 
@@ -66,16 +73,16 @@ class TestTime:
         )
         known = f", launched_at: {at(40)}, returned_at: {at(42)}, gates: [{gates}]"
         (step,) = all_of(journal(entry(59, known))).steps
-        assert step.lasted == Spread(1, 2_000, 2_000, 2_000)
+        assert step.lasted == DurationStats(1, 2_000, 2_000, 2_000)
 
     def test_median_and_nine_of_ten_are_what_they_are_called(self) -> None:
         (step,) = all_of(journal(*map(entry, (10, 1, 2, 3, 4, 5, 6, 7, 8, 9)))).steps
-        assert step.lasted == Spread(10, 330_000, 540_000, 3_300_000)
+        assert step.lasted == DurationStats(10, 330_000, 540_000, 3_300_000)
 
     def test_a_stated_duration_counts_only_where_times_are_missing(self) -> None:
         stated = "step_id: plan, status: done, decision: auto, duration_seconds: 45"
         (step,) = all_of(journal(stated, entry(1, ", duration_seconds: 9999"))).steps
-        assert step.lasted == Spread(2, 52_500, 60_000, 105_000)
+        assert step.lasted == DurationStats(2, 52_500, 60_000, 105_000)
 
     @pytest.mark.parametrize(
         "more",
@@ -95,13 +102,13 @@ class TestTime:
     def test_how_long_a_broken_off_attempt_worked_nobody_knows(self) -> None:
         steps = {each.name: each for each in all_of(source("kai-resumed")).steps}
         assert (steps["implement"].attempts, steps["implement"].failed) == (2, 1)
-        assert steps["implement"].lasted == Spread(1, 17, 17, 17)
+        assert steps["implement"].lasted == DurationStats(1, 17, 17, 17)
 
     def test_people_are_waited_for_by_reason_and_autonomous_gates_by_nobody(self) -> None:
         both = all_of(source("ours"), source("ours-open"))
         assert both.gates == (
-            Waited("postcondition_fail", 3, 1, Spread(2, 119_000, 179_000, 238_000)),
-            Waited("gate_always", 1, 0, Spread(1, 300_000, 300_000, 300_000)),
+            WaitTimes("postcondition_fail", 3, 1, DurationStats(2, 119_000, 179_000, 238_000)),
+            WaitTimes("gate_always", 1, 0, DurationStats(1, 300_000, 300_000, 300_000)),
         )
         alone = source("ours", **{'"Ana <ana@example.org>"': "autonomous"})
         assert [each.reason for each in all_of(alone).gates] == ["postcondition_fail"]
@@ -149,7 +156,7 @@ class TestTrouble:
         }
         assert together.success_rate == 0.5
         assert together.sessions == 5
-        assert together.lasted == Spread(3, 3_000_000, 3_000_000, 6_960_000)
+        assert together.lasted == DurationStats(3, 3_000_000, 3_000_000, 6_960_000)
         assert all_of(source("kai-open")).success_rate is None
 
 

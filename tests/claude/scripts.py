@@ -79,7 +79,7 @@ Line = Callable[[Request], Reply | None]
 LONG: Final = 120.0
 """Seconds for another thread to come to a point, however busy the machine."""
 
-Ending = Literal["completed", "waiting", "failed", "stalled", "tampered", "let go"]
+DriveResult = Literal["completed", "waiting", "failed", "stalled", "tampered", "let go"]
 
 
 # ── models ──────────────────────────────────────────────────────────────────────────────────
@@ -239,7 +239,7 @@ def binding_of(project: Project) -> binding.Binding | None:
 
 def honest(
     project: Project, client: Client, *, answered: Sequence[str] = (), ran: Sequence[str] = ()
-) -> Ending:
+) -> DriveResult:
     """The one judgement that every run has to stand; what became of the session.
 
     The journal validates and replays (what was tampered with is named, and stops every command);
@@ -268,7 +268,7 @@ def honest(
     return _ending(outlook.directive, here, session_id, told)
 
 
-def _tampered(project: Project, error: StateError) -> Ending:
+def _tampered(project: Project, error: StateError) -> DriveResult:
     """Every command says so, and does nothing."""
     assert error.code in ("PB-STATE-TAMPERED", "PB-STATE-CORRUPT"), error
     before = (project.session / "journal.yaml").read_bytes()
@@ -279,7 +279,7 @@ def _tampered(project: Project, error: StateError) -> Ending:
     return "tampered"
 
 
-def _ending(due: Directive, here: checkout.Checkout, session_id: str, told: str) -> Ending:
+def _ending(due: Directive, here: checkout.Checkout, session_id: str, told: str) -> DriveResult:
     """What became of it, and that `status` tells a person so."""
     match due:
         case Ask():

@@ -10,7 +10,7 @@ import pytest
 from project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
-from playbook_supervisor.audit.examination import Audited
+from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.commands import auditing
 from playbook_supervisor.errors import StateError
 
@@ -35,11 +35,11 @@ def spoil(folder: Path, name: str = "journal.yaml", old: str = "59.5", new: str 
     (folder / name).write_text(text.replace(old, new, 1), "utf-8")
 
 
-def audit(project: Project, *names: str, every: bool = False) -> tuple[Audited, ...]:
+def audit(project: Project, *names: str, every: bool = False) -> tuple[AuditReport, ...]:
     return auditing.audit(names, every=every, cwd=project.root)
 
 
-def codes(audited: tuple[Audited, ...]) -> set[str]:
+def codes(audited: tuple[AuditReport, ...]) -> set[str]:
     return {problem.code for each in audited for file in each.files for problem in file.problems}
 
 

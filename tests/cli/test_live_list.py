@@ -20,11 +20,11 @@ from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.steps import spinner
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands import driving, protocol
-from playbook_supervisor.drivers.headless import Ending
+from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 HEAD: Final = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
 STEP: Final = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
@@ -59,11 +59,11 @@ class Sitting:
         lines = "".join(STEP % step for step in steps)
         self.project.write(".playbooks/playbooks/many.yaml", HEAD + lines)
 
-    def runs(self, agent: str, level: Level = Level.INFO) -> tuple[Screen, Ending]:
+    def runs(self, agent: str, level: Level = Level.INFO) -> tuple[Screen, DriveResult]:
         """Begin it, with an agent that follows this script, or with the one that is named."""
         terminal = self._terminal(100, 30, level)
         named = agent.startswith("exec:")
-        drive = driving.Drive(agent=agent if named else self.project.script(agent))
+        drive = driving.DriveOptions(agent=agent if named else self.project.script(agent))
         ending = driving.run("many", drive=drive, watcher=terminal)
         return self._left(terminal, 100, 30), ending
 
@@ -207,7 +207,7 @@ def test_a_journal_that_cannot_be_read_hides_no_gate(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
     sitting.runs("default: {}\n")
 
-    def refused(outlook: Outlook) -> Sequence[Entry]:
+    def refused(outlook: Snapshot) -> Sequence[Entry]:
         raise StateError("PB-STATE-CORRUPT", "it cannot be read")
 
     terminal = Terminal(Level.INFO, refused)

@@ -110,7 +110,7 @@ class TestTheMainJob:
     ) -> None:
         """kai MVP: seven steps without a human, a question, and the pull request."""
         monkeypatch.setenv("PATH", prepared.env["PATH"])
-        drive = driving.Drive(agent=prepared.agent)
+        drive = driving.DriveOptions(agent=prepared.agent)
         waiting = driving.run(prepared.playbook, prepared.args, cwd=prepared.root, drive=drive)
         assert waiting.why == "waiting"
         assert waiting.outlook.done == 7

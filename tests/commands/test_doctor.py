@@ -12,7 +12,7 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import doctor, maintain
-from playbook_supervisor.commands.doctor import Finding
+from playbook_supervisor.commands.doctor import Diagnosis
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE, MARK, MARKER
 from playbook_supervisor.errors import StateError
 
@@ -43,7 +43,7 @@ class Clinic:
     def settings(self, **permissions: object) -> None:
         self.project.write(LOCAL_FILE, json.dumps({"permissions": permissions}))
 
-    def findings(self) -> dict[str, Finding]:
+    def findings(self) -> dict[str, Diagnosis]:
         found = list(doctor.examine(self.project.root, home=self.project.home))
         assert len({each.name for each in found}) == len(found)
         assert all(bool(each.cure) == (each.state != "fine") for each in found)
@@ -340,18 +340,18 @@ class TestHeadless:
 class TestNotify:
     """The program that calls people is looked for, and calls nobody."""
 
-    def notify(self, clinic: Clinic, *argv: str) -> Finding | None:
+    def notify(self, clinic: Clinic, *argv: str) -> Diagnosis | None:
         clinic.project.write(".playbooks/config.yaml", f"notify: {json.dumps(argv)}\n")
         return clinic.findings().get("notify")
 
     def test_on_path_or_in_the_project(self, clinic: Clinic) -> None:
         path = clinic.program("call-me", 'echo called >>"$HOME/calls"')
-        assert self.notify(clinic, "call-me", "-x") == Finding("notify", "fine", f"calls {path}")
+        assert self.notify(clinic, "call-me", "-x") == Diagnosis("notify", "fine", f"calls {path}")
         own = clinic.project.write("tools/call", "#!/bin/sh\n")
         assert self.notify(clinic, "tools/call") is not None
         assert "notify" in clinic.wrong()
         own.chmod(0o755)
-        assert self.notify(clinic, "tools/call") == Finding("notify", "fine", f"calls {own}")
+        assert self.notify(clinic, "tools/call") == Diagnosis("notify", "fine", f"calls {own}")
         assert not (clinic.project.home / "calls").exists()
 
     def test_that_is_nowhere(self, clinic: Clinic) -> None:

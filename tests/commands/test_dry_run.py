@@ -14,7 +14,7 @@ from playbook_supervisor.agents.registry import Budget
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.streams import shows_colour
 from playbook_supervisor.commands import driving, dry_run, locate
-from playbook_supervisor.commands.planning import Plan
+from playbook_supervisor.commands.planning import RunPlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -41,12 +41,12 @@ steps:
 """
 
 
-def plan(project: Project, *words: str, start: str = "", mode: Mode = Mode.MANUAL) -> Plan:
-    drive = driving.Drive(agent=project.script(WORKS), mode=mode)
+def plan(project: Project, *words: str, start: str = "", mode: Mode = Mode.MANUAL) -> RunPlan:
+    drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
     return dry_run.plan(words[0], words[1:], start=start, drive=drive, cwd=project.root)
 
 
-def lines(shown: Plan, **how: bool) -> list[str]:
+def lines(shown: RunPlan, **how: bool) -> list[str]:
     return [line.strip() for line in rendered.lines(shown, **how)]
 
 
@@ -186,7 +186,7 @@ def test_a_run_is_refused_for_commands_that_its_agent_lacks(
     client.write_text("#!/bin/sh\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(client.parent), prepend=":")
-    drive = driving.Drive(agent="claude")
+    drive = driving.DriveOptions(agent="claude")
     shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
     assert [error.code for error in shown.refusals] == ["PB-CHECK-COMMAND"]
     assert shown.exit_code == 1
@@ -198,7 +198,7 @@ def test_a_run_is_refused_for_commands_that_its_agent_lacks(
 
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Project) -> None:
-    drive = driving.Drive(agent=project.script(WORKS), limits=Budget(max_turns=3))
+    drive = driving.DriveOptions(agent=project.script(WORKS), limits=Budget(max_turns=3))
     shown = dry_run.plan("auto-validate", ["013"], drive=drive, cwd=project.root)
     assert [error.code for error in shown.refusals] == ["PB-ARG-AGENT"]
     assert (shown.agent, shown.exit_code) == ("script", 1)
@@ -209,7 +209,7 @@ def test_an_open_session_refuses_another_and_a_pending_one_is_gone_on_with(
 ) -> None:
     """3: the state forbids it."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
-    drive = driving.Drive(agent=project.script(WORKS))
+    drive = driving.DriveOptions(agent=project.script(WORKS))
     ending = driving.run("gated", cwd=project.root, drive=drive)
     shown = plan(project, "auto-validate", "013")
     assert [error.code for error in shown.refusals] == ["PB-STATE-OPEN"]
@@ -251,7 +251,7 @@ def test_what_a_run_would_refuse_before_its_first_step_is_foreseen(
     before = everything(project.root)
     shown = plan(project, "auto-feature", "013")
     assert everything(project.root) == before
-    drive = driving.Drive(agent=project.script(WORKS))
+    drive = driving.DriveOptions(agent=project.script(WORKS))
     with pytest.raises(PlaybookError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
     assert shown.refusals[0].code == caught.value.code

@@ -12,7 +12,7 @@ from project import Project
 from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands import worktree_commands as api
 from playbook_supervisor.commands.worktrees import start_point, worktree
-from playbook_supervisor.commands.worktrees.finishing import Finished, Parting
+from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -40,10 +40,10 @@ class Beside:
         if self.tree.git("status", "--porcelain"):
             self.tree.commit("Journal")
 
-    def looked_at(self) -> Parting:
+    def looked_at(self) -> FinishPlan:
         return api.parting(self.id, cwd=self.main.root)
 
-    def finish(self) -> Finished:
+    def finish(self) -> FinishResult:
         return api.finish(self.looked_at())
 
     @property
@@ -342,13 +342,13 @@ def test_without_a_name_those_that_have_a_worktree_are_named(installed: Project)
     assert api.parting(cwd=beside.tree.root).session_id == beside.id
 
 
-def _planning(project: Project) -> driving.Drive:
+def _planning(project: Project) -> driving.DriveOptions:
     script = "steps: {qa-plan: {write: {'.qa/{{feature}}/test-plan.md': a plan}}}"
-    return driving.Drive(agent=project.script(script))
+    return driving.DriveOptions(agent=project.script(script))
 
 
-def _scripted(project: Project) -> driving.Drive:
-    return driving.Drive(agent=project.script("default: {fail: never mind}\n"))
+def _scripted(project: Project) -> driving.DriveOptions:
+    return driving.DriveOptions(agent=project.script("default: {fail: never mind}\n"))
 
 
 def test_there_may_be_nothing_to_merge_into(beside: Beside) -> None:

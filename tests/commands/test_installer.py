@@ -13,7 +13,7 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands.install import installer, shipped_files
-from playbook_supervisor.commands.install.installer import Plan
+from playbook_supervisor.commands.install.installer import InstallPlan
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.project import library
@@ -56,7 +56,7 @@ def fresh(project: Project) -> Project:
     return project
 
 
-def init(project: Project, now_ms: int = NOON) -> Plan:
+def init(project: Project, now_ms: int = NOON) -> InstallPlan:
     plan = installer.plan(project.root)
     installer.apply(plan, now_ms)
     return plan
@@ -365,7 +365,7 @@ class TestAFileThatOthersKeepToo:
     def merge(self, data: bytes) -> bytes:
         return data if b"ours" in data else data + b"ours\n"
 
-    def init(self, project: Project, *, no_hooks: bool | None = None) -> Plan:
+    def init(self, project: Project, *, no_hooks: bool | None = None) -> InstallPlan:
         plan = installer.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
         installer.apply(plan, NOON)
         return plan

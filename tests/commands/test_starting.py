@@ -17,7 +17,7 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor.commands import worktree_commands as api
 from playbook_supervisor.commands.worktrees import start_point, worktree
-from playbook_supervisor.commands.worktrees.starting import Started
+from playbook_supervisor.commands.worktrees.starting import StartResult
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions import creation
@@ -28,7 +28,7 @@ from playbook_supervisor.system.files import locked
 NEW = "014-new-thing"
 
 
-def start(project: Project, *words: str, **more: str) -> Started:
+def start(project: Project, *words: str, **more: str) -> StartResult:
     playbook, *args = words or ("auto-feature", "014")
     return api.start(playbook, args, cwd=project.root, **more)
 
@@ -578,7 +578,9 @@ class Leftover:
         self.records = here.common_dir / "playbook/starting"
         self.records.mkdir(parents=True)
         (here.ids / "20260219-a7k").mkdir(parents=True)
-        plan = worktree.Plan("20260219-a7k", str(self.root), "left", True, here.head, here.head)
+        plan = worktree.WorktreePlan(
+            "20260219-a7k", str(self.root), "left", True, here.head, here.head
+        )
         self.record = self.records / "20260219-a7k.json"
         self.record.write_text(json.dumps(as_mapping(plan)))
         if branch:

@@ -18,7 +18,7 @@ from pytest_mock import MockerFixture
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import maintain
 from playbook_supervisor.commands.install import installer, shipped_files, updater
-from playbook_supervisor.commands.install.updater import Update
+from playbook_supervisor.commands.install.updater import UpdatePlan
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project import library
@@ -70,7 +70,7 @@ def make_version(folder: Path, number: int, released: str = "") -> None:
         table.write(released)
 
 
-def update(project: Project) -> Update:
+def update(project: Project) -> UpdatePlan:
     planned = updater.plan(project.root)
     updater.apply(planned, NOON)
     return planned
@@ -653,7 +653,8 @@ def updating_to(version: Path) -> str:
     """The deed of bringing a project to version 2, which is made in that folder."""
     make_version(version, 2)
     return (
-        "from playbook_supervisor.commands.install import updater\nfrom playbook_supervisor.system import templates\n"
+        "from playbook_supervisor.commands.install import updater\n"
+        "from playbook_supervisor.system import templates\n"
         f"templates.folder = lambda: pathlib.Path({str(version)!r})\n"
         f"updater.apply(updater.plan(pathlib.Path.cwd()), {NOON})\n"
     )

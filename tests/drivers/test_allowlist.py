@@ -13,8 +13,8 @@ from playbook_supervisor.drivers.claude_code.allowlist import (
     AGENTS,
     DISPATCHING,
     READING,
-    Call,
-    Ruling,
+    ToolCall,
+    ToolDecision,
     named_file,
     rule,
 )
@@ -33,10 +33,10 @@ SIDES: dict[str, Any] = {
 FREE = [name for name in SIDES if name != "supervised"]
 
 
-def ruled(tool: str, given: Mapping[str, Any] | None = None, **more: Any) -> Ruling:
+def ruled(tool: str, given: Mapping[str, Any] | None = None, **more: Any) -> ToolDecision:
     """The ruling on a call of a supervised main thread, unless `more` says otherwise."""
     around: dict[str, Any] = {"worker": False, "supervised": True, "kept": KEPT} | more
-    return rule(Call(tool, given or {}, **around))
+    return rule(ToolCall(tool, given or {}, **around))
 
 
 def command(text: str, **more: Any) -> str:
@@ -51,8 +51,12 @@ class TestTheSupervisingModel:
     @pytest.mark.parametrize("tool", sorted(AGENTS))
     def test_launches_what_is_due_by_its_id(self, tool: str) -> None:
         due = frozenset({"plan#1", "docs#1"})
-        assert ruled(tool, {"prompt": "plan#1"}, due=due) == Ruling("launch", attempt="plan#1")
-        assert ruled(tool, {"prompt": " docs#1\n"}, due=due) == Ruling("launch", attempt="docs#1")
+        assert ruled(tool, {"prompt": "plan#1"}, due=due) == ToolDecision(
+            "launch", attempt="plan#1"
+        )
+        assert ruled(tool, {"prompt": " docs#1\n"}, due=due) == ToolDecision(
+            "launch", attempt="docs#1"
+        )
 
     @pytest.mark.parametrize(
         "prompt", ["build#1", "plan#2", "plan", "", "plan#1 please", "PLAN#1", None, 1, ["plan#1"]]
@@ -67,11 +71,11 @@ class TestTheSupervisingModel:
 
     def test_waits_for_what_is_at_work(self) -> None:
         refused = ruled("Agent", {"prompt": "plan#1"}, at_work=frozenset({"plan#1"}))
-        assert refused == Ruling("deny", "plan#1 is at work already: wait for it.")
+        assert refused == ToolDecision("deny", "plan#1 is at work already: wait for it.")
 
     def test_asks_at_a_gate_and_nowhere_else(self) -> None:
-        assert ruled("AskUserQuestion", gate_open=True) == Ruling("ask")
-        assert ruled("AskUserQuestion") == Ruling(
+        assert ruled("AskUserQuestion", gate_open=True) == ToolDecision("ask")
+        assert ruled("AskUserQuestion") == ToolDecision(
             "deny", "No gate is open: there is nothing to ask."
         )
 
@@ -178,7 +182,7 @@ class TestEverybody:
         ],
     )
     def test_but_a_supervising_model_writes_all_else(self, side: str, file: str) -> None:
-        assert ruled("Write", {"file_path": "x"}, file=file, **SIDES[side]) == Ruling("pass")
+        assert ruled("Write", {"file_path": "x"}, file=file, **SIDES[side]) == ToolDecision("pass")
 
     @pytest.mark.parametrize("tool", SHELLS)
     @pytest.mark.parametrize("side", SIDES)
@@ -234,19 +238,19 @@ class TestWorkersAndHumanTurns:
     @pytest.mark.parametrize("tool", [name for name in EVERY_TOOL if name not in DISPATCHING])
     @pytest.mark.parametrize("side", FREE)
     def test_are_as_free_as_ever(self, tool: str, side: str) -> None:
-        assert ruled(tool, **SIDES[side]) == Ruling("pass")
+        assert ruled(tool, **SIDES[side]) == ToolDecision("pass")
 
     @pytest.mark.parametrize("side", ["worker", "worker in a human turn"])
     def test_workers_launch_no_step_of_ours(self, side: str) -> None:
         due = frozenset({"plan#1"})
-        assert ruled("Agent", {"prompt": "plan#1"}, due=due, **SIDES[side]) == Ruling("pass")
+        assert ruled("Agent", {"prompt": "plan#1"}, due=due, **SIDES[side]) == ToolDecision("pass")
 
     def test_a_step_that_is_due_has_its_agent_in_a_human_turn_as_well(self) -> None:
         around: dict[str, Any] = {"due": frozenset({"b#1"}), "at_work": frozenset({"a#1"})}
         around |= SIDES["human turn"]
-        assert ruled("Agent", {"prompt": "b#1"}, **around) == Ruling("launch", attempt="b#1")
+        assert ruled("Agent", {"prompt": "b#1"}, **around) == ToolDecision("launch", attempt="b#1")
         assert ruled("Agent", {"prompt": "a#1"}, **around).verdict == "deny"
-        assert ruled("Agent", {"prompt": "mend the test"}, **around) == Ruling("pass")
+        assert ruled("Agent", {"prompt": "mend the test"}, **around) == ToolDecision("pass")
 
 
 @pytest.mark.parametrize(

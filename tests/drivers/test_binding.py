@@ -15,7 +15,7 @@ from project import Project
 
 from playbook_supervisor.drivers.claude_code import ancestry, binding, context, marker
 from playbook_supervisor.drivers.claude_code.ancestry import Process
-from playbook_supervisor.drivers.claude_code.binding import Binding, Worker
+from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.system import checkout
 
 SESSION = "20260219-a7k"
@@ -106,7 +106,7 @@ class TestTheClientsProcess:
 class TestABinding:
     @pytest.fixture
     def bound(self) -> Binding:
-        workers = {"plan#1": Worker("speckit.plan", "013", "use", agent="a1")}
+        workers = {"plan#1": Subagent("speckit.plan", "013", "use", agent="a1")}
         return Binding(SESSION, "c1", os.getppid(), workers=workers, receipts={"a1": [["x", "y"]]})
 
     @pytest.fixture

@@ -13,7 +13,7 @@ from hooked import HANDED_IN, Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.drivers.claude_code import ancestry, binding, origin, settings
-from playbook_supervisor.drivers.claude_code.context import Reply
+from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import checkout
 
@@ -41,24 +41,24 @@ def gated(hooked: Hooked) -> Hooked:
     return hooked
 
 
-def denied(reply: Reply | None) -> str:
+def denied(reply: HookReply | None) -> str:
     """The reason of a refusal."""
     assert reply is not None
     assert (reply.event, reply.decision) == ("PreToolUse", "deny")
     return reply.reason
 
 
-def blocked(reply: Reply | None) -> str:
+def blocked(reply: HookReply | None) -> str:
     assert reply is not None
     assert reply.decision == "block"
     return reply.reason
 
 
-def by_a_worker(hooked: Hooked, tool: str, **given: Any) -> Reply | None:
+def by_a_worker(hooked: Hooked, tool: str, **given: Any) -> HookReply | None:
     return hooked("PreToolUse", tool_name=tool, tool_input=given, agent_id="agent of plan#1")
 
 
-def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> Reply | None:
+def settings_file(hooked: Hooked, data: bytes, name: str = settings.FILE) -> HookReply | None:
     """The client has seen that the file changed."""
     file = hooked.project.write(name, data.decode())
     return hooked("ConfigChange", source="project_settings", file_path=str(file))
@@ -410,7 +410,7 @@ class TestStopping:
 class TestAnErrorThatEndsATurn:
     """No Stop hook is asked then, and a person may be away."""
 
-    def failed(self, hooked: Hooked, **more: str) -> Reply | None:
+    def failed(self, hooked: Hooked, **more: str) -> HookReply | None:
         said = {"error": "unknown", "last_assistant_message": "API Error: 400\nscripted"}
         return hooked("StopFailure", **said, **more)
 
@@ -438,7 +438,7 @@ class TestAnErrorThatEndsATurn:
 class TestGettingNowhere:
     """No busy loop, of whatever kind: it is counted, and ended, and the person is called."""
 
-    def ended(self, reply: Reply | None, why: str) -> None:
+    def ended(self, reply: HookReply | None, why: str) -> None:
         assert reply is not None
         assert "is stalled: " in reply.end
         assert why in reply.end

@@ -16,7 +16,7 @@ from project import Project
 from playbook_supervisor.cli.render import board
 from playbook_supervisor.commands import driving, view
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.system import checkout
 
 WAITS = (
@@ -26,7 +26,7 @@ WAITS = (
 ENDED = "gated on 013-playbook-create: completed, 1/1 steps"
 
 
-class Told(Silence):
+class Told(NullObserver):
     """Keeps what a person is told."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def test_the_projects_command_calls_at_a_gate_and_at_the_end_once_about_each(
     notify(gated, "./call")
     agent = gated.script(WORKS)
     cwd = gated.root
-    assert driving.run("gated", cwd=cwd, drive=driving.Drive(agent=agent)).why == "waiting"
+    assert driving.run("gated", cwd=cwd, drive=driving.DriveOptions(agent=agent)).why == "waiting"
     assert driving.resume(cwd=cwd).why == "waiting"
     assert called(gated) == [WAITS]
     driving.answer(["continue"], cwd=cwd)
@@ -77,7 +77,7 @@ def test_the_projects_command_calls_at_a_gate_and_at_the_end_once_about_each(
 def test_a_session_that_fails_again_calls_again(gated: Project) -> None:
     notify(gated, "./call")
     gated.write(".playbooks/playbooks/gated.yaml", GATED.replace("gate_always", "auto"))
-    drive = driving.Drive(agent=gated.script("default: {fail: it broke}\n"))
+    drive = driving.DriveOptions(agent=gated.script("default: {fail: it broke}\n"))
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "failed"
     assert driving.resume(cwd=gated.root).why == "failed"
     assert driving.resume(cwd=gated.root, retry=True).why == "failed"
@@ -103,7 +103,7 @@ def test_a_command_that_fails_is_a_warning_and_fails_no_run(
     monkeypatch.setattr(notifications, "DEADLINE", deadline)
     notify(gated, *argv)
     told = Told()
-    drive = driving.Drive(agent=gated.script(WORKS))
+    drive = driving.DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive, watcher=told).why == "waiting"
     (warning,) = [each for each in told.sentences if "called" in each]
     assert said in warning

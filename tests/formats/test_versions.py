@@ -20,7 +20,7 @@ from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.manifest import read_manifest
 from playbook_supervisor.sessions.store import Store
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import find
 
 MANIFEST = (
@@ -48,7 +48,7 @@ def of_journal(root: Path, text: str) -> object:
 
 
 def of_runtime(root: Path, text: str) -> object:
-    place = Alternating(root / "runtime")
+    place = ABFile(root / "runtime")
     Runtime(agent="x").save(place)
     data = json.loads(place.read() or b"") | json.loads(text)
     place.write(json.dumps(data).encode())

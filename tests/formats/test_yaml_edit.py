@@ -26,7 +26,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.records import fields, replace
 from playbook_supervisor.sessions.journal import (
     HEADER,
-    Parsed,
+    ParsedJournal,
     emit_entry,
     entry_mapping,
     parse_journal,
@@ -35,7 +35,7 @@ from playbook_supervisor.sessions.journal import (
 GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
 
 
-def parsed(data: bytes) -> Parsed:
+def parsed(data: bytes) -> ParsedJournal:
     return parse_journal(data, "journal.yaml")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.kernel.answers import SYNONYMS, WORDS_AT_PROMPT, Reply, read_answer
+from playbook_supervisor.kernel.answers import SYNONYMS, WORDS_AT_PROMPT, ParsedAnswer, read_answer
 from playbook_supervisor.kernel.vocabulary import Resolution
 
 ALL = tuple(Resolution)
@@ -19,15 +19,15 @@ SEPARATORS = (", ", "; ", ": ", ". ", "! ", ",", ":", " - ", " – ", " — ", "
 @pytest.mark.parametrize("form", ["{}", " {} ", "{}.", "{}!", '"{}"', "`{}`", "**{}**", "“{}”"])
 def test_each_of_the_five_words_is_an_answer_by_itself(word: Resolution, form: str) -> None:
     for said in (form.format(word), form.format(word).upper(), form.format(word).title()):
-        assert read_answer(said, ALL) == Reply(word)
+        assert read_answer(said, ALL) == ParsedAnswer(word)
 
 
 @pytest.mark.parametrize("word", ALL)
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_a_word_counts_as_the_first_or_the_last_clause(word: Resolution, separator: str) -> None:
-    assert read_answer(f"{word}{separator}test mended", ALL) == Reply(word)
-    assert read_answer(f"fixed test{separator}{word}", ALL) == Reply(word)
-    assert read_answer(f"fixed test{separator}{word}.", ALL) == Reply(word)
+    assert read_answer(f"{word}{separator}test mended", ALL) == ParsedAnswer(word)
+    assert read_answer(f"fixed test{separator}{word}", ALL) == ParsedAnswer(word)
+    assert read_answer(f"fixed test{separator}{word}.", ALL) == ParsedAnswer(word)
 
 
 @pytest.mark.parametrize("word", ALL)
@@ -35,7 +35,7 @@ def test_a_word_counts_as_the_first_or_the_last_clause(word: Resolution, separat
     "form", ["don't {}", "{} asking", "I would {} now", "{}?", "why not {}?", "a, {}, b", "-{}-x"]
 )
 def test_a_word_inside_a_clause_or_a_question_is_no_answer(word: Resolution, form: str) -> None:
-    assert read_answer(form.format(word), ALL) == Reply()
+    assert read_answer(form.format(word), ALL) == ParsedAnswer()
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_word_inside_a_clause_or_a_question_is_no_answer(word: Resolution, for
     ],
 )
 def test_two_different_words_are_no_answer(said: str) -> None:
-    assert read_answer(said, ALL) == Reply()
+    assert read_answer(said, ALL) == ParsedAnswer()
 
 
 def test_the_same_word_twice_is_one_answer() -> None:
-    assert read_answer("continue, please continue", ALL) == Reply(Resolution.CONTINUE)
+    assert read_answer("continue, please continue", ALL) == ParsedAnswer(Resolution.CONTINUE)
 
 
 @pytest.mark.parametrize(("synonym", "meant"), SYNONYMS.items())
 def test_a_synonym_counts_as_the_whole_message_only(synonym: str, meant: Resolution) -> None:
     for form in ("{}", "{}.", "{}!", "{}, please", "please {}", "{} thanks", "{}, thank you!"):
-        assert read_answer(form.format(synonym).capitalize(), ALL) == Reply(meant)
+        assert read_answer(form.format(synonym).capitalize(), ALL) == ParsedAnswer(meant)
     for form in ("{} asking me", "fixed test, {}", "{}, test mended", "not {}", "{}?"):
-        assert read_answer(form.format(synonym), ALL) == Reply()
+        assert read_answer(form.format(synonym), ALL) == ParsedAnswer()
 
 
 def test_every_synonym_of_the_documents_is_known() -> None:
@@ -83,32 +83,32 @@ def test_every_synonym_of_the_documents_is_known() -> None:
 @pytest.mark.parametrize("word", ALL)
 def test_a_choice_that_the_gate_does_not_offer_is_no_answer(word: Resolution) -> None:
     others = tuple(choice for choice in ALL if choice is not word)
-    assert read_answer(word, others) == Reply()
+    assert read_answer(word, others) == ParsedAnswer()
     for synonym, meant in SYNONYMS.items():
         if meant is word:
-            assert read_answer(synonym, others) == Reply()
+            assert read_answer(synonym, others) == ParsedAnswer()
 
 
 @pytest.mark.parametrize("said", ["no", "No.", "no thanks", "No, thank you!", "n"])
 def test_no_alone_asks_back(said: str) -> None:
-    assert read_answer(said, ALL) == Reply(question="Skip this step, or abort the run?")
+    assert read_answer(said, ALL) == ParsedAnswer(question="Skip this step, or abort the run?")
 
 
 def test_no_asks_back_with_what_the_gate_offers() -> None:
     after_failure = (Resolution.CONTINUE, Resolution.RETRY, Resolution.ACCEPT, Resolution.ABORT)
-    assert read_answer("no", after_failure) == Reply(
+    assert read_answer("no", after_failure) == ParsedAnswer(
         question="Abort the run, or else: continue, retry, accept?"
     )
 
 
 @pytest.mark.parametrize("said", ["no way", "not sure, no", "no, not yet"])
 def test_no_within_more_words_is_talk(said: str) -> None:
-    assert read_answer(said, ALL) == Reply()
+    assert read_answer(said, ALL) == ParsedAnswer()
 
 
 @pytest.mark.parametrize("said", ["", " ", "\n", "...", "please", "thanks!", "-", "and", "\x00"])
 def test_nothing_said_is_no_answer(said: str) -> None:
-    assert read_answer(said, ALL) == Reply()
+    assert read_answer(said, ALL) == ParsedAnswer()
 
 
 def test_a_longer_message_at_the_prompt_is_talk_even_where_it_would_count_elsewhere() -> None:
@@ -116,15 +116,15 @@ def test_a_longer_message_at_the_prompt_is_talk_even_where_it_would_count_elsewh
     short = "I have fixed the two tests now, continue"
     long = "I have fixed the two failing tests now, continue"
     assert len(short.split()) == WORDS_AT_PROMPT
-    assert read_answer(short, ALL, typed_at_prompt=True) == Reply(Resolution.CONTINUE)
-    assert read_answer(long, ALL, typed_at_prompt=True) == Reply()
-    assert read_answer(long, ALL) == Reply(Resolution.CONTINUE)
+    assert read_answer(short, ALL, typed_at_prompt=True) == ParsedAnswer(Resolution.CONTINUE)
+    assert read_answer(long, ALL, typed_at_prompt=True) == ParsedAnswer()
+    assert read_answer(long, ALL) == ParsedAnswer(Resolution.CONTINUE)
 
 
 def test_a_question_at_the_prompt_is_talk() -> None:
-    assert read_answer("which test? continue", ALL, typed_at_prompt=True) == Reply()
-    assert read_answer("continue", ALL, typed_at_prompt=True) == Reply(Resolution.CONTINUE)
-    assert read_answer("no?", ALL, typed_at_prompt=True) == Reply()
+    assert read_answer("which test? continue", ALL, typed_at_prompt=True) == ParsedAnswer()
+    assert read_answer("continue", ALL, typed_at_prompt=True) == ParsedAnswer(Resolution.CONTINUE)
+    assert read_answer("no?", ALL, typed_at_prompt=True) == ParsedAnswer()
 
 
 @given(st.text(), st.sets(st.sampled_from(ALL)), st.booleans())
@@ -156,4 +156,4 @@ def test_an_answer_always_stands_as_words_in_what_was_said(said: str) -> None:
     [" " * 500_000, "- " * 250_000, "continue," * 100_000, "please " * 100_000, "a" * 900_000],
 )
 def test_a_megabyte_of_hostile_text_is_read_in_one_pass(hostile: str) -> None:
-    assert read_answer(hostile + "!abort?", ALL) == Reply()
+    assert read_answer(hostile + "!abort?", ALL) == ParsedAnswer()

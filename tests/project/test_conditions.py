@@ -18,7 +18,7 @@ from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import (
     LARGEST,
     Since,
-    World,
+    Workspace,
     artifacts,
     finding,
     probe,
@@ -46,19 +46,19 @@ FILES = [
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> World:
+def bare(tmp_path: Path) -> Workspace:
     """An empty folder: nothing holds."""
-    return World(tmp_path, FEATURE, FEATURE, Config())
+    return Workspace(tmp_path, FEATURE, FEATURE, Config())
 
 
-def put(world: World, path: str, text: str | bytes = "Verdict: PASS\n") -> Path:
+def put(world: Workspace, path: str, text: str | bytes = "Verdict: PASS\n") -> Path:
     file = world.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return file
 
 
-def said(name: Condition, world: World, **launch: Any) -> tuple[Answer, str]:
+def said(name: Condition, world: Workspace, **launch: Any) -> tuple[Answer, str]:
     probed = probe(name, world, **launch)
     assert probed.name == name
     assert "\n" not in probed.evidence
@@ -69,7 +69,9 @@ def said(name: Condition, world: World, **launch: Any) -> tuple[Answer, str]:
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_condition_holds_when_its_file_is_there(bare: World, name: Condition, path: str) -> None:
+def test_a_condition_holds_when_its_file_is_there(
+    bare: Workspace, name: Condition, path: str
+) -> None:
     """kai FR3, FR4 and its data model, Condition."""
     put(bare, path)
     assert probe(name, bare).held
@@ -77,7 +79,7 @@ def test_a_condition_holds_when_its_file_is_there(bare: World, name: Condition, 
 
 @pytest.mark.parametrize(("name", "path"), EXISTENCE.items())
 def test_the_evidence_names_the_file_and_its_length(
-    bare: World, name: Condition, path: str
+    bare: Workspace, name: Condition, path: str
 ) -> None:
     put(bare, path, "one\ntwo\nthree")
     assert said(name, bare) == (HELD, f"{path}, 3 lines")
@@ -86,7 +88,7 @@ def test_the_evidence_names_the_file_and_its_length(
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_missing_file_does_not_hold(bare: World, name: Condition, path: str) -> None:
+def test_a_missing_file_does_not_hold(bare: Workspace, name: Condition, path: str) -> None:
     answer, evidence = said(name, bare)
     assert answer is NOT_HELD
     assert f"{path} is missing" in evidence or f"neither {path} nor " in evidence
@@ -97,7 +99,7 @@ def test_a_missing_file_does_not_hold(bare: World, name: Condition, path: str) -
 @pytest.mark.parametrize(("name", "path"), FILES)
 @pytest.mark.parametrize("content", [b"", b"\n\n  \t\n"])
 def test_an_empty_file_does_not_hold(
-    bare: World, name: Condition, path: str, content: bytes
+    bare: Workspace, name: Condition, path: str, content: bytes
 ) -> None:
     put(bare, path, content)
     answer, evidence = said(name, bare)
@@ -106,7 +108,9 @@ def test_an_empty_file_does_not_hold(
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_template_left_untouched_does_not_hold(bare: World, name: Condition, path: str) -> None:
+def test_a_template_left_untouched_does_not_hold(
+    bare: Workspace, name: Condition, path: str
+) -> None:
     template = f".specify/templates/{Path(path).stem}-template.md"
     put(bare, template, "# Template\n\nVerdict: PASS\n")
     file = put(bare, path, "# Template\n\nVerdict: PASS\n")
@@ -118,7 +122,9 @@ def test_a_template_left_untouched_does_not_hold(bare: World, name: Condition, p
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_folder_in_the_files_place_does_not_hold(bare: World, name: Condition, path: str) -> None:
+def test_a_folder_in_the_files_place_does_not_hold(
+    bare: Workspace, name: Condition, path: str
+) -> None:
     (bare.root / path).mkdir(parents=True)
     answer, evidence = said(name, bare)
     assert answer is NOT_HELD
@@ -127,7 +133,7 @@ def test_a_folder_in_the_files_place_does_not_hold(bare: World, name: Condition,
 
 @pytest.mark.parametrize(("name", "path"), FILES)
 def test_a_pipe_in_the_files_place_does_not_hold_and_is_not_waited_for(
-    bare: World, name: Condition, path: str
+    bare: Workspace, name: Condition, path: str
 ) -> None:
     (bare.root / path).parent.mkdir(parents=True)
     os.mkfifo(bare.root / path)
@@ -141,8 +147,8 @@ def test_a_pipe_in_the_files_place_does_not_hold_and_is_not_waited_for(
 def test_a_file_reached_through_a_link_out_of_the_repository_does_not_hold(
     tmp_path: Path, name: Condition, path: str, linked: str
 ) -> None:
-    outside = World(tmp_path / "outside", FEATURE, FEATURE, Config())
-    world = World(tmp_path / "project", FEATURE, FEATURE, Config())
+    outside = Workspace(tmp_path / "outside", FEATURE, FEATURE, Config())
+    world = Workspace(tmp_path / "project", FEATURE, FEATURE, Config())
     target = put(outside, path)
     link = world.root / path
     if linked == "its folder":
@@ -155,7 +161,7 @@ def test_a_file_reached_through_a_link_out_of_the_repository_does_not_hold(
     assert record([name], world)[path] is None
 
 
-def test_a_link_within_the_repository_holds(bare: World) -> None:
+def test_a_link_within_the_repository_holds(bare: Workspace) -> None:
     shared = put(bare, "shared/plan.md")
     link = bare.root / EXISTENCE[Condition.PLAN_EXISTS]
     link.parent.mkdir(parents=True)
@@ -165,7 +171,7 @@ def test_a_link_within_the_repository_holds(bare: World) -> None:
 
 @pytest.mark.parametrize(("name", "path"), FILES)
 def test_a_file_that_cannot_be_read_is_an_error_and_not_a_quiet_no(
-    bare: World, name: Condition, path: str, mocker: MockerFixture
+    bare: Workspace, name: Condition, path: str, mocker: MockerFixture
 ) -> None:
     put(bare, path)
     mocker.patch("os.open", side_effect=PermissionError(13, "Permission denied"))
@@ -177,7 +183,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_not_a_quiet_no(
 
 @pytest.mark.parametrize(("name", "path"), FILES)
 def test_a_folder_that_cannot_be_entered_is_an_error(
-    bare: World, name: Condition, path: str, mocker: MockerFixture
+    bare: Workspace, name: Condition, path: str, mocker: MockerFixture
 ) -> None:
     put(bare, path)
     mocker.patch("pathlib.Path.stat", side_effect=PermissionError(13, "Permission denied"))
@@ -187,7 +193,9 @@ def test_a_folder_that_cannot_be_entered_is_an_error(
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_giant_file_is_an_error_and_is_not_read(bare: World, name: Condition, path: str) -> None:
+def test_a_giant_file_is_an_error_and_is_not_read(
+    bare: Workspace, name: Condition, path: str
+) -> None:
     file = put(bare, path)
     os.truncate(file, LARGEST + 1)
     answer, evidence = said(name, bare)
@@ -195,7 +203,7 @@ def test_a_giant_file_is_an_error_and_is_not_read(bare: World, name: Condition, 
     assert f"{path} is larger than" in evidence
 
 
-def test_either_qa_plan_will_do(bare: World) -> None:
+def test_either_qa_plan_will_do(bare: Workspace) -> None:
     path = f".qa/{FEATURE}/_index.yaml"
     put(bare, path, "scripts: []\n")
     assert said(Condition.QA_PLAN_EXISTS, bare) == (HELD, f"{path}, 1 line")
@@ -203,7 +211,7 @@ def test_either_qa_plan_will_do(bare: World) -> None:
     assert probe(Condition.QA_PLAN_EXISTS, bare).held
 
 
-def test_without_a_qa_plan_both_places_are_named(bare: World) -> None:
+def test_without_a_qa_plan_both_places_are_named(bare: Workspace) -> None:
     assert said(Condition.QA_PLAN_EXISTS, bare) == (
         NOT_HELD,
         f"neither .qa/{FEATURE}/test-plan.md nor .qa/{FEATURE}/_index.yaml is there",
@@ -212,7 +220,7 @@ def test_without_a_qa_plan_both_places_are_named(bare: World) -> None:
 
 def test_the_configured_folders_are_looked_at(tmp_path: Path) -> None:
     config = Config(specs="docs/specs", agreements="law", qa="quality")
-    world = World(tmp_path, FEATURE, FEATURE, config)
+    world = Workspace(tmp_path, FEATURE, FEATURE, config)
     put(world, f"docs/specs/{FEATURE}/plan.md")
     put(world, f"law/{FEATURE}/check-report.md")
     put(world, f"quality/{FEATURE}/verdict.md")
@@ -222,7 +230,7 @@ def test_the_configured_folders_are_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("feature", ["", "../other", "a/../../b", "\x1b[2J", "-x"])
 def test_without_a_feature_nothing_can_be_checked(tmp_path: Path, feature: str) -> None:
-    world = World(tmp_path, feature, "", Config())
+    world = Workspace(tmp_path, feature, "", Config())
     put(world, "specs/plan.md")
     answer, evidence = said(Condition.PLAN_EXISTS, world)
     assert answer is ERROR
@@ -231,7 +239,7 @@ def test_without_a_feature_nothing_can_be_checked(tmp_path: Path, feature: str) 
 
 
 def test_a_branch_with_a_slash_is_a_feature_of_two_folders(tmp_path: Path) -> None:
-    world = World(tmp_path, "feat/x", "feat/x", Config())
+    world = Workspace(tmp_path, "feat/x", "feat/x", Config())
     put(world, "specs/feat/x/plan.md")
     assert probe(Condition.PLAN_EXISTS, world).held
 
@@ -254,13 +262,13 @@ def test_a_branch_with_a_slash_is_a_feature_of_two_folders(tmp_path: Path) -> No
     ],
 )
 def test_a_verdict_holds_when_it_is_pass(
-    bare: World, name: Condition, path: str, text: str, answer: Answer, evidence: str
+    bare: Workspace, name: Condition, path: str, text: str, answer: Answer, evidence: str
 ) -> None:
     put(bare, path, text)
     assert said(name, bare) == (answer, evidence.format(path))
 
 
-def test_front_matter_that_does_not_parse_is_the_reason(bare: World) -> None:
+def test_front_matter_that_does_not_parse_is_the_reason(bare: Workspace) -> None:
     put(bare, REPORT, "---\nverdict: [\n---\nVerdict: PASS\n")
     answer, evidence = said(Condition.AGREEMENT_PASS, bare)
     assert answer is NOT_HELD
@@ -268,12 +276,12 @@ def test_front_matter_that_does_not_parse_is_the_reason(bare: World) -> None:
     assert evidence.endswith(f") in {REPORT}")
 
 
-def test_bytes_that_are_no_text_state_no_verdict(bare: World) -> None:
+def test_bytes_that_are_no_text_state_no_verdict(bare: Workspace) -> None:
     put(bare, REPORT, b"\xff\xfe\x00Verdict\x80")
     assert said(Condition.AGREEMENT_PASS, bare) == (NOT_HELD, f"no verdict in {REPORT}")
 
 
-def test_no_report_is_no_verdict(bare: World) -> None:
+def test_no_report_is_no_verdict(bare: Workspace) -> None:
     assert said(Condition.AGREEMENT_PASS, bare) == (
         NOT_HELD,
         f"{REPORT} is missing, and no report is no verdict",
@@ -284,12 +292,12 @@ def test_no_report_is_no_verdict(bare: World) -> None:
     )
 
 
-def test_a_yaml_verdict_will_do(bare: World) -> None:
+def test_a_yaml_verdict_will_do(bare: Workspace) -> None:
     put(bare, VERDICT_YAML, 'verdict: "PASS"\n')
     assert said(Condition.QA_VERDICT_PASS, bare) == (HELD, f"{VERDICT_YAML} says PASS")
 
 
-def test_two_verdicts_that_agree_are_both_named(bare: World) -> None:
+def test_two_verdicts_that_agree_are_both_named(bare: Workspace) -> None:
     put(bare, VERDICT)
     put(bare, VERDICT_YAML, "verdict: PASS\n")
     evidence = f"{VERDICT} says PASS; {VERDICT_YAML} says PASS"
@@ -303,7 +311,7 @@ def test_two_verdicts_that_agree_are_both_named(bare: World) -> None:
         ("result: PASS\n", f"no verdict in {VERDICT_YAML}"),
     ],
 )
-def test_two_verdicts_that_differ_do_not_hold(bare: World, other: str, told: str) -> None:
+def test_two_verdicts_that_differ_do_not_hold(bare: Workspace, other: str, told: str) -> None:
     put(bare, VERDICT)
     put(bare, VERDICT_YAML, other)
     assert said(Condition.QA_VERDICT_PASS, bare) == (
@@ -312,7 +320,7 @@ def test_two_verdicts_that_differ_do_not_hold(bare: World, other: str, told: str
     )
 
 
-def test_an_empty_second_verdict_does_not_hold(bare: World) -> None:
+def test_an_empty_second_verdict_does_not_hold(bare: Workspace) -> None:
     put(bare, VERDICT)
     put(bare, VERDICT_YAML, "")
     assert said(Condition.QA_VERDICT_PASS, bare) == (NOT_HELD, f"{VERDICT_YAML} is empty")
@@ -324,7 +332,9 @@ REPORTS = [(Condition.AGREEMENT_PASS, REPORT), (Condition.QA_VERDICT_PASS, VERDI
 
 
 @pytest.mark.parametrize(("name", "path"), REPORTS)
-def test_last_weeks_pass_does_not_pass_todays_run(bare: World, name: Condition, path: str) -> None:
+def test_last_weeks_pass_does_not_pass_todays_run(
+    bare: Workspace, name: Condition, path: str
+) -> None:
     """kai FR4, FR19."""
     put(bare, path)
     launch = record([name], bare)
@@ -336,7 +346,7 @@ def test_last_weeks_pass_does_not_pass_todays_run(bare: World, name: Condition, 
 
 @pytest.mark.parametrize(("name", "path"), REPORTS)
 def test_a_report_that_was_absent_at_the_launch_is_new(
-    bare: World, name: Condition, path: str
+    bare: Workspace, name: Condition, path: str
 ) -> None:
     launch = record([name], bare)
     put(bare, path)
@@ -344,7 +354,9 @@ def test_a_report_that_was_absent_at_the_launch_is_new(
 
 
 @pytest.mark.parametrize("change", ["content", "time", "inode"])
-def test_a_report_written_again_counts_even_with_the_same_words(bare: World, change: str) -> None:
+def test_a_report_written_again_counts_even_with_the_same_words(
+    bare: Workspace, change: str
+) -> None:
     file = put(bare, REPORT)
     launch = record([Condition.AGREEMENT_PASS], bare)
     status = file.stat()
@@ -357,7 +369,7 @@ def test_a_report_written_again_counts_even_with_the_same_words(bare: World, cha
     assert probe(Condition.AGREEMENT_PASS, bare, since=launch).held
 
 
-def test_without_a_record_the_time_decides_and_the_evidence_says_so(bare: World) -> None:
+def test_without_a_record_the_time_decides_and_the_evidence_says_so(bare: Workspace) -> None:
     file = put(bare, REPORT)
     changed = file.stat().st_mtime_ns // 1_000_000
     records: tuple[Since | None, ...] = (None, {})
@@ -372,7 +384,7 @@ def test_without_a_record_the_time_decides_and_the_evidence_says_so(bare: World)
         )
 
 
-def test_where_nothing_is_known_from_before_a_verdict_does_not_hold(bare: World) -> None:
+def test_where_nothing_is_known_from_before_a_verdict_does_not_hold(bare: Workspace) -> None:
     put(bare, REPORT)
     assert said(Condition.AGREEMENT_PASS, bare, since={}) == (
         NOT_HELD,
@@ -380,7 +392,7 @@ def test_where_nothing_is_known_from_before_a_verdict_does_not_hold(bare: World)
     )
 
 
-def test_of_two_agreeing_verdicts_one_written_since_is_enough(bare: World) -> None:
+def test_of_two_agreeing_verdicts_one_written_since_is_enough(bare: Workspace) -> None:
     put(bare, VERDICT)
     launch = record([Condition.QA_VERDICT_PASS], bare)
     put(bare, VERDICT_YAML, "verdict: PASS\n")
@@ -389,7 +401,7 @@ def test_of_two_agreeing_verdicts_one_written_since_is_enough(bare: World) -> No
 
 @pytest.mark.parametrize(("name", "path"), EXISTENCE.items())
 def test_a_file_that_the_step_did_not_touch_holds_and_says_so(
-    bare: World, name: Condition, path: str
+    bare: Workspace, name: Condition, path: str
 ) -> None:
     file = put(bare, path)
     launch = record([name], bare)
@@ -407,7 +419,7 @@ def test_a_file_that_the_step_did_not_touch_holds_and_says_so(
 # ── findings ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_breaking_report_is_found_with_its_line_and_digest(bare: World) -> None:
+def test_a_breaking_report_is_found_with_its_line_and_digest(bare: Workspace) -> None:
     """kai FR6."""
     put(bare, REPORT, "# Check\n\n- [BREAKING] `id` is gone\n\nVerdict: PASS\n")
     found = finding(Trigger.AGREEMENT_BREAKING, bare)
@@ -421,7 +433,7 @@ def test_a_breaking_report_is_found_with_its_line_and_digest(bare: World) -> Non
 
 
 @pytest.mark.parametrize("word", ["FAIL", "STALE"])
-def test_a_qa_verdict_that_is_not_pass_is_found(bare: World, word: str) -> None:
+def test_a_qa_verdict_that_is_not_pass_is_found(bare: Workspace, word: str) -> None:
     put(bare, VERDICT)
     put(bare, VERDICT_YAML, f"verdict: {word}\n")
     found = finding(Trigger.VERDICT_FAIL, bare)
@@ -430,12 +442,12 @@ def test_a_qa_verdict_that_is_not_pass_is_found(bare: World, word: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Verdict: PASS\n", "nothing stated\n", "", "[BREAKING] x\n"])
-def test_a_report_without_a_bad_verdict_fires_nothing(bare: World, text: str) -> None:
+def test_a_report_without_a_bad_verdict_fires_nothing(bare: Workspace, text: str) -> None:
     put(bare, VERDICT, text)
     assert finding(Trigger.VERDICT_FAIL, bare) is None
 
 
-def test_a_report_left_over_from_before_fires_nothing(bare: World) -> None:
+def test_a_report_left_over_from_before_fires_nothing(bare: Workspace) -> None:
     put(bare, REPORT, "breaking_changes: 2\n")
     put(bare, VERDICT, "Verdict: FAIL\n")
     launch = record(["agreement_breaking", "verdict_fail"], bare)
@@ -447,7 +459,7 @@ def test_a_report_left_over_from_before_fires_nothing(bare: World) -> None:
     assert finding(Trigger.AGREEMENT_BREAKING, bare, since=launch) is not None
 
 
-def test_without_reports_and_for_other_triggers_nothing_is_found(bare: World) -> None:
+def test_without_reports_and_for_other_triggers_nothing_is_found(bare: Workspace) -> None:
     for trigger in Trigger:
         assert finding(trigger, bare) is None
 
@@ -455,7 +467,7 @@ def test_without_reports_and_for_other_triggers_nothing_is_found(bare: World) ->
 # ── names and records ───────────────────────────────────────────────────────────────────────
 
 
-def test_every_word_of_the_vocabulary_has_its_artifacts(bare: World) -> None:
+def test_every_word_of_the_vocabulary_has_its_artifacts(bare: Workspace) -> None:
     for name in (*Condition, *Trigger):
         assert isinstance(artifacts(name, bare), tuple)
     assert artifacts("qa_verdict_pass", bare) == (VERDICT, VERDICT_YAML)
@@ -469,14 +481,14 @@ def test_every_word_of_the_vocabulary_has_its_artifacts(bare: World) -> None:
         ("\x1b[2Jzzz", "no condition 'zzz'"),
     ],
 )
-def test_a_word_of_no_vocabulary_is_refused(bare: World, word: str, told: str) -> None:
+def test_a_word_of_no_vocabulary_is_refused(bare: Workspace, word: str, told: str) -> None:
     with pytest.raises(ConditionError) as caught:
         artifacts(word, bare)
     assert caught.value.code == "PB-COND-UNKNOWN"
     assert caught.value.message == told
 
 
-def test_a_record_holds_every_artifact_once(bare: World) -> None:
+def test_a_record_holds_every_artifact_once(bare: Workspace) -> None:
     put(bare, REPORT)
     kept = record([Condition.AGREEMENT_PASS, Trigger.AGREEMENT_BREAKING, "plan_exists"], bare)
     assert list(kept) == [REPORT, f"specs/{FEATURE}/plan.md"]
@@ -486,7 +498,7 @@ def test_a_record_holds_every_artifact_once(bare: World) -> None:
 
 @given(text=st.binary(max_size=300))
 def test_any_report_yields_an_answer(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
-    world = World(tmp_path_factory.getbasetemp() / "fuzzed", FEATURE, "", Config())
+    world = Workspace(tmp_path_factory.getbasetemp() / "fuzzed", FEATURE, "", Config())
     put(world, REPORT, text)
     assert probe(Condition.AGREEMENT_PASS, world).answer in (HELD, NOT_HELD)
     found = finding(Trigger.AGREEMENT_BREAKING, world)
@@ -497,13 +509,13 @@ def test_any_report_yields_an_answer(tmp_path_factory: pytest.TempPathFactory, t
 
 
 @pytest.fixture
-def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(project: Project, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setattr(github, "DEADLINE", 60.0)
-    return World(project.root, FEATURE, FEATURE, Config())
+    return Workspace(project.root, FEATURE, FEATURE, Config())
 
 
 def asked(
-    project: Project, world: World, mode: Gh, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, mode: Gh, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Answer, str]:
     project.gh(mode)
     monkeypatch.setenv("PATH", project.env["PATH"])
@@ -511,7 +523,7 @@ def asked(
 
 
 def gh_saying(
-    script: str, project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    script: str, project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Answer, str]:
     project.gh("open")
     program = Path(project.env["PATH"].split(os.pathsep)[0]) / "gh"
@@ -542,7 +554,7 @@ def gh_saying(
 )
 def test_the_forge_decides_about_a_pull_request(
     project: Project,
-    world: World,
+    world: Workspace,
     monkeypatch: pytest.MonkeyPatch,
     mode: Gh,
     answer: Answer,
@@ -553,7 +565,7 @@ def test_the_forge_decides_about_a_pull_request(
 
 
 def test_without_gh_the_probe_is_an_error_that_says_what_to_install(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, evidence = asked(project, world, "missing", monkeypatch)
     assert answer is ERROR
@@ -561,7 +573,7 @@ def test_without_gh_the_probe_is_an_error_that_says_what_to_install(
 
 
 def test_a_gh_that_hangs_is_ended_at_its_deadline(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(github, "DEADLINE", 0.3)
     assert asked(project, world, "hanging", monkeypatch) == (
@@ -571,7 +583,7 @@ def test_a_gh_that_hangs_is_ended_at_its_deadline(
 
 
 def test_gh_is_asked_for_exactly_this_branch_and_without_prompts(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = 'printf "%s|" "$PWD" "$GH_PROMPT_DISABLED" "$@" > seen; echo "[]"'
     gh_saying(script, project, world, monkeypatch)
@@ -587,9 +599,9 @@ def test_gh_is_asked_for_exactly_this_branch_and_without_prompts(
     "branch", ["$(touch owned)", "a;b", "a b", "'x'", "`x`", "--", "-x", "é/ü"]
 )
 def test_a_hostile_branch_name_reaches_gh_as_one_word_or_not_at_all(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch, branch: str
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch, branch: str
 ) -> None:
-    hostile = World(world.root, FEATURE, branch, Config())
+    hostile = Workspace(world.root, FEATURE, branch, Config())
     script = 'printf "%s" "$4" > seen; echo "[]"'
     answer, _ = gh_saying(script, project, hostile, monkeypatch)
     if branch.startswith("-"):
@@ -609,10 +621,10 @@ def test_a_hostile_branch_name_reaches_gh_as_one_word_or_not_at_all(
     ],
 )
 def test_without_a_proper_branch_nothing_is_asked(
-    bare: World, branch: str, told: str, mocker: MockerFixture
+    bare: Workspace, branch: str, told: str, mocker: MockerFixture
 ) -> None:
     run = mocker.patch("playbook_supervisor.system.processes.run")
-    answer, evidence = said(Condition.PR_CREATED, World(bare.root, FEATURE, branch, Config()))
+    answer, evidence = said(Condition.PR_CREATED, Workspace(bare.root, FEATURE, branch, Config()))
     assert answer is ERROR
     assert told in evidence
     run.assert_not_called()
@@ -627,7 +639,7 @@ def test_without_a_proper_branch_nothing_is_asked(
     ],
 )
 def test_whatever_else_gh_prints_is_an_error(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch, printed: str
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
     answer, evidence = gh_saying(f"printf '%s' '{printed}'", project, world, monkeypatch)
     assert answer is ERROR
@@ -635,7 +647,7 @@ def test_whatever_else_gh_prints_is_an_error(
 
 
 def test_of_several_pull_requests_the_open_one_counts_then_the_merged(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = '{{"number":{},"url":"u{}","state":"{}"}}'
     closed, merged, opened = (
@@ -660,7 +672,7 @@ def test_of_several_pull_requests_the_open_one_counts_then_the_merged(
     ],
 )
 def test_a_gh_that_fails_says_why_and_what_to_do(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch, script: str, told: str
 ) -> None:
     answer, evidence = gh_saying(script, project, world, monkeypatch)
     assert answer is ERROR
@@ -669,7 +681,7 @@ def test_a_gh_that_fails_says_why_and_what_to_do(
 
 
 def test_a_hostile_address_is_shown_without_its_control_characters(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch
+    project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = r'[{"number":1,"url":"x\u001b[2Jy\nz","state":"OPEN"}]'
     script = f"cat <<'END'\n{listed}\nEND"

@@ -13,11 +13,11 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import checking, diagrams, driving, locate, view
-from playbook_supervisor.drivers.headless import Ending
-from playbook_supervisor.drivers.observers import Said
+from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
 
@@ -39,12 +39,12 @@ def sign(project: Project, mail: str) -> None:
     project.git("config", "user.email", mail)
 
 
-def run(project: Project, mode: Mode, person: Person | None = None) -> Ending:
-    drive = driving.Drive(agent=project.script(WORKS), mode=mode)
+def run(project: Project, mode: Mode, person: Prompter | None = None) -> DriveResult:
+    drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
     return driving.run("gated", cwd=project.root, drive=drive, person=person)
 
 
-class Person:
+class Prompter:
     """Says these words one after the other, and then nothing more; keeps what is told."""
 
     def __init__(self, *words: str) -> None:
@@ -52,20 +52,20 @@ class Person:
         self.told: list[str] = []
 
     def ask(
-        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
-    ) -> Said:
+        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
         del outlook
         self.context, self.hurried = context, overtaken()
-        return Said(self.words.pop(0)) if self.words else Said()
+        return PromptAnswer(self.words.pop(0)) if self.words else PromptAnswer()
 
-    def not_understood(self, outlook: Outlook, question: str) -> None:
+    def not_understood(self, outlook: Snapshot, question: str) -> None:
         del outlook
         self.told.append(question)
 
 
 class TestAnAnswer:
     def test_at_the_prompt_is_refused_and_asked_for_again(self, gated: Project) -> None:
-        person = Person("continue", "skip")
+        person = Prompter("continue", "skip")
         ending = run(gated, Mode.MANUAL, person)
         assert ending.why == "waiting"
         assert person.context[0] == f"answered by: {RELEASE} (policy release.yaml)"
@@ -76,7 +76,7 @@ class TestAnAnswer:
 
     def test_at_the_prompt_of_somebody_who_is_named_counts(self, gated: Project) -> None:
         sign(gated, "rita@release.example.org")
-        assert run(gated, Mode.MANUAL, Person("continue")).why == "completed"
+        assert run(gated, Mode.MANUAL, Prompter("continue")).why == "completed"
 
     def test_is_not_given_by_autonomous_where_people_are_named(self, gated: Project) -> None:
         ending = run(gated, Mode.AUTONOMOUS)
@@ -155,9 +155,9 @@ class TestABeginning:
         """`--from` leaves earlier steps out, and is said by those alone who may leave them out."""
         text = f"match: {{step: qa-plan}}\nanswered_by: ['{RELEASE}']\n"
         project.write(".playbooks/policies/release.yaml", text)
-        drive = driving.Drive(agent=project.script(WORKS))
+        drive = driving.DriveOptions(agent=project.script(WORKS))
 
-        def from_the_second() -> Ending:
+        def from_the_second() -> DriveResult:
             return driving.run(
                 "auto-validate", ["013"], start="qa-run", cwd=project.root, drive=drive
             )
@@ -181,13 +181,13 @@ class TestABeginning:
 
     def test_writes_down_that_none_concerns_it(self, gated: Project) -> None:
         """Where a project has policies, a session says what held, also where that is nothing."""
-        drive = driving.Drive(agent=gated.script(WORKS))
+        drive = driving.DriveOptions(agent=gated.script(WORKS))
         driving.run("auto-validate", ["013"], cwd=gated.root, drive=drive)
         kept = (gated.session / "policy.yaml").read_text()
         assert kept.endswith("schema: 1\ndemands: []\n")
 
     def test_of_a_project_without_policies_keeps_none(self, project: Project) -> None:
-        drive = driving.Drive(agent=project.script(WORKS))
+        drive = driving.DriveOptions(agent=project.script(WORKS))
         driving.run("auto-validate", ["013"], cwd=project.root, drive=drive)
         assert not (project.session / "policy.yaml").exists()
 
@@ -199,7 +199,7 @@ class TestABeginning:
             "current_step: publish\nworktree: ''\n",
         )
         gated.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
-        drive = driving.Drive(agent=gated.script(WORKS))
+        drive = driving.DriveOptions(agent=gated.script(WORKS))
         ending = driving.resume("20260219-a7k", cwd=gated.root, drive=drive)
         assert ending.context[0].startswith("answered by: ")
         assert (gated.session / "policy.yaml").is_file()

@@ -49,7 +49,7 @@ def one(autonomy: Autonomy, *postconditions: Condition, command: str = "/x") -> 
     return Playbook("sample", "", "1.0", (), (made,))
 
 
-def rules(text: str) -> tuple[policy_files.Rule, ...]:
+def rules(text: str) -> tuple[policy_files.PolicyRule, ...]:
     found, faults = policy_files.examine(text.encode(), ".playbooks/policies/team.yaml")
     assert not faults
     return found
@@ -298,7 +298,9 @@ def at_the_gate(scene: Scene) -> Supervisor:
     return supervisor
 
 
-def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(scene: Scene) -> None:
+def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
+    scene: Scene,
+) -> None:
     supervisor = at_the_gate(scene)
     outlook = supervisor.look()
     assert ask(outlook).reason == "gate_always"

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from playbook_supervisor.project.slash_commands import BUILTINS, Found, Shelf, installed, resolve
+from playbook_supervisor.project.slash_commands import (
+    BUILTINS,
+    CommandIndex,
+    InstalledCommand,
+    installed,
+    resolve,
+)
 
 
 @pytest.fixture
@@ -39,12 +45,12 @@ def test_a_command_is_found_in_either_spelling_under_its_installed_name(
     root: Path, home: Path, path: str, name: str, asked: str, of_user: bool
 ) -> None:
     file = put(home if of_user else root, path)
-    assert resolve(root, asked, home=home) == Found(name, file, closed=False)
+    assert resolve(root, asked, home=home) == InstalledCommand(name, file, closed=False)
 
 
 def test_a_command_in_a_subfolder_carries_the_folders_name(root: Path, home: Path) -> None:
     file = put(root, ".claude/commands/a/b/c.md")
-    assert resolve(root, "/a:b:c", home=home) == Found("/a:b:c", file, closed=False)
+    assert resolve(root, "/a:b:c", home=home) == InstalledCommand("/a:b:c", file, closed=False)
     assert resolve(root, "/c", home=home) is None
 
 
@@ -71,7 +77,9 @@ def test_files_that_an_upgrade_of_spec_kit_left_behind_do_not_win(
     put(root, ".claude/commands/speckit.plan.md")
     live = put(root, ".claude/skills/speckit-plan/SKILL.md")
     put(root, ".specify/integration.json", json.dumps(integration))
-    assert resolve(root, "/speckit.plan", home=home) == Found("/speckit-plan", live, closed=False)
+    assert resolve(root, "/speckit.plan", home=home) == InstalledCommand(
+        "/speckit-plan", live, closed=False
+    )
 
 
 @pytest.mark.parametrize("integration", ["", "[]", "{", '{"separator": "/"}', '{"separator": "x"}'])
@@ -81,20 +89,22 @@ def test_without_a_separator_the_spelling_of_the_playbook_wins(
     put(root, ".claude/skills/speckit-plan/SKILL.md")
     old = put(root, ".claude/commands/speckit.plan.md")
     put(root, ".specify/integration.json", integration)
-    assert resolve(root, "/speckit.plan", home=home) == Found("/speckit.plan", old, closed=False)
+    assert resolve(root, "/speckit.plan", home=home) == InstalledCommand(
+        "/speckit.plan", old, closed=False
+    )
 
 
 def test_of_other_spellings_the_first_one_is_taken(root: Path, home: Path) -> None:
     put(root, ".claude/commands/a.b-c.md")
     first = put(root, ".claude/commands/a-b-c.md")
-    assert resolve(root, "/a.b.c", home=home) == Found("/a-b-c", first, closed=False)
+    assert resolve(root, "/a.b.c", home=home) == InstalledCommand("/a-b-c", first, closed=False)
 
 
 def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, home: Path) -> None:
     put(home, ".claude/skills/pr/SKILL.md")
     put(root, ".claude/commands/pr.md")
     skill = put(root, ".claude/skills/pr/SKILL.md")
-    assert resolve(root, "/pr", home=home) == Found("/pr", skill, closed=False)
+    assert resolve(root, "/pr", home=home) == InstalledCommand("/pr", skill, closed=False)
     skill.unlink()
     command = resolve(root, "/pr", home=home)
     assert command is not None
@@ -104,7 +114,9 @@ def test_a_skill_wins_over_a_command_and_the_project_over_the_user(root: Path, h
 @pytest.mark.parametrize("name", ["/status", "/run", "/verify", "/doctor", "/clear"])
 def test_the_clients_own_commands_are_known_and_win(root: Path, home: Path, name: str) -> None:
     put(root, f".claude/commands/{name[1:]}.md")
-    assert resolve(root, name, home=home) == Found(name, None, closed=False, builtin=True)
+    assert resolve(root, name, home=home) == InstalledCommand(
+        name, None, closed=False, builtin=True
+    )
     assert name[1:] in BUILTINS
 
 
@@ -134,14 +146,14 @@ def test_a_command_closed_to_models_says_so(
     root: Path, home: Path, front: str, closed: bool
 ) -> None:
     file = put(root, ".claude/commands/deploy.md", front)
-    assert resolve(root, "/deploy", home=home) == Found("/deploy", file, closed=closed)
+    assert resolve(root, "/deploy", home=home) == InstalledCommand("/deploy", file, closed=closed)
 
 
 def test_a_command_that_vanishes_after_it_was_listed_is_not_closed(root: Path, home: Path) -> None:
     file = put(root, ".claude/commands/deploy.md")
-    shelf = Shelf(root, home=home)
+    shelf = CommandIndex(root, home=home)
     file.unlink()
-    assert shelf.resolve("/deploy") == Found("/deploy", file, closed=False)
+    assert shelf.resolve("/deploy") == InstalledCommand("/deploy", file, closed=False)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +173,13 @@ def test_a_plugins_commands_carry_its_name(
     skill = put(base, "skills/create/SKILL.md")
     if manifest:
         put(base, ".claude-plugin/plugin.json", manifest)
-    shelf = Shelf(root, home=home)
-    assert shelf.resolve("/agreements:check") == Found("/agreements:check", command, closed=False)
-    assert shelf.resolve("/agreements:create") == Found("/agreements:create", skill, closed=False)
+    shelf = CommandIndex(root, home=home)
+    assert shelf.resolve("/agreements:check") == InstalledCommand(
+        "/agreements:check", command, closed=False
+    )
+    assert shelf.resolve("/agreements:create") == InstalledCommand(
+        "/agreements:create", skill, closed=False
+    )
     assert shelf.resolve("/agreements:other") is None
     assert shelf.resolve("/check") is None
 

@@ -32,7 +32,7 @@ steps:
 
 def run(project: Project, *words: str, start: str = "") -> str:
     """Why the run ended."""
-    drive = driving.Drive(agent=project.script(WORKS))
+    drive = driving.DriveOptions(agent=project.script(WORKS))
     return driving.run(words[0], words[1:], start=start, drive=drive, cwd=project.root).why
 
 
@@ -98,7 +98,7 @@ class TestARefusalNamesTheSessionInEachCommandThatItAdvises:
 
     def test_where_it_has_ended(self, project: Project) -> None:
         agent = project.script("default: {fail: it is broken}\n")
-        drive = driving.Drive(agent=agent)
+        drive = driving.DriveOptions(agent=agent)
         assert driving.run("auto-validate", ["013"], drive=drive, cwd=project.root).why == "failed"
         with pytest.raises(StateError) as caught:
             driving.abort(cwd=project.root)
@@ -122,7 +122,7 @@ class TestARunThatIsCutOffBeforeItIsDriven:
             raise KeyboardInterrupt(private, agent)
 
         project.write(".playbooks/playbooks/gated.yaml", GATED)
-        drive = driving.Drive(agent=project.script(WORKS), mode=Mode.AUTONOMOUS)
+        drive = driving.DriveOptions(agent=project.script(WORKS), mode=Mode.AUTONOMOUS)
         with monkeypatch.context() as patch:
             patch.setattr(driver_lock, "driving", interrupted)
             with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from stored import FEATURE, Scene, ask, ids, step, unsynced, work
 from playbook_supervisor.commands import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 PLAN = f"specs/{FEATURE}/plan.md"
@@ -22,7 +22,7 @@ BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
 OK = Outcome(output="ok")
 GATED = {"error_policy": "gate"}
 
-Answer = Callable[[Supervisor, Outlook, Resolution], Outlook]
+Answer = Callable[[Supervisor, Snapshot, Resolution], Snapshot]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def answer(supervisor: Supervisor, outlook: Outlook, resolution: Resolution) -> Outlook:
+def answer(supervisor: Supervisor, outlook: Snapshot, resolution: Resolution) -> Snapshot:
     before = supervisor.answer(ask(outlook).id, resolution, resolution.value, "Ana")
     return supervisor.outlook().after(before)
 
@@ -155,7 +155,9 @@ def test_where_nothing_is_known_from_before_existing_artifacts_decide(scene: Sce
 # ── what a human waived ─────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_accepted_holds_for_later_steps_while_it_is_unchanged(scene: Scene) -> None:
+def test_what_was_accepted_holds_for_later_steps_while_it_is_unchanged(
+    scene: Scene,
+) -> None:
     needs = {"preconditions": ["agreement_pass"], **GATED}
     supervisor = scene.create(
         step("check", postconditions=["agreement_pass"], **GATED),
@@ -189,7 +191,9 @@ def test_what_was_accepted_holds_where_the_record_of_it_is_lost(scene: Scene) ->
     assert work(forget(scene, supervisor).outlook()).id == "tasks#1"
 
 
-def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(scene: Scene) -> None:
+def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
+    scene: Scene,
+) -> None:
     scene.write(REPORT, "verdict: FAIL\n")
     supervisor = scene.create(
         step("check", postconditions=["agreement_pass"], **GATED),
@@ -202,7 +206,7 @@ def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(scene: 
 # ── breaking changes ────────────────────────────────────────────────────────────────────────
 
 
-def breaking_gate(scene: Scene) -> tuple[Supervisor, Outlook]:
+def breaking_gate(scene: Scene) -> tuple[Supervisor, Snapshot]:
     """The step check has reported a breaking change; a careful step follows."""
     supervisor = scene.create(
         step("check", escalation_triggers=["agreement_breaking"]),
@@ -264,7 +268,9 @@ def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scen
     assert ask(answer(again, again.outlook(), Resolution.CONTINUE)).id == "check#1?2"
 
 
-def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(scene: Scene) -> None:
+def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(
+    scene: Scene,
+) -> None:
     scene.write(REPORT, BREAKING)
     supervisor = scene.create(step("careful", autonomy="gate_on_breaking"))
     assert work(supervisor.begin()).id == "careful#1"

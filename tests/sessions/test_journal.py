@@ -26,7 +26,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.journal import (
     EMPTY,
     HEADER,
-    Parsed,
+    ParsedJournal,
     durations,
     emit_entry,
     entry_mapping,
@@ -41,7 +41,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "journals"
 DONE = Entry("plan", EntryStatus.DONE, Decision.AUTO, 1_000, 3_500, evidence=("plan_exists: p",))
 
 
-def parsed(data: bytes) -> Parsed:
+def parsed(data: bytes) -> ParsedJournal:
     return parse_journal(data, "journal.yaml")
 
 

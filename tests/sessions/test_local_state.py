@@ -16,35 +16,35 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.sessions.local_state import Launch, Runtime
-from playbook_supervisor.system.ab_file import Alternating
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import Stamp
 
 LAUNCH = Launch(1, "abc", {"specs/x/plan.md": Stamp(1, 2, "d"), "specs/x/tasks.md": None})
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Alternating:
-    return Alternating(tmp_path / "runtime")
+def place(tmp_path: Path) -> ABFile:
+    return ABFile(tmp_path / "runtime")
 
 
-def again(place: Alternating) -> Alternating:
+def again(place: ABFile) -> ABFile:
     """The same place in another process."""
-    return Alternating(place.path)
+    return ABFile(place.path)
 
 
-def names(place: Alternating) -> list[str]:
+def names(place: ABFile) -> list[str]:
     return sorted(file.name for file in place.path.parent.iterdir())
 
 
 # ── two files ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_nothing_was_written_yet(place: Alternating) -> None:
+def test_nothing_was_written_yet(place: ABFile) -> None:
     assert (place.exists, place.read()) == (False, None)
     assert place.look() == (None, None)
 
 
-def test_the_last_content_is_read_whatever_its_length(place: Alternating) -> None:
+def test_the_last_content_is_read_whatever_its_length(place: ABFile) -> None:
     contents = [b"one", b"a longer second one", b"", b"\0\n\xff", b"x" * 100_000, b"short"]
     for content in contents:
         place.write(content)
@@ -52,7 +52,7 @@ def test_the_last_content_is_read_whatever_its_length(place: Alternating) -> Non
     assert names(place) == ["runtime-0", "runtime-1"]
 
 
-def test_another_process_goes_on_where_the_first_one_stopped(place: Alternating) -> None:
+def test_another_process_goes_on_where_the_first_one_stopped(place: ABFile) -> None:
     place.write(b"one")
     other = again(place)
     assert other.read() == b"one"
@@ -61,7 +61,7 @@ def test_another_process_goes_on_where_the_first_one_stopped(place: Alternating)
     assert place.turn == 2
 
 
-def test_every_write_of_anybody_can_be_seen(place: Alternating) -> None:
+def test_every_write_of_anybody_can_be_seen(place: ABFile) -> None:
     seen = {place.look()}
     for _ in range(5):
         place.write(b"the same")
@@ -73,12 +73,12 @@ def test_every_write_of_anybody_can_be_seen(place: Alternating) -> None:
 def test_a_write_that_was_cut_off_leaves_the_one_before(
     tmp_path_factory: pytest.TempPathFactory, cut: int, turns: int
 ) -> None:
-    place = Alternating(tmp_path_factory.mktemp("cut") / "runtime")
+    place = ABFile(tmp_path_factory.mktemp("cut") / "runtime")
     for turn in range(turns):
         place.write(b"content %d" % turn * 5)
     torn = Path(f"{place.path}-{(turns + 1) % 2}")
     before = torn.read_bytes() if torn.exists() else b""
-    new = Alternating(tmp_path_factory.mktemp("new") / "runtime")
+    new = ABFile(tmp_path_factory.mktemp("new") / "runtime")
     for turn in range(turns + 1):
         new.write(b"content %d" % turn * 5)
     intended = Path(f"{new.path}-{(turns + 1) % 2}").read_bytes()
@@ -91,7 +91,7 @@ def test_a_write_that_was_cut_off_leaves_the_one_before(
 def test_bytes_that_are_not_ours_are_no_content(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
-    place = Alternating(tmp_path_factory.mktemp("foreign") / "runtime")
+    place = ABFile(tmp_path_factory.mktemp("foreign") / "runtime")
     Path(f"{place.path}-0").write_bytes(data)
     assert (place.exists, place.read()) == (True, None)
 
@@ -100,7 +100,7 @@ def test_bytes_that_are_not_ours_are_no_content(
 @pytest.mark.parametrize("where", ["os.open", "os.write", "os.fdatasync"])
 @pytest.mark.parametrize("written", [1, 2, 3])
 def test_a_disk_that_refuses_leaves_the_last_content_and_a_clear_error(
-    place: Alternating, mocker: MockerFixture, where: str, written: int, reason: int
+    place: ABFile, mocker: MockerFixture, where: str, written: int, reason: int
 ) -> None:
     for turn in range(written):
         place.write(b"content %d" % turn)
@@ -126,7 +126,7 @@ def test_a_disk_that_refuses_leaves_the_last_content_and_a_clear_error(
 
 
 def test_a_link_in_a_files_place_is_neither_written_through_nor_looked_into(
-    place: Alternating,
+    place: ABFile,
 ) -> None:
     place.write(b"one")
     place.write(b"two")
@@ -160,14 +160,14 @@ def full() -> Runtime:
     )
 
 
-def test_what_was_saved_is_loaded(place: Alternating) -> None:
+def test_what_was_saved_is_loaded(place: ABFile) -> None:
     assert Runtime.load(place) is None
     saved = full()
     saved.save(place)
     assert Runtime.load(again(place)) == saved
 
 
-def test_the_journal_before_brings_back_what_belonged_to_it(place: Alternating) -> None:
+def test_the_journal_before_brings_back_what_belonged_to_it(place: ABFile) -> None:
     runtime = full()
     runtime.save(place)
     runtime.will_write("journal.yaml", "b")
@@ -207,9 +207,7 @@ def test_what_was_never_written_is_not_ours() -> None:
         {"digests": ...},
     ],
 )
-def test_damaged_content_says_how_to_go_on_without(
-    place: Alternating, change: dict[str, Any]
-) -> None:
+def test_damaged_content_says_how_to_go_on_without(place: ABFile, change: dict[str, Any]) -> None:
     full().save(place)
     data = json.loads(place.read() or b"")
     for key, value in change.items():
@@ -225,7 +223,7 @@ def test_damaged_content_says_how_to_go_on_without(
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"{", b"[" * 100_000])
-def test_content_that_is_no_json_object_is_refused(place: Alternating, content: bytes) -> None:
+def test_content_that_is_no_json_object_is_refused(place: ABFile, content: bytes) -> None:
     place.write(content)
     with pytest.raises(StateError) as caught:
         Runtime.load(place)

@@ -8,10 +8,10 @@ from project import FEATURE, Project, remote
 from stored import ask, failed, playbook, step, work
 
 from playbook_supervisor.commands import driving
-from playbook_supervisor.drivers.headless import Ending
+from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
@@ -227,7 +227,7 @@ def test_what_was_refused_at_the_end_is_made_up_for_by_a_resume(project: Project
     assert resumed(project).outlook.notices == ()
 
 
-def resumed(project: Project) -> Ending:
+def resumed(project: Project) -> DriveResult:
     return driving.resume(project.session.name, cwd=project.root)
 
 
@@ -248,7 +248,7 @@ def upstream(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return remote(project)
 
 
-def published(project: Project, supervisor: Supervisor, outlook: Outlook) -> Outlook:
+def published(project: Project, supervisor: Supervisor, outlook: Snapshot) -> Snapshot:
     """The step `pr` has pushed the branch, as `/feature.pr` does, and come back."""
     assert work(outlook).id == "pr#1"
     project.git("push", "-q")

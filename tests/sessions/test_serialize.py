@@ -26,8 +26,8 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
 )
 from playbook_supervisor.sessions.serialize import (
-    Handout,
-    Scene,
+    SessionHeader,
+    WorkItem,
     ask_to_json,
     entry_from_json,
     entry_to_json,
@@ -44,7 +44,7 @@ from playbook_supervisor.sessions.serialize import (
 SCHEMA = json.loads(
     (Path(playbook_supervisor.__file__).parent / "project/schemas" / "directive.json").read_text()
 )
-SCENE = Scene("20260219-a7k", "auto-feature", "013-playbook-create", 3, 8)
+SCENE = SessionHeader("20260219-a7k", "auto-feature", "013-playbook-create", 3, 8)
 STEP = Step("implement", "/speckit.implement", Autonomy.AUTO, ErrorPolicy.STOP, model="opus")
 
 
@@ -170,7 +170,7 @@ def test_what_is_no_outcome_is_refused_and_never_a_success(shape: object, why: s
 
 def test_a_run_says_what_to_run_and_how() -> None:
     run = Run((Attempt(STEP, 1),))
-    handouts = {"implement#1": Handout("/speckit-implement", "", "Run the Skill …")}
+    handouts = {"implement#1": WorkItem("/speckit-implement", "", "Run the Skill …")}
     assert valid(run_to_json(run, SCENE, handouts)) == {
         "protocol": 1,
         "session": "20260219-a7k",
@@ -196,8 +196,8 @@ def test_a_run_of_a_group_hands_out_every_member_and_leaves_out_what_nobody_gave
     plain = Step("qa", "/qa.run", Autonomy.AUTO, ErrorPolicy.STOP, args="{{feature}}")
     run = Run((Attempt(STEP, 2), Attempt(plain, 1)))
     handouts = {
-        "implement#2": Handout("/speckit.implement", ""),
-        "qa#1": Handout("/qa.run", "013-playbook-create"),
+        "implement#2": WorkItem("/speckit.implement", ""),
+        "qa#1": WorkItem("/qa.run", "013-playbook-create"),
     }
     shape = valid(run_to_json(run, SCENE, handouts, outstanding=True))
     assert shape["outstanding"] is True

@@ -404,7 +404,9 @@ def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -
     return Supervisor(scene.store, "20260219-a7k")
 
 
-def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(scene: Scene) -> None:
+def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(
+    scene: Scene,
+) -> None:
     supervisor = kai(scene, "kai-crashed", "in_progress", "plan", "tasks")
     scene.file(supervisor, "playbook.yaml").unlink()
     assert scene.store.ids() == ["20260219-a7k"]
@@ -414,7 +416,9 @@ def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(scene: Sc
     assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
 
 
-def test_a_completed_session_of_the_originals_is_read_with_its_retries(scene: Scene) -> None:
+def test_a_completed_session_of_the_originals_is_read_with_its_retries(
+    scene: Scene,
+) -> None:
     """A failed entry that another attempt follows was retried: the journal says no more."""
     supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
     before = scene.file(supervisor, "journal.yaml").read_bytes()
@@ -504,7 +508,9 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
     assert not worktree.exists()
 
 
-def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(scene: Scene) -> None:
+def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(
+    scene: Scene,
+) -> None:
     """Where this worktree drives the session, what it wrote itself counts for listings, too."""
     session_id = make(scene.store)
     file = scene.store.folder(session_id) / "session.yaml"
@@ -515,7 +521,9 @@ def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(scene: S
     assert refused.value.code == "PB-STATE-TAMPERED"
 
 
-def test_a_folder_without_a_runtime_state_is_no_session_that_is_driven(scene: Scene) -> None:
+def test_a_folder_without_a_runtime_state_is_no_session_that_is_driven(
+    scene: Scene,
+) -> None:
     """A crash may leave it, before anything was known."""
     scene.store.runtime("20260219-a7k").mkdir(parents=True)
     assert scene.store.driven() == []

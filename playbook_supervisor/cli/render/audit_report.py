@@ -10,15 +10,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.audit.examination import Audited
+    from playbook_supervisor.audit.examination import AuditReport
 
 
-def as_json(audited: Sequence[Audited]) -> dict[str, Any]:
+def as_json(audited: Sequence[AuditReport]) -> dict[str, Any]:
     """The object of `audit --format json`."""
     return {"protocol": 1, "sessions": [_session(each) for each in audited]}
 
 
-def _session(audited: Audited) -> dict[str, Any]:
+def _session(audited: AuditReport) -> dict[str, Any]:
     return {
         **({"session": audited.name} if audited.name else {}),
         "files": [file.file for file in audited.files],
@@ -39,7 +39,7 @@ def _session(audited: Audited) -> dict[str, Any]:
     }
 
 
-def notes(audited: Sequence[Audited]) -> list[str]:
+def notes(audited: Sequence[AuditReport]) -> list[str]:
     """What could not be judged, and of which session."""
     return [
         f"{first_line(each.name or each.files[0].file)}: {note}"
@@ -48,7 +48,7 @@ def notes(audited: Sequence[Audited]) -> list[str]:
     ]
 
 
-def verdict(audited: Sequence[Audited]) -> str:
+def verdict(audited: Sequence[AuditReport]) -> str:
     """`3 sessions: 2 findings`."""
     found = sum(len(file.problems) for each in audited for file in each.files)
     return f"{counted(len(audited), 'session')}: {counted(found, 'finding') if found else 'fine'}"

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from playbook_supervisor.cli.render.log import put
 from playbook_supervisor.drivers import notifications
-from playbook_supervisor.drivers.observers import Silence
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 
-class Bell(Silence):
+class Bell(NullObserver):
     """A watcher that rings the terminal of stderr at gates and at the end, once about each."""
 
     def __init__(self) -> None:
         self._rung = ""
 
-    def waits(self, outlook: Outlook) -> None:
+    def waits(self, outlook: Snapshot) -> None:
         """A gate is open."""
         self._ring(outlook)
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """The drive is over."""
         self._ring(outlook)
 
-    def _ring(self, outlook: Outlook) -> None:
+    def _ring(self, outlook: Snapshot) -> None:
         notice = notifications.of(outlook)
         if notice is not None and notice.about != self._rung:
             self._rung = notice.about

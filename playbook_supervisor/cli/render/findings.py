@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.project.schema import Problem
 
-    class Checked(Protocol):
+    class FileProblems(Protocol):
         """One file and what is wrong with it."""
 
         @property
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         def problems(self) -> tuple[Problem, ...]: ...
 
 
-def as_text(checked: Sequence[Checked]) -> Iterator[str]:
+def as_text(checked: Sequence[FileProblems]) -> Iterator[str]:
     """`file:line:col: severity: what. How to mend it. [code]`, a line each."""
     for each in checked:
         for problem in each.problems:
@@ -32,7 +32,7 @@ def as_text(checked: Sequence[Checked]) -> Iterator[str]:
             yield printable(f"{place}: {problem.severity}: {said} [{problem.code}]")
 
 
-def verdict(checked: Sequence[Checked]) -> str:
+def verdict(checked: Sequence[FileProblems]) -> str:
     """`2 files: 1 error, 3 warnings`."""
     problems = [problem for each in checked for problem in each.problems]
     errors, warnings = (
@@ -43,7 +43,7 @@ def verdict(checked: Sequence[Checked]) -> str:
     return f"{counted(len(checked), 'file')}: {counts if errors or warnings else 'fine'}"
 
 
-def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
+def as_json(checked: Sequence[FileProblems]) -> dict[str, Any]:
     """The object of `check --format json`."""
     return {
         "protocol": 1,
@@ -68,7 +68,7 @@ def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def as_github(checked: Sequence[Checked]) -> Iterator[str]:
+def as_github(checked: Sequence[FileProblems]) -> Iterator[str]:
     """Workflow commands that GitHub shows beside the line they speak of."""
     for each in checked:
         for problem in each.problems:

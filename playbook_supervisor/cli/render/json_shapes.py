@@ -15,8 +15,8 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions.journal import entry_mapping
 from playbook_supervisor.sessions.serialize import (
     PROTOCOL,
-    Handout,
-    Scene,
+    SessionHeader,
+    WorkItem,
     ask_to_json,
     finish_to_json,
     run_to_json,
@@ -27,13 +27,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from playbook_supervisor.commands.install.updater import Update
-    from playbook_supervisor.commands.overview import Seen
+    from playbook_supervisor.commands.install.updater import UpdatePlan
+    from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.project.library import Shelved
+    from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
     Json = dict[str, Any]
 
@@ -42,8 +42,8 @@ _LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a clie
 
 
 def directive(
-    outlook: Outlook,
-    handouts: Mapping[str, Handout],
+    outlook: Snapshot,
+    handouts: Mapping[str, WorkItem],
     context: Sequence[str],
     given: frozenset[str] | None = None,
 ) -> Json:
@@ -52,7 +52,7 @@ def directive(
     `given` are the attempts that agents of the client have been given, where its hooks know.
     """
     manifest = outlook.manifest
-    scene = Scene(
+    scene = SessionHeader(
         manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
     )
     due = outlook.directive
@@ -95,7 +95,7 @@ def _without(shape: Json, key: str) -> Json:
 
 
 def ending(
-    outlook: Outlook,
+    outlook: Snapshot,
     why: str,
     exit_code: int,
     entries: Sequence[Entry],
@@ -125,7 +125,7 @@ def ending(
     return shape
 
 
-_NOWHERE: Final = Scene("", "", "", 0, 1)
+_NOWHERE: Final = SessionHeader("", "", "", 0, 1)
 
 
 def attempt(entry: Entry) -> Json:
@@ -146,7 +146,7 @@ def error(entry: Entry) -> Json:
 # ── listings ────────────────────────────────────────────────────────────────────────────────
 
 
-def playbooks(shelved: Sequence[Shelved]) -> Json:
+def playbooks(shelved: Sequence[PlaybookFile]) -> Json:
     """`list --json`."""
     return {
         "protocol": PROTOCOL,
@@ -163,7 +163,7 @@ def playbooks(shelved: Sequence[Shelved]) -> Json:
     }
 
 
-def update(plan: Update, *, applied: bool) -> Json:
+def update(plan: UpdatePlan, *, applied: bool) -> Json:
     """`update --json`."""
     return {
         "protocol": PROTOCOL,
@@ -175,12 +175,12 @@ def update(plan: Update, *, applied: bool) -> Json:
     }
 
 
-def sessions(seen: Sequence[Seen]) -> Json:
+def sessions(seen: Sequence[SessionOverview]) -> Json:
     """`status --json`: those that wait for a human first."""
     return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
 
 
-def _session(seen: Seen) -> Json:
+def _session(seen: SessionOverview) -> Json:
     shape: Json = {"session": seen.session_id, "root": str(seen.root)}
     known = seen.manifest
     if known is None:
@@ -213,7 +213,7 @@ def _session(seen: Seen) -> Json:
 
 
 def session(
-    seen: Seen,
+    seen: SessionOverview,
     entries: Sequence[Entry],
     playbook: Playbook | None,
     effects: Sequence[Effect] = (),

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 class Level(IntEnum):
@@ -49,7 +49,7 @@ class Log(Record):
     colour: bool = False
     write: Callable[[str], None] = to_stderr
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         """A fact has been journaled."""
         line = text.happened(event, outlook, now())
         if line and (self.level >= Level.INFO or event.change is Change.FAILED):
@@ -60,12 +60,12 @@ class Log(Record):
         if self.level >= Level.DEBUG:
             self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
 
-    def waits(self, outlook: Outlook) -> None:
+    def waits(self, outlook: Snapshot) -> None:
         """A gate is open."""
         line = text.waiting(outlook, now())
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """The summary says so."""
 
     def notice(self, text: str) -> None:

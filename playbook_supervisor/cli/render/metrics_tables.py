@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.audit.metrics import Figures, Known, Metrics, Spread, Waited
+from playbook_supervisor.audit.metrics import DurationStats, Figures, Known, Metrics, WaitTimes
 from playbook_supervisor.cli.render.text import lasting
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
@@ -48,7 +48,7 @@ def lines(metrics: Metrics) -> Iterator[str]:
             yield f"{what}: {each}"
 
 
-def _told(spread: Spread) -> str:
+def _told(spread: DurationStats) -> str:
     if spread.number == 1:
         return lasting(spread.total)
     median, p90 = lasting(spread.median), lasting(spread.p90)
@@ -114,11 +114,11 @@ def _use(name: str, figures: Figures) -> tuple[str, ...]:
     return (name, _sum(figures.cost_usd, _dollars), *tokens)
 
 
-def _waited(gate: Waited) -> tuple[str, ...]:
+def _waited(gate: WaitTimes) -> tuple[str, ...]:
     return (gate.reason, str(gate.opened), str(gate.open), *_spread(gate.waited))
 
 
-def _spread(spread: Spread | None) -> tuple[str, str, str]:
+def _spread(spread: DurationStats | None) -> tuple[str, str, str]:
     if spread is None:
         return (UNKNOWN, UNKNOWN, UNKNOWN)
     return (_brief(spread.median), _brief(spread.p90), _brief(spread.total))
@@ -208,7 +208,7 @@ def _figures(figures: Figures, kind: str) -> Json:
     }
 
 
-def _gate(gate: Waited) -> Json:
+def _gate(gate: WaitTimes) -> Json:
     return {
         "reason": gate.reason,
         "opened": gate.opened,
@@ -217,7 +217,7 @@ def _gate(gate: Waited) -> Json:
     }
 
 
-def _spread_json(spread: Spread | None) -> Json | None:
+def _spread_json(spread: DurationStats | None) -> Json | None:
     if spread is None:
         return None
     return {

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.commands.overview import Seen
+    from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.errors import PlaybookError
     from playbook_supervisor.project.session_policy import Effect
 
@@ -30,7 +30,7 @@ _SIGNS: Final = {"done": "✓", "failed": "✗", "skipped": "–", "in_progress"
 
 
 def page(
-    seen: Seen,
+    seen: SessionOverview,
     entries: Sequence[Entry],
     playbook: Playbook | None,
     problem: PlaybookError | None,

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from playbook_supervisor.commands.planning import Need, Plan, Planned
+    from playbook_supervisor.commands.planning import Need, PlannedStep, RunPlan
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE: Final = 400
@@ -30,7 +30,7 @@ _MARKS: Final = {
 }
 
 
-def lines(plan: Plan, *, colour: bool = False, width: int = 0) -> Iterator[str]:
+def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[str]:
     """For people, a few lines a step; `colour` and `width` are those of a terminal, if it is one.
 
     What stands in a step's lines is cut to the width; nothing is that one has to act upon.
@@ -59,7 +59,7 @@ def lines(plan: Plan, *, colour: bool = False, width: int = 0) -> Iterator[str]:
         yield f"  do: {first_line(error.guidance, _LINE)}"
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: RunPlan) -> str:
     """What follows from it."""
     if plan.refusals:
         return "It would not begin. Nothing was created."
@@ -79,7 +79,7 @@ class _Paint:
 
 
 def _step(
-    planned: Planned, number: int, beside: list[str], plan: Plan, paint: _Paint
+    planned: PlannedStep, number: int, beside: list[str], plan: RunPlan, paint: _Paint
 ) -> Iterator[str]:
     step = planned.step
     together = f", together with {', '.join(beside)}" if beside else ""
@@ -106,7 +106,7 @@ def _step(
         yield f"      fails  {failing}"
 
 
-def _failing(planned: Planned) -> str:
+def _failing(planned: PlannedStep) -> str:
     """What follows if it fails; empty where the session simply stops."""
     who = _who(planned)
     step = planned.step
@@ -118,11 +118,11 @@ def _failing(planned: Planned) -> str:
     return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then or 'stops'}"
 
 
-def _who(planned: Planned) -> str:
+def _who(planned: PlannedStep) -> str:
     return " and ".join(planned.people) or "you"
 
 
-def _gate(planned: Planned, mode: Mode) -> str:
+def _gate(planned: PlannedStep, mode: Mode) -> str:
     """When it halts for a person; empty where only its triggers and error policy can say so."""
     who = _who(planned)
     match planned.step.autonomy:
@@ -136,7 +136,7 @@ def _gate(planned: Planned, mode: Mode) -> str:
             return ""
 
 
-def _file(planned: Planned, root: Path) -> str:
+def _file(planned: PlannedStep, root: Path) -> str:
     """What defines the command that would run."""
     found = planned.found
     if found is None:
@@ -168,7 +168,7 @@ def _evidence(probed: Probed, longest: int, paint: _Paint) -> str:
 # ── for programs ────────────────────────────────────────────────────────────────────────────
 
 
-def as_json(plan: Plan) -> dict[str, Any]:
+def as_json(plan: RunPlan) -> dict[str, Any]:
     """The object of `run --dry-run --json`."""
     shape: dict[str, Any] = {
         "protocol": PROTOCOL,
@@ -188,13 +188,13 @@ def as_json(plan: Plan) -> dict[str, Any]:
     return shape | ({"adopts": plan.adopts} if plan.adopts else {})
 
 
-def _phase(phase: Sequence[Planned], root: Path) -> dict[str, Any]:
+def _phase(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
     group = phase[0].step.parallel_group
     steps = [_step_shape(planned, root) for planned in phase]
     return {**({"group": group} if group else {}), "steps": steps}
 
 
-def _step_shape(planned: Planned, root: Path) -> dict[str, Any]:
+def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
     step = planned.step
     shape: dict[str, Any] = {
         "step": step.id,

@@ -13,14 +13,14 @@ from types import FrameType
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import to_stderr
-from playbook_supervisor.drivers.observers import Said
+from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 _POLL: Final = 0.25  # seconds between two looks at whether the gate was answered elsewhere
 _LONGEST: Final = 65_536  # bytes of one line; nobody types more
@@ -33,8 +33,8 @@ class Prompt(Record, frozen=False):
     _shown: str = ""
 
     def ask(
-        self, outlook: Outlook, context: tuple[str, ...], overtaken: Callable[[], bool]
-    ) -> Said:
+        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+    ) -> PromptAnswer:
         """Show what helps, once, and wait for a line until there is no need to."""
         if self._shown != text.gate_id(outlook):
             self._shown = text.gate_id(outlook)
@@ -44,7 +44,7 @@ class Prompt(Record, frozen=False):
         with _shown_again(text.prompt(outlook)):
             return self._listen(overtaken)
 
-    def not_understood(self, outlook: Outlook, question: str) -> None:
+    def not_understood(self, outlook: Snapshot, question: str) -> None:
         """Say that it was no answer, and what to ask back."""
         to_stderr(question or f"That is no answer here: say {text.choices_of(outlook)}.")
 
@@ -54,22 +54,22 @@ class Prompt(Record, frozen=False):
         with suppress(termios.error):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    def _listen(self, overtaken: Callable[[], bool]) -> Said:
+    def _listen(self, overtaken: Callable[[], bool]) -> PromptAnswer:
         """A signal does not end the wait, but it is news, and so `overtaken` is asked often."""
         source = sys.stdin.fileno()
         while b"\n" not in self._unread and len(self._unread) < _LONGEST:
             if overtaken():
                 to_stderr("")
-                return Said(overtaken=True)
+                return PromptAnswer(overtaken=True)
             if not select.select([source], [], [], _POLL)[0]:
                 continue
             data = os.read(source, 4_096)
             if not data:
                 to_stderr("")
-                return Said()
+                return PromptAnswer()
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
-        return Said(line.decode("utf-8", "replace"))
+        return PromptAnswer(line.decode("utf-8", "replace"))
 
 
 @contextmanager

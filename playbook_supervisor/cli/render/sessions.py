@@ -12,11 +12,11 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import Client, Seen
+    from playbook_supervisor.commands.overview import ClientState, SessionOverview
     from playbook_supervisor.project.session_policy import Effect
 
 
-def brief(seen: Seen, now: int) -> Iterator[str]:
+def brief(seen: SessionOverview, now: int) -> Iterator[str]:
     """One session in a line, and one more where something is wanted of a person."""
     known = seen.manifest
     if known is None:
@@ -42,7 +42,7 @@ def brief(seen: Seen, now: int) -> Iterator[str]:
         yield from _in_the_client(seen.client)
 
 
-def _in_the_client(client: Client) -> Iterator[str]:
+def _in_the_client(client: ClientState) -> Iterator[str]:
     """What a person ought to know of the conversation that a session is bound to."""
     if client.dialog:
         yield f"  a permission dialog for {first_line(client.dialog)} waits for you there"
@@ -52,7 +52,7 @@ def _in_the_client(client: Client) -> Iterator[str]:
         yield "  its hooks do not reach the session any more; /playbook.resume there"
 
 
-def _standing(seen: Seen, now: int) -> str:
+def _standing(seen: SessionOverview, now: int) -> str:
     known = seen.manifest
     assert known is not None  # noqa: S101 - the caller has looked
     if known.gate is not None:
@@ -66,7 +66,7 @@ def _standing(seen: Seen, now: int) -> str:
     return f"{known.status}{at}{idle}"
 
 
-def _elsewhere(seen: Seen) -> str:
+def _elsewhere(seen: SessionOverview) -> str:
     """The worktree of a session that is not here, as one would `cd` to it."""
     from os.path import relpath
     from pathlib import Path
@@ -79,7 +79,7 @@ def _elsewhere(seen: Seen) -> str:
 
 
 def timeline(
-    seen: Seen,
+    seen: SessionOverview,
     entries: Sequence[Entry],
     playbook: Playbook | None,
     now: int,

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Literal
 
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
     Tone = Literal["done", "failed", "skipped", "waits", "works", "due"]
 
@@ -40,7 +40,7 @@ class Row(Record):
     words: str = ""
 
 
-class Picture(Record):
+class StepList(Record):
     """The whole list. `earlier` and `later` steps did not fit above and below the rows."""
 
     title: str
@@ -50,14 +50,14 @@ class Picture(Record):
 
 
 def picture(
-    outlook: Outlook,
+    outlook: Snapshot,
     attempts: Mapping[str, Entry],
     lines: Mapping[str, str],
     *,
     now: int,
     room: int,
     above: int = 0,
-) -> Picture:
+) -> StepList:
     """The list as it stands at `now` (ms) where `room` lines are free for rows.
 
     `attempts` holds every attempt that is known, by its id and oldest first; `lines` what the
@@ -68,7 +68,7 @@ def picture(
     first, end = _in_view(above, len(steps), due(outlook, attempts), room)
     rows = (_row(step, latest.get(step), lines.get(step, ""), now) for step in steps[first:end])
     title = _title(outlook, tuple(attempts.values()), now)
-    return Picture(title, tuple(rows), first, len(steps) - end)
+    return StepList(title, tuple(rows), first, len(steps) - end)
 
 
 def spinner(now: int) -> str:
@@ -76,7 +76,7 @@ def spinner(now: int) -> str:
     return _SPINNER[now // _TURN % len(_SPINNER)]
 
 
-def _title(outlook: Outlook, entries: Sequence[Entry], now: int) -> str:
+def _title(outlook: Snapshot, entries: Sequence[Entry], now: int) -> str:
     manifest = outlook.manifest
     ended = manifest.completed_at
     parts = (
@@ -90,7 +90,7 @@ def _title(outlook: Outlook, entries: Sequence[Entry], now: int) -> str:
     return first_line(" · ".join(part for part in parts if part))
 
 
-def due(outlook: Outlook, attempts: Mapping[str, Entry]) -> int:
+def due(outlook: Snapshot, attempts: Mapping[str, Entry]) -> int:
     """How many steps are settled before the first that is not."""
     settled = {entry.step_id: entry.settled for entry in attempts.values()}
     steps = outlook.state.playbook.steps

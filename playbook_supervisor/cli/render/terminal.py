@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.cli.render.board import Line
     from playbook_supervisor.cli.render.metrics_tables import Sheet
-    from playbook_supervisor.cli.render.steps import Picture
+    from playbook_supervisor.cli.render.steps import StepList
     from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 _PACE: Final = 0.25  # seconds between two frames
 _MARGIN: Final = 6  # lines of a terminal that the list leaves free: for a question, and an answer
@@ -109,12 +109,12 @@ class Terminal:
     list again and again; nothing here waits for anything.
     """
 
-    def __init__(self, level: Level, earlier: Callable[[Outlook], Sequence[Entry]]) -> None:
+    def __init__(self, level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> None:
         self._level, self._earlier = level, earlier
         self._console = Console(stderr=True, highlight=False)
         self._region = Region(self._console)
         self._lock = threading.RLock()  # between whoever tells what happens and whoever draws
-        self._outlook: Outlook | None = None
+        self._outlook: Snapshot | None = None
         self._attempts: dict[str, Entry] = {}
         self._lines: dict[str, str] = {}
         self._above = 0
@@ -131,7 +131,7 @@ class Terminal:
 
     # ── watching ────────────────────────────────────────────────────────────────────────────
 
-    def happened(self, event: Event, outlook: Outlook) -> None:
+    def happened(self, event: Event, outlook: Snapshot) -> None:
         """A fact has been journaled."""
         with self._lock:
             self._see(outlook)
@@ -147,7 +147,7 @@ class Terminal:
         if self._level >= Level.DEBUG:
             self._tell(f"{attempt.id}: {first_line(line)}")
 
-    def waits(self, outlook: Outlook) -> None:
+    def waits(self, outlook: Snapshot) -> None:
         """A gate is open: the list stands still."""
         with self._lock:
             self._see(outlook)
@@ -157,7 +157,7 @@ class Terminal:
         title = Text(f" {text.gate_title(outlook)} ", style="bold reverse yellow")
         self._region.say(Text(), title, Text(text.question(outlook)))
 
-    def ended(self, outlook: Outlook) -> None:
+    def ended(self, outlook: Snapshot) -> None:
         """The drive is over."""
         with self._lock:
             self._see(outlook)
@@ -169,7 +169,7 @@ class Terminal:
 
     # ── the list ────────────────────────────────────────────────────────────────────────────
 
-    def _see(self, outlook: Outlook) -> None:
+    def _see(self, outlook: Snapshot) -> None:
         if self._outlook is None:
             with suppress(PlaybookError):
                 self._attempts = {entry.id: entry for entry in self._earlier(outlook)}
@@ -254,7 +254,7 @@ def _start_anew_after_a_stop(region: Region) -> None:
     signal.signal(signal.SIGCONT, lambda *_: region.leave())
 
 
-def _listing(picture: Picture, width: int) -> Group:
+def _listing(picture: StepList, width: int) -> Group:
     """The list, laid out: where a terminal is narrow, without what the agents say."""
     names = max((cell_len(row.name) for row in picture.rows), default=0)
     names = min(names, max(width // 3, _SHORTEST))

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from playbook_supervisor.sessions.snapshot import Outlook
+    from playbook_supervisor.sessions.snapshot import Snapshot
 
 _LINE: Final = 400
 _LONGEST: Final = 2_000  # characters that are to be pasted somewhere, and so never cut
@@ -59,7 +59,7 @@ def listed(words: Sequence[str]) -> str:
 # ── what happens ────────────────────────────────────────────────────────────────────────────
 
 
-def happened(event: Event, outlook: Outlook, now: int) -> str:
+def happened(event: Event, outlook: Snapshot, now: int) -> str:
     """A line of the log, two where an answer settled it; empty for what another line says already.
 
     `now`, in ms since the epoch, is for what the journal keeps no time of. Source: cat NFR-4.1.
@@ -127,37 +127,37 @@ def why(entry: Entry) -> str:
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
-def waiting(outlook: Outlook, now: int) -> str:
+def waiting(outlook: Snapshot, now: int) -> str:
     """The one unmistakable line of a gate, for a log."""
     return f"{stamp(now)} {_asked(outlook).member.id} WAITS FOR A HUMAN: {question(outlook)}"
 
 
-def gate_title(outlook: Outlook) -> str:
+def gate_title(outlook: Snapshot) -> str:
     """`pr#1 waits for you`."""
     return f"{_asked(outlook).member.id} waits for you"
 
 
-def gate_id(outlook: Outlook) -> str:
+def gate_id(outlook: Snapshot) -> str:
     """`pr#1?1`."""
     return _asked(outlook).id
 
 
-def question(outlook: Outlook) -> str:
+def question(outlook: Snapshot) -> str:
     """The question of the gate, on one line."""
     return first_line(outlook.question, _LINE)
 
 
-def first_choice(outlook: Outlook) -> str:
+def first_choice(outlook: Snapshot) -> str:
     """What a person would usually say."""
     return _asked(outlook).choices[0].value
 
 
-def choices_of(outlook: Outlook) -> str:
+def choices_of(outlook: Snapshot) -> str:
     """`continue, skip or abort`."""
     return listed(_asked(outlook).choices)
 
 
-def prompt(outlook: Outlook) -> str:
+def prompt(outlook: Snapshot) -> str:
     """`continue (Enter), skip or abort > `: the choices, and what an empty line means."""
     asked = _asked(outlook)
     words = [choice.value for choice in asked.choices]
@@ -166,7 +166,7 @@ def prompt(outlook: Outlook) -> str:
     return f"{listed(words)} > "
 
 
-def _asked(outlook: Outlook) -> Ask:
+def _asked(outlook: Snapshot) -> Ask:
     assert isinstance(outlook.directive, Ask)  # noqa: S101 - nobody waits at anything else
     return outlook.directive
 
@@ -176,7 +176,7 @@ def context(lines: Sequence[str]) -> list[str]:
     return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
 
 
-def how_to_answer(outlook: Outlook) -> str:
+def how_to_answer(outlook: Snapshot) -> str:
     """The commands to type where nobody could be asked."""
     first, *others = _asked(outlook).choices
     return f"answer: playbook answer {first} (or {listed(others)}), then playbook resume"
@@ -185,7 +185,7 @@ def how_to_answer(outlook: Outlook) -> str:
 # ── the end ─────────────────────────────────────────────────────────────────────────────────
 
 
-def summary(outlook: Outlook, entries: Sequence[Entry], why: str) -> str:
+def summary(outlook: Snapshot, entries: Sequence[Entry], why: str) -> str:
     """Steps, duration, waiting time at gates, cost and tokens where they are known (kai FR24)."""
     manifest = outlook.manifest
     parts = [f"{outlook.done}/{outlook.total} steps"]
@@ -292,7 +292,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def what_next(outlook: Outlook, *, driven: bool = False) -> str:
+def what_next(outlook: Snapshot, *, driven: bool = False) -> str:
     """What a session does next, and what to type for it where no runner is there to do it."""
     done = f"{outlook.done}/{outlook.total} steps done"
     match outlook.directive:

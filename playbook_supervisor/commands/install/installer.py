@@ -27,7 +27,7 @@ from playbook_supervisor.project.install_record import (
     read_installation,
 )
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.project.slash_commands import Shelf
+from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes, write_atomically
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.install.file_actions import Merge, Verb
 
 
-class Plan(Record):
+class InstallPlan(Record):
     """What an installation would do, file by file, and what to type after it.
 
     `merges` are the files that others keep, too; with `no_hooks` they are left alone.
@@ -59,7 +59,7 @@ class Plan(Record):
 
 def plan(
     root: Path, merges: Mapping[str, Merge] | None = None, *, no_hooks: bool | None = None
-) -> Plan:
+) -> InstallPlan:
     """What is to be done in the repository that the folder `root` lies in. Writes nothing.
 
     `merges` says for each file that others keep, too, how ours comes into it. `no_hooks` leaves
@@ -77,7 +77,7 @@ def plan(
     coming = {action.path for action in actions if action.verb == "write"} & shipped.keys()
     changed = bool(coming) or _present(here.root, shipped, past, without) != past
     actions.append(file_actions.recording(here.root, changed=changed))
-    return Plan(here.root, tuple(actions), _next_command(here), merges or {}, without)
+    return InstallPlan(here.root, tuple(actions), _next_command(here), merges or {}, without)
 
 
 def _action(root: Path, path: str, content: bytes, past: Installation) -> Action:
@@ -112,7 +112,7 @@ def _present(
 # ── applying ────────────────────────────────────────────────────────────────────────────────
 
 
-def apply(plan: Plan, now_ms: int) -> None:
+def apply(plan: InstallPlan, now_ms: int) -> None:
     """Carry the plan out; what stands in its way by now is kept. Needs no commit to exist.
 
     `now_ms`, ms since the epoch, is the time in the index. StorageError: before anything is
@@ -157,7 +157,7 @@ def _next_command(here: checkout.Checkout) -> str:
 
 
 def _fitting(root: Path) -> Iterator[str]:
-    shelf = Shelf(root, home=Path.home())
+    shelf = CommandIndex(root, home=Path.home())
     for name in PLAYBOOKS:
         file = templates.folder() / "playbooks" / f"{name}.yaml"
         steps = read_playbook(read_bytes(file), file.name).steps

@@ -36,7 +36,7 @@ BESIDE: Final = ".new"
 """What the new version of an edited file is called, behind the file's own name."""
 
 
-class Step(Record):
+class FileUpdate(Record):
     """What an update does to one file.
 
     `content` is what is written; `recorded` the fingerprint that install.yaml holds afterwards:
@@ -48,11 +48,11 @@ class Step(Record):
     recorded: str = ""
 
 
-class Update(Record):
+class UpdatePlan(Record):
     """What an update would do, file by file; `record` is the install.yaml that it leaves."""
 
     root: Path
-    steps: tuple[Step, ...]
+    steps: tuple[FileUpdate, ...]
     merges: Mapping[str, Merge]
     record: Installation
 
@@ -72,7 +72,7 @@ class Update(Record):
 
 def plan(
     root: Path, merges: Mapping[str, Merge] | None = None, *, no_hooks: bool | None = None
-) -> Update:
+) -> UpdatePlan:
     """What is out of date in the repository that the folder `root` lies in. Writes nothing.
 
     `merges` and `no_hooks` as for an installation. StateError PB-STATE-NO-REPOSITORY outside of a
@@ -88,15 +88,15 @@ def plan(
         )
     steps = [*known.shipped(), *known.retired()]
     without = past.no_hooks if no_hooks is None else no_hooks
-    steps += map(Step, file_actions.sharing(here, merges or {}, no_hooks=without))
+    steps += map(FileUpdate, file_actions.sharing(here, merges or {}, no_hooks=without))
     files = {step.action.path: step.recorded for step in steps if step.recorded}
     record = Installation(__version__, files, without)
     if (past.files, past.no_hooks) == (files, without) and past.version:
         record = past
-    steps.append(Step(file_actions.indexing(here, [step.action for step in steps])))
+    steps.append(FileUpdate(file_actions.indexing(here, [step.action for step in steps])))
     recording = file_actions.recording(here, changed=record != past)
-    steps.append(Step(recording, emit_installation(record)))
-    return Update(here, tuple(steps), merges or {}, record)
+    steps.append(FileUpdate(recording, emit_installation(record)))
+    return UpdatePlan(here, tuple(steps), merges or {}, record)
 
 
 class _Known:
@@ -113,15 +113,15 @@ class _Known:
             for path, content in self._shipped.items()
         )
 
-    def shipped(self) -> Iterator[Step]:
+    def shipped(self) -> Iterator[FileUpdate]:
         """What happens to each file that ships today, and to what lies beside it."""
         for path, content in self._shipped.items():
             if hindrance := obstacle(self._root, path):
-                yield Step(Action(path, "conflict", hindrance))
+                yield FileUpdate(Action(path, "conflict", hindrance))
             else:
                 yield from self._one(path, content)
 
-    def retired(self) -> Iterator[Step]:
+    def retired(self) -> Iterator[FileUpdate]:
         """What happens to files of ours that ship no more.
 
         Only what was released at that very place is removed: install.yaml alone is no licence.
@@ -130,59 +130,61 @@ class _Known:
         for path in sorted({*self._past.files, *self._released} - {*self._shipped, *besides}):
             if path not in self._released or obstacle(self._root, path):
                 shown = first_line(path, 200)
-                yield Step(Action(shown, "keep", "no longer shipped; keep it or remove it"))
+                yield FileUpdate(Action(shown, "keep", "no longer shipped; keep it or remove it"))
                 continue
             there = standing(self._root, path)
             recorded = path in self._past.files
             if there in self._ours(path) and (recorded or not self._past.version):
-                yield Step(Action(path, "remove", "no longer shipped, and as it was installed"))
+                yield FileUpdate(
+                    Action(path, "remove", "no longer shipped, and as it was installed")
+                )
             elif there and recorded:
-                yield Step(Action(path, "keep", "no longer shipped, and edited: yours now"))
+                yield FileUpdate(Action(path, "keep", "no longer shipped, and edited: yours now"))
 
     def _ours(self, path: str) -> frozenset[str]:
         """The fingerprints that the file has if nobody edited it."""
         return self._released.get(path, frozenset()) | {self._past.files.get(path, "")} - {""}
 
-    def _one(self, path: str, content: bytes) -> Iterator[Step]:
+    def _one(self, path: str, content: bytes) -> Iterator[FileUpdate]:
         there, new, former = standing(self._root, path), fingerprint(content), self._recorded(path)
         if there == new:
-            yield Step(Action(path, "keep", "up to date"), recorded=new)
+            yield FileUpdate(Action(path, "keep", "up to date"), recorded=new)
         elif not there and (former or not self._past.version):
             # Where the record is lost nobody knows that it was not deleted.
             why = f"deleted by you; take it out of {FILE} to have it again"
-            yield Step(Action(path, "keep", why), recorded=former or new)
+            yield FileUpdate(Action(path, "keep", why), recorded=former or new)
         elif not there:
-            yield Step(Action(path, "write", "new"), content, new)
+            yield FileUpdate(Action(path, "write", "new"), content, new)
         elif there in self._ours(path):
-            yield Step(Action(path, "write", "the new version"), content, new)
+            yield FileUpdate(Action(path, "write", "the new version"), content, new)
         elif former:
             yield from self._edited(path, content)
             return
         else:  # what lies beside it may have been offered for an edit of which no record is left
-            yield Step(Action(path, "keep", "not ours"))
+            yield FileUpdate(Action(path, "keep", "not ours"))
             return
         yield from self._leftover(path)
 
-    def _edited(self, path: str, content: bytes) -> Iterator[Step]:
+    def _edited(self, path: str, content: bytes) -> Iterator[FileUpdate]:
         """The person's edit stays; what it is an edit of has a new version, or has not."""
         beside, new, former = path + BESIDE, fingerprint(content), self._recorded(path)
         there = standing(self._root, beside)
         if obstacle(self._root, beside) or (there and there not in self._ours_beside(path)):
             taken = f"edited by you; {beside} is yours, too: move it away for the new version"
             why = "edited by you" if former == new else taken
-            yield Step(Action(path, "keep", why), recorded=former)
+            yield FileUpdate(Action(path, "keep", why), recorded=former)
             return
-        yield Step(Action(path, "keep", "edited by you"), recorded=new)
+        yield FileUpdate(Action(path, "keep", "edited by you"), recorded=new)
         if there == new:
-            yield Step(Action(beside, "keep", f"{_COMPARE} {path} {beside}"), recorded=new)
+            yield FileUpdate(Action(beside, "keep", f"{_COMPARE} {path} {beside}"), recorded=new)
         elif there or former != new:
-            yield Step(Action(beside, "write", f"{_COMPARE} {path} {beside}"), content, new)
+            yield FileUpdate(Action(beside, "write", f"{_COMPARE} {path} {beside}"), content, new)
 
-    def _leftover(self, path: str) -> Iterator[Step]:
+    def _leftover(self, path: str) -> Iterator[FileUpdate]:
         """A new version that lies beside a file which needs none any more."""
         beside = path + BESIDE
         if standing(self._root, beside) in self._ours_beside(path):
-            yield Step(Action(beside, "remove", f"{path} needs it no more"))
+            yield FileUpdate(Action(beside, "remove", f"{path} needs it no more"))
 
     def _recorded(self, path: str) -> str:
         return self._past.files.get(path, "")
@@ -201,7 +203,7 @@ _COMPARE: Final = "the new version beside yours; compare: diff"
 # ── applying ────────────────────────────────────────────────────────────────────────────────
 
 
-def apply(planned: Update, now_ms: int) -> None:
+def apply(planned: UpdatePlan, now_ms: int) -> None:
     """Carry an update out, by what lies there now; `now_ms`, since the epoch, is for the index.
 
     Whoever edits a file between plan and deed loses nothing: it is judged again, and under the
@@ -220,7 +222,7 @@ def apply(planned: Update, now_ms: int) -> None:
     library.write_index(planned.root, now_ms)
 
 
-def _do(update: Update, step: Step) -> None:
+def _do(update: UpdatePlan, step: FileUpdate) -> None:
     path, verb = step.action.path, step.action.verb
     if path in update.merges and verb in ("write", "merge"):
         file_actions.merge_into(update.root, path, update.merges[path])

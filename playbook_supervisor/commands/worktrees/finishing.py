@@ -35,7 +35,7 @@ _UNDER_WAY: Final = {
 }
 
 
-class Parting(Record):
+class FinishPlan(Record):
     """What would go, and what is in the way of it, a line each.
 
     `root` is the worktree, which may be `gone` already, `main` where git is asked. `branch` is
@@ -52,11 +52,11 @@ class Parting(Record):
     gone: bool = False
 
 
-class Finished(Record):
+class FinishResult(Record):
     """What has gone. `journals` are sessions whose end now stands, uncommitted, in `main`;
     `notices` are sentences for the person."""
 
-    parting: Parting
+    parting: FinishPlan
     journals: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -64,7 +64,7 @@ class Finished(Record):
 # ── looking ─────────────────────────────────────────────────────────────────────────────────
 
 
-def examine(store: Store, session_id: str) -> Parting:
+def examine(store: Store, session_id: str) -> FinishPlan:
     """Look at the session's worktree and branch. StateError where it has none to remove."""
     here = store.checkout
     main = here.main_root
@@ -78,7 +78,7 @@ def examine(store: Store, session_id: str) -> Parting:
     if not stays and not merged:
         obstacles += _unmerged(main, lines, here.head)
     branch = "" if stays else here.branch
-    return Parting(store, session_id, main, here.root, branch, merged, tuple(obstacles))
+    return FinishPlan(store, session_id, main, here.root, branch, merged, tuple(obstacles))
 
 
 def lives(store: Store, session_id: str) -> bool:
@@ -90,7 +90,7 @@ def lives(store: Store, session_id: str) -> bool:
     return store.drives(session_id) or named.resolve() == here.root.resolve()
 
 
-def _without_worktree(store: Store, session_id: str) -> Parting:
+def _without_worktree(store: Store, session_id: str) -> FinishPlan:
     """Somebody has removed the worktree by hand; the branch may have stayed."""
     known, main = store.manifest(session_id), store.checkout.main_root
     root = Path(os.path.normpath(main / known.worktree))
@@ -104,10 +104,10 @@ def _without_worktree(store: Store, session_id: str) -> Parting:
     taken = {each.branch for each in git.worktrees(main) if each.path.exists()}
     commit = start_point.heads(main).get(known.branch, "")
     if not commit or known.branch in lines.kept | taken:
-        return Parting(store, session_id, main, root, "", "", (), gone=True)
+        return FinishPlan(store, session_id, main, root, "", "", (), gone=True)
     merged = _merged(main, lines, known.branch, commit)
     obstacles = () if merged else tuple(_unmerged(main, lines, commit))
-    return Parting(store, session_id, main, root, known.branch, merged, obstacles, gone=True)
+    return FinishPlan(store, session_id, main, root, known.branch, merged, obstacles, gone=True)
 
 
 def _checked_out(main: Path) -> str:
@@ -176,7 +176,7 @@ def _unmerged(main: Path, lines: merge_detection.Lines, commit: str) -> Iterator
 # ── removing ────────────────────────────────────────────────────────────────────────────────
 
 
-def carry_out(parting: Parting) -> Finished:
+def carry_out(parting: FinishPlan) -> FinishResult:
     """Remove it all, whatever is in the way: that has been told, and is the caller's to decide.
 
     GitError PB-GIT-FAILED where git refuses; then nothing further is removed.
@@ -190,13 +190,13 @@ def carry_out(parting: Parting) -> Finished:
             git.carry_out(main, "worktree", "remove", "--force", "--force", "--", root)
         if parting.branch:
             git.carry_out(main, "branch", "-D", "--quiet", "--", parting.branch)
-    return Finished(parting, journals, notices)
+    return FinishResult(parting, journals, notices)
 
 
 # ── the journal's end ───────────────────────────────────────────────────────────────────────
 
 
-def _brought_home(parting: Parting) -> Iterator[str]:
+def _brought_home(parting: FinishPlan) -> Iterator[str]:
     """The ends of journals that are nowhere else: what was merged may stop before the last word.
 
     Nothing is written where a later pull would meet a file of its own, nor over a change.
@@ -211,7 +211,7 @@ def _brought_home(parting: Parting) -> Iterator[str]:
             yield name
 
 
-def _comes_home(parting: Parting, home: Store, name: str) -> bool:
+def _comes_home(parting: FinishPlan, home: Store, name: str) -> bool:
     here, there = parting.store.folder(name), home.folder(name)
     if not there.exists():
         return not _in_git_elsewhere(parting, name)
@@ -222,7 +222,7 @@ def _comes_home(parting: Parting, home: Store, name: str) -> bool:
     return tracked[0] == 0 and not changed
 
 
-def _in_git_elsewhere(parting: Parting, name: str) -> bool:
+def _in_git_elsewhere(parting: FinishPlan, name: str) -> bool:
     """Whether a commit that the main checkout may come to have holds the session."""
     listed = git.ask(
         parting.main,

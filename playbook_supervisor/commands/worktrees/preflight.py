@@ -17,12 +17,12 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.conditions import World, probe
+from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.slash_commands import Shelf
+from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.creation import Intention
+from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.files import contained, read_bytes
 
@@ -36,7 +36,7 @@ _MISSING: Final = " is missing"
 _INSTALL: Final = "Run `playbook init`, commit what it writes, then repeat."
 
 
-class Prospect(Record):
+class Preflight(Record):
     """A commit, laid out in the folder `tree`, that a worktree of this store's repository gets.
 
     `own` says that it is the tip of the branch that the worktree is going to have.
@@ -47,7 +47,7 @@ class Prospect(Record):
     at: start_point.Base
     own: bool = False
 
-    def intention(self, reference: str, given: Sequence[str], branch: str) -> Intention:
+    def intention(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
         """What would begin there on that branch. Raises what `beginning` does, of that commit."""
         elsewhere = self._commands_elsewhere()
         try:
@@ -66,7 +66,7 @@ class Prospect(Record):
                 raise self._lacks(f"the playbook {reference}", [reference], "") from error
             raise self._of_this_commit(error) from error
 
-    def judge(self, wanted: Intention, branch: str) -> None:
+    def judge(self, wanted: RunRequest, branch: str) -> None:
         """GitError PB-GIT-BASE if commands, settings or what the first step needs are not there."""
         missing = list(self._ours_missing())
         if missing == [settings.FILE] and self._outdated():
@@ -75,7 +75,7 @@ class Prospect(Record):
         if missing:
             more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
             raise self._lacks(", ".join(missing[:2]) + more, missing, _INSTALL)
-        world = World(self.tree, wanted.feature, branch, config.load(self.tree))
+        world = Workspace(self.tree, wanted.feature, branch, config.load(self.tree))
         failing = [
             self._told(probed)
             for step in _first(wanted.playbook)
@@ -102,7 +102,7 @@ class Prospect(Record):
     def _ours_missing(self) -> Iterator[str]:
         """Of our own commands and settings, those that stand here, or that a client cannot miss."""
         here, elsewhere = self.store.checkout.root, self._commands_elsewhere()
-        shelf = Shelf(self.tree, home=Path.home())
+        shelf = CommandIndex(self.tree, home=Path.home())
         for name in installer.COMMANDS:
             file = f".claude/commands/{name}.md"
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from playbook_supervisor.commands.worktrees import start_point, worktree
 from playbook_supervisor.commands.worktrees.git_export import laid_out
-from playbook_supervisor.commands.worktrees.preflight import Prospect
+from playbook_supervisor.commands.worktrees.preflight import Preflight
 from playbook_supervisor.commands.worktrees.start_point import Base, Branch
-from playbook_supervisor.commands.worktrees.worktree import Plan
+from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
 from playbook_supervisor.errors import GitError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import config, features
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.creation import Intention
+from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
 
@@ -34,7 +34,7 @@ _HEADS: Final = "refs/heads/"
 _REMOTES: Final = "refs/remotes/"
 
 
-class Wish(Record):
+class StartRequest(Record):
     """What a person typed: a playbook with its arguments, and perhaps from where and on what."""
 
     reference: str
@@ -43,7 +43,7 @@ class Wish(Record):
     branch: str = ""
 
 
-class Started(Record):
+class StartResult(Record):
     """A session that waits in its own worktree.
 
     `typed` is what begins it inside Claude Code, `notices` are sentences for the person.
@@ -57,7 +57,7 @@ class Started(Record):
     notices: tuple[str, ...]
 
 
-def start(store: Store, wish: Wish) -> Started:
+def start(store: Store, wish: StartRequest) -> StartResult:
     """Make the session, `pending`, in a new worktree on a branch of its own.
 
     Raises what keeps it from being made, before anything is: ArgumentError, CheckError, GitError.
@@ -77,13 +77,13 @@ def start(store: Store, wish: Wish) -> Started:
             undoing.enter_context(worktree.made(here, plan))
         typed = _typed(_from_the_top(here.root, wish.reference), wanted)
         notices += (*wanted.warnings, *_begun(store, plan, typed, at))
-    return Started(session_id, path, branch, at, typed, notices)
+    return StartResult(session_id, path, branch, at, typed, notices)
 
 
-def _plan(session_id: str, path: Path, branch: Branch, at: Base) -> Plan:
+def _plan(session_id: str, path: Path, branch: Branch, at: Base) -> WorktreePlan:
     tracks = branch.new and at.ref.startswith(_REMOTES)
     source = at.ref if tracks else branch.commit
-    return Plan(session_id, str(path), branch.name, branch.new, branch.commit, source)
+    return WorktreePlan(session_id, str(path), branch.name, branch.new, branch.commit, source)
 
 
 @contextmanager
@@ -121,7 +121,9 @@ def _unwinding() -> Iterator[None]:
 # ── before anything is made ─────────────────────────────────────────────────────────────────
 
 
-def _looked_up(store: Store, wish: Wish, at: Base, session_id: str) -> tuple[Intention, Branch]:
+def _looked_up(
+    store: Store, wish: StartRequest, at: Base, session_id: str
+) -> tuple[RunRequest, Branch]:
     """What is going to begin, and on which branch.
 
     The feature decides about the branch; where that is there already, it is at the branch's own
@@ -133,7 +135,7 @@ def _looked_up(store: Store, wish: Wish, at: Base, session_id: str) -> tuple[Int
     known = start_point.heads(root)
     tip = _tip(wish.branch, known[wish.branch]) if wish.branch in known else at
     with laid_out(root, tip.commit, also) as tree:
-        prospect = Prospect(store, tree, tip, own=tip is not at)
+        prospect = Preflight(store, tree, tip, own=tip is not at)
         first = prospect.intention(reference, wish.given, wish.branch or store.checkout.branch)
         branch = start_point.branch(root, first.feature, session_id, at, wish.branch)
         if branch.new or branch.commit == tip.commit:
@@ -141,7 +143,7 @@ def _looked_up(store: Store, wish: Wish, at: Base, session_id: str) -> tuple[Int
             prospect.judge(wanted, branch.name)
             return wanted, branch
     with laid_out(root, branch.commit, also) as tree:
-        prospect = Prospect(store, tree, _tip(branch.name, branch.commit), own=True)
+        prospect = Preflight(store, tree, _tip(branch.name, branch.commit), own=True)
         wanted = prospect.intention(reference, wish.given, branch.name)
         prospect.judge(wanted, branch.name)
     return wanted, branch
@@ -163,7 +165,7 @@ def _is_path(reference: str) -> bool:
     return "/" in reference or "." in reference
 
 
-def _typed(reference: str, wanted: Intention) -> str:
+def _typed(reference: str, wanted: RunRequest) -> str:
     """What begins exactly this session in the client: features are resolved, the rest is quoted."""
     words, by_place = ["/playbook.run", reference], True
     for name, value in wanted.args.items():
@@ -176,7 +178,7 @@ def _typed(reference: str, wanted: Intention) -> str:
 # ── in the new worktree ─────────────────────────────────────────────────────────────────────
 
 
-def _begun(store: Store, plan: Plan, typed: str, at: Base) -> tuple[str, ...]:
+def _begun(store: Store, plan: WorktreePlan, typed: str, at: Base) -> tuple[str, ...]:
     """Begin the session there, as what is typed will; what to know of the worktree."""
     there = Store(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
@@ -193,7 +195,7 @@ def _begun(store: Store, plan: Plan, typed: str, at: Base) -> tuple[str, ...]:
     return ()
 
 
-def _as_checked_out(there: Store, reference: str, *given: str) -> Intention:
+def _as_checked_out(there: Store, reference: str, *given: str) -> RunRequest:
     """The same as git has really put it there: of a sparse checkout, say, that is not all."""
     try:
         return creation.intend(there, reference, given, commands_elsewhere=True)

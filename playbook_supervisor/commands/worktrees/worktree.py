@@ -35,7 +35,7 @@ _PATIENCE: Final = 600.0
 _BASE: Final = "base.json"
 
 
-class Plan(Record):
+class WorktreePlan(Record):
     """What is to be made: paths, the branch, whether that is new, and the commit at its tip.
 
     `source` is what a new branch is made from: a remote's branch is then what it tracks.
@@ -60,7 +60,7 @@ def alone(here: Checkout) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def made(here: Checkout, plan: Plan) -> Iterator[None]:
+def made(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
     """The worktree is there; it is taken back, with branch and id, if what follows fails.
 
     Entered by whoever holds the worktrees `alone`, and left by whoever does not. GitError
@@ -97,14 +97,14 @@ def made(here: Checkout, plan: Plan) -> Iterator[None]:
 # ── taking back ─────────────────────────────────────────────────────────────────────────────
 
 
-def _undo(here: Checkout, plan: Plan, record: Path) -> None:
+def _undo(here: Checkout, plan: WorktreePlan, record: Path) -> None:
     """Take it back; where that fails, the record stays for whoever comes next."""
     with undisturbed(), suppress(PlaybookError):
         take_back(here, plan)
         remove(record)
 
 
-def take_back(here: Checkout, plan: Plan) -> None:
+def take_back(here: Checkout, plan: WorktreePlan) -> None:
     """Nothing of the plan remains. A branch that has grown since then is kept."""
     path = Path(plan.path)
     remove(path)
@@ -154,7 +154,7 @@ def _being_made(record: Path) -> bool:
 
 def _tidied(here: Checkout, record: Path) -> str:
     try:
-        plan = Plan(**json.loads(read_bytes(record)))
+        plan = WorktreePlan(**json.loads(read_bytes(record)))
     except (FileNotFoundError, ValueError, TypeError):
         remove(record)
         return ""
@@ -172,11 +172,11 @@ def _tidied(here: Checkout, record: Path) -> str:
     return said
 
 
-def _begun(plan: Plan) -> bool:
+def _begun(plan: WorktreePlan) -> bool:
     return (Path(plan.path) / SESSIONS / plan.session_id / "session.yaml").is_file()
 
 
-def _worked_in(plan: Plan) -> bool:
+def _worked_in(plan: WorktreePlan) -> bool:
     """Whether somebody may have done something there: git had ended, and finds a difference."""
     if not (Path(plan.path) / ".git").is_file():
         return False

@@ -64,7 +64,7 @@ _QUOTING: Final = str.maketrans("", "", "'\"\\")
 _SLASHES: Final = r"/(?:\./|/)+"
 
 
-class Call(Record):
+class ToolCall(Record):
     """A tool call: whose it is, and what stands around it.
 
     `worker` is true inside a subagent; `supervised` of a turn of the main thread that our own
@@ -84,7 +84,7 @@ class Call(Record):
     kept: tuple[str, ...] = ()
 
 
-class Ruling(Record):
+class ToolDecision(Record):
     """`launch` is the attempt that an agent call is let through for; `ask` puts the gate."""
 
     verdict: Literal["pass", "deny", "launch", "ask"]
@@ -92,15 +92,15 @@ class Ruling(Record):
     attempt: str = ""
 
 
-PASS: Final = Ruling("pass")
+PASS: Final = ToolDecision("pass")
 
 
-def rule(call: Call) -> Ruling:
+def rule(call: ToolCall) -> ToolDecision:
     """Whether the call passes (chapter by chapter: the journal, other prompts, then the turn)."""
     if reason := _touches_the_record(call):
-        return Ruling("deny", reason)
+        return ToolDecision("deny", reason)
     if call.tool in DISPATCHING:
-        return Ruling(
+        return ToolDecision(
             "deny", f"{call.tool} is not for a session that playbook drives: the program prompts."
         )
     if call.worker or not (call.supervised or _names_a_step(call)):
@@ -109,36 +109,36 @@ def rule(call: Call) -> Ruling:
         return _dispatch(call)
     if call.tool == "AskUserQuestion":
         if call.gate_open:
-            return Ruling("ask")
-        return Ruling("deny", "No gate is open: there is nothing to ask.")
+            return ToolDecision("ask")
+        return ToolDecision("deny", "No gate is open: there is nothing to ask.")
     if call.tool in READING:
         return PASS
     if call.tool == "Bash" and re.match(_OURS, str(call.given.get("command", "")).strip()):
         return PASS
-    return Ruling(
+    return ToolDecision(
         "deny", f"{call.tool} is not yours here: the steps' own agents do the work. {_due(call)}"
     )
 
 
-def _names_a_step(call: Call) -> bool:
+def _names_a_step(call: ToolCall) -> bool:
     """A step that is due may be given to its agent in a person's turn, too, and in no other way."""
     return call.tool in AGENTS and _prompt(call) in call.due | call.at_work
 
 
-def _prompt(call: Call) -> str:
+def _prompt(call: ToolCall) -> str:
     return str(call.given.get("prompt", "")).strip()
 
 
-def _dispatch(call: Call) -> Ruling:
+def _dispatch(call: ToolCall) -> ToolDecision:
     prompt = _prompt(call)
     if prompt in call.due:
-        return Ruling("launch", attempt=prompt)
+        return ToolDecision("launch", attempt=prompt)
     if prompt in call.at_work:
-        return Ruling("deny", f"{prompt} is at work already: wait for it.")
-    return Ruling("deny", f"An agent's prompt is the id of a step that is due. {_due(call)}")
+        return ToolDecision("deny", f"{prompt} is at work already: wait for it.")
+    return ToolDecision("deny", f"An agent's prompt is the id of a step that is due. {_due(call)}")
 
 
-def _due(call: Call) -> str:
+def _due(call: ToolCall) -> str:
     if call.due:
         names = " and ".join(
             f"Agent(description={id_!r}, prompt={id_!r})" for id_ in sorted(call.due)
@@ -157,7 +157,7 @@ def named_file(given: Mapping[str, Any]) -> str:
     return ""
 
 
-def _touches_the_record(call: Call) -> str:
+def _touches_the_record(call: ToolCall) -> str:
     """Why a call may not touch sessions and runtime state, or nothing.
 
     What a shell's command comes to in the end is not to be seen here: whoever hides it from us is

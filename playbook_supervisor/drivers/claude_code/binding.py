@@ -38,7 +38,7 @@ _LOCK: Final = "claude.lock"
 _DIALOG: Final = "dialog"
 
 
-class Worker(Record):
+class Subagent(Record):
     """A subagent that was let through; its id and its model, once the client has said them."""
 
     skill: str
@@ -69,7 +69,7 @@ class Binding(Record, frozen=False):
     pid: int
     turn: Literal["supervised", "human"] = "supervised"
     at_work: bool = True
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, Subagent] = field(default_factory=dict)
     receipts: dict[str, list[list[str]]] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     stops: dict[str, int] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def load(private: Path) -> Binding | None:
         data = json.loads(read_bytes(private / _FILE))
         if data.pop(_SEAL) != _seal(data):
             return None
-        workers = {name: Worker(**worker) for name, worker in data.pop("workers").items()}
+        workers = {name: Subagent(**worker) for name, worker in data.pop("workers").items()}
         return Binding(**data, workers=workers)
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return None

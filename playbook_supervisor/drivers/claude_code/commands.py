@@ -14,12 +14,12 @@ from pathlib import Path
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.context import Reply, interactive, process
+from playbook_supervisor.drivers.claude_code.context import HookReply, interactive, process
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, selection
-from playbook_supervisor.sessions.snapshot import Outlook, running
+from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
@@ -36,18 +36,18 @@ _EVENT: Final = "UserPromptExpansion"
 
 def command(
     here: Checkout, payload: Mapping[str, Any], environment: Mapping[str, str]
-) -> Reply | None:
+) -> HookReply | None:
     """Carry out a typed command of ours; None for those that only the model answers."""
     carry_out = _COMMANDS.get(str(payload.get("command_name", "")))
     if carry_out is None:
         return None
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
-    typed = Typed(Store(here), words, client, process(environment), interactive(environment))
+    typed = TypedCommand(Store(here), words, client, process(environment), interactive(environment))
     return carry_out(typed)
 
 
-class Typed(Record):
+class TypedCommand(Record):
     """A command, and the conversation in which it was typed."""
 
     store: Store
@@ -93,7 +93,7 @@ class Typed(Record):
         return [str(agent) for agent in left] if isinstance(left, list) else []
 
 
-def _run(typed: Typed) -> Reply:
+def _run(typed: TypedCommand) -> HookReply:
     words = list(typed.words)
     start = _option(words, "--from")
     if not words:
@@ -109,7 +109,7 @@ def _run(typed: Typed) -> Reply:
     return _begun(outlook, wanted.warnings)
 
 
-def _resume(typed: Typed) -> Reply:
+def _resume(typed: TypedCommand) -> HookReply:
     retry = "--retry" in typed.words
     words = [word for word in typed.words if word != "--retry"]
     if len(words) > 1 or any(word.startswith("-") for word in words):
@@ -149,8 +149,8 @@ def _resume(typed: Typed) -> Reply:
 
 
 def _recover(
-    supervisor: Supervisor, outlook: Outlook, former: Binding | None, typed: Typed
-) -> Outlook:
+    supervisor: Supervisor, outlook: Snapshot, former: Binding | None, typed: TypedCommand
+) -> Snapshot:
     """What an earlier driver launched and nobody has reported: judged by its evidence.
 
     What was handed out and never launched is handed out again; agents of this very client are
@@ -172,7 +172,7 @@ def _recover(
     return supervisor.outlook()
 
 
-def _pause(typed: Typed) -> Reply:
+def _pause(typed: TypedCommand) -> HookReply:
     supervisor = _open(typed, typed.words[0] if typed.words else "")
     with binding.alone(supervisor.private):
         former = typed.former(supervisor.private)
@@ -183,10 +183,10 @@ def _pause(typed: Typed) -> Reply:
     said = f"Session {supervisor.id} is paused; /playbook.resume goes on with it."
     if at_work:
         said += f"\nStill at work, and not supervised now: {', '.join(at_work)}."
-    return Reply(_EVENT, decision="block", reason=said)
+    return HookReply(_EVENT, decision="block", reason=said)
 
 
-def _abort(typed: Typed) -> Reply:
+def _abort(typed: TypedCommand) -> HookReply:
     """End the session. Agents of this client are refused every further call, until they end."""
     from playbook_supervisor.system.git import identity
 
@@ -203,7 +203,7 @@ def _abort(typed: Typed) -> Reply:
         else:
             binding.unbind(typed.store.checkout, supervisor.private)
     said = [f"Session {supervisor.id} is {outlook.manifest.status}.", *outlook.notices]
-    return Reply(_EVENT, decision="block", reason="\n".join(said))
+    return HookReply(_EVENT, decision="block", reason="\n".join(said))
 
 
 _COMMANDS: Final = {
@@ -214,7 +214,7 @@ _COMMANDS: Final = {
 }
 
 
-def _open(typed: Typed, named: str) -> Supervisor:
+def _open(typed: TypedCommand, named: str) -> Supervisor:
     """The open session that is meant, and that no runner elsewhere drives."""
     supervisor = typed.supervisor(selection.choose(typed.store, named).session_id)
     outlook = supervisor.look()
@@ -225,19 +225,19 @@ def _open(typed: Typed, named: str) -> Supervisor:
     return supervisor
 
 
-def _ended(outlook: Outlook) -> StateError:
+def _ended(outlook: Snapshot) -> StateError:
     known = outlook.manifest
     return StateError("PB-STATE-ENDED", f"session {known.session_id} is {known.status} already")
 
 
 def _begun(
-    outlook: Outlook, remarks: Sequence[str], at_work: frozenset[str] = frozenset()
-) -> Reply:
+    outlook: Snapshot, remarks: Sequence[str], at_work: frozenset[str] = frozenset()
+) -> HookReply:
     said = _headline(outlook, remarks)
-    return Reply(_EVENT, tell=outlook, given_out=at_work, shown=said)
+    return HookReply(_EVENT, tell=outlook, given_out=at_work, shown=said)
 
 
-def _headline(outlook: Outlook, remarks: Sequence[str]) -> str:
+def _headline(outlook: Snapshot, remarks: Sequence[str]) -> str:
     manifest = outlook.manifest
     steps = (
         f"{outlook.done}/{outlook.total} steps done" if outlook.done else f"{outlook.total} steps"

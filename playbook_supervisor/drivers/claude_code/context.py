@@ -11,7 +11,7 @@ from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})
 
 
-class Reply(Record):
+class HookReply(Record):
     """What a hook says. `tell` is the outlook that the model is to know, `note` a plain sentence.
 
     `given_out` are the attempts that agents have been given, of what `tell` says is to run.
@@ -36,7 +36,7 @@ class Reply(Record):
     event: str
     decision: Literal["", "allow", "deny", "ask", "block"] = ""
     reason: str = ""
-    tell: Outlook | None = None
+    tell: Snapshot | None = None
     given_out: frozenset[str] = frozenset()
     note: str = ""
     given: Mapping[str, Any] | None = None
@@ -47,7 +47,7 @@ class Reply(Record):
     closed: tuple[Entry, ...] = ()
 
 
-class Desk(Record, frozen=False):
+class HookContext(Record, frozen=False):
     """One hook of the conversation that a session is bound to, under the binding's lock."""
 
     here: Checkout
@@ -96,11 +96,11 @@ class Desk(Record, frozen=False):
         value = self.payload.get(key)
         return value if isinstance(value, dict) else {}
 
-    def look(self) -> Outlook:
+    def look(self) -> Snapshot:
         """What is outstanding, with nothing answered and nothing launched."""
         return self.supervisor.look()
 
-    def outlook(self) -> Outlook:
+    def outlook(self) -> Snapshot:
         """What is outstanding, after the checks that only look at files."""
         return self.supervisor.outlook()
 

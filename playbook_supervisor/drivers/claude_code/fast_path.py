@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from playbook_supervisor.drivers.claude_code.allowlist import Ruling
+    from playbook_supervisor.drivers.claude_code.allowlist import ToolDecision
 
 _LONGEST: Final = 10_000  # characters of a path
 _SESSIONS: Final = ".playbooks/sessions"
@@ -29,7 +29,7 @@ _UNHEARD: Final = frozenset({"SessionEnd", "SubagentStart"})
 _ROUND: Final = "PostToolBatch"
 
 
-def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Ruling | None:
+def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolDecision | None:
     """Whether the call passes; None where that has to be looked at properly."""
     tool, given = payload.get("tool_name"), payload.get("tool_input")
     agent, cwd = payload.get("agent_id"), payload.get("cwd")
@@ -48,7 +48,7 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Rulin
     if _plainly_ours(private, str(agent), environment) is None:
         return None
     return allowlist.rule(
-        allowlist.Call(
+        allowlist.ToolCall(
             tool,
             given,
             worker=worker,
@@ -59,7 +59,9 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Rulin
     )
 
 
-def _round(payload: Mapping[str, Any], root: str, environment: Mapping[str, str]) -> Ruling | None:
+def _round(
+    payload: Mapping[str, Any], root: str, environment: Mapping[str, str]
+) -> ToolDecision | None:
     """All calls of one message are done: it is counted, unless that leads to something."""
     agent = payload.get("agent_id")
     _, private = _private(payload, root)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MEANS_HERE: Final[dict[str, dict[str, str]]] = {
 """Where a gate of that kind gives a choice another meaning."""
 
 
-def put(desk: Desk) -> Reply | None:
+def put(desk: HookContext) -> HookReply | None:
     """Let the dialog through, with an explicit `ask`: an `allow` would suppress it.
 
     None where nobody can be asked, or where a dialog has come back empty again and again.
@@ -53,7 +53,7 @@ def put(desk: Desk) -> Reply | None:
             {"label": choice.value, "description": means[choice.value]} for choice in asked.choices
         ],
     }
-    return Reply(
+    return HookReply(
         "PreToolUse",
         decision="ask",
         reason="a gate of the playbook",
@@ -62,7 +62,7 @@ def put(desk: Desk) -> Reply | None:
     )
 
 
-def answered_in_dialog(desk: Desk) -> Reply | None:
+def answered_in_dialog(desk: HookContext) -> HookReply | None:
     """What the person chose or typed there; nothing is no answer, and other words are talk."""
     from playbook_supervisor.kernel.answers import read_answer
 
@@ -72,7 +72,7 @@ def answered_in_dialog(desk: Desk) -> Reply | None:
     if not gate or not desk.interactive:
         return None
     if not isinstance(asked, Ask) or asked.id != gate:
-        return Reply("PostToolUse", tell=outlook, note=_late(gate), shown=_late(gate))
+        return HookReply("PostToolUse", tell=outlook, note=_late(gate), shown=_late(gate))
     answers = desk.mapping("tool_response").get("answers")
     text = str(answers.get(outlook.question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, asked.choices)
@@ -82,12 +82,14 @@ def answered_in_dialog(desk: Desk) -> Reply | None:
         return settled
     if text:
         desk.bound.turn = "human"
-        return Reply("PostToolUse", note=unanswered(asked, reply.question))
+        return HookReply("PostToolUse", note=unanswered(asked, reply.question))
     desk.bound.refusals += 1
-    return Reply("PostToolUse", note=unanswered(asked, ""))
+    return HookReply("PostToolUse", note=unanswered(asked, ""))
 
 
-def settle(desk: Desk, event: str, asked: Ask, resolution: Resolution, text: str) -> Reply:
+def settle(
+    desk: HookContext, event: str, asked: Ask, resolution: Resolution, text: str
+) -> HookReply:
     """Journal the person's decision, in their words and their name, and tell what follows from it.
 
     Who it is, git knows: a program is started for it, for a person has just been waited for. One
@@ -100,9 +102,9 @@ def settle(desk: Desk, event: str, asked: Ask, resolution: Resolution, text: str
         before = desk.supervisor.answer(asked.id, resolution, text, by)
     except PolicyError as refused:
         said = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
-        return Reply(event, note=said, shown=said)
+        return HookReply(event, note=said, shown=said)
     desk.progress()
-    return Reply(event, tell=desk.outlook().after(before))
+    return HookReply(event, tell=desk.outlook().after(before))
 
 
 def _late(gate: str) -> str:
@@ -110,7 +112,7 @@ def _late(gate: str) -> str:
     return f"playbook: the gate {gate} had been settled elsewhere; this answer does not count."
 
 
-def reminder(outlook: Outlook) -> str:
+def reminder(outlook: Snapshot) -> str:
     """What a person reads where a turn ends and the gate is still open."""
     return f"{outlook.question} Type your answer here."
 

@@ -21,7 +21,7 @@ from playbook_supervisor.drivers.claude_code import (
     stopping,
     turns,
 )
-from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _COMMAND: Final = "playbook."
 
 
-def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply | None:
+def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
     """The reply to one hook, or None where there is nothing to say.
 
     Errors are raised as everywhere; while a session is bound, the shell line that called us then
@@ -65,9 +65,9 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> Reply 
             if marker.marked(str(here.git_dir))[1] != payload.get("session_id"):
                 return None  # another conversation, whatever has become of that one
             return _told(event, _lost(session))
-        desk = Desk(here, sessions, private, bound, dict(payload), dict(environment))
+        desk = HookContext(here, sessions, private, bound, dict(payload), dict(environment))
         if event == "PreToolUse" and desk.text("agent_id") in bound.dismissed:
-            return Reply(event, decision="deny", reason=turns.DISMISSED)
+            return HookReply(event, decision="deny", reason=turns.DISMISSED)
         if not desk.owned:
             return _stranger(desk)
         origin.admit(environment)
@@ -91,7 +91,7 @@ def _lost(session: str) -> StateError:
     )
 
 
-def _kept(sessions: Store, reply: Reply | None) -> Reply | None:
+def _kept(sessions: Store, reply: HookReply | None) -> HookReply | None:
     """The same; what was journaled on the way is copied to where no worker looks."""
     if reply is not None and reply.tell is not None and reply.tell.events:
         with sessions.open(reply.tell.manifest.session_id) as opened:
@@ -99,7 +99,7 @@ def _kept(sessions: Store, reply: Reply | None) -> Reply | None:
     return reply
 
 
-def _closed(desk: Desk, reply: Reply | None) -> Reply | None:
+def _closed(desk: HookContext, reply: HookReply | None) -> HookReply | None:
     """The same; it shows what `playbook next --wait` has settled, for its output is folded away."""
     if reply is None:
         return None
@@ -117,7 +117,7 @@ def _closed(desk: Desk, reply: Reply | None) -> Reply | None:
     return reply
 
 
-def _noticed(desk: Desk, reply: Reply | None) -> Reply | None:
+def _noticed(desk: HookContext, reply: HookReply | None) -> HookReply | None:
     """The same; whoever is called at the terminal may be elsewhere, and is called there, too."""
     if reply is None or not reply.ring:
         return reply
@@ -131,7 +131,7 @@ def _noticed(desk: Desk, reply: Reply | None) -> Reply | None:
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _before_tool(desk: Desk) -> Reply | None:
+def _before_tool(desk: HookContext) -> HookReply | None:
     tool, given = desk.text("tool_name"), desk.mapping("tool_input")
     if desk.worker and tool == "Skill":
         return _skill(desk, given)
@@ -141,7 +141,7 @@ def _before_tool(desk: Desk) -> Reply | None:
     outlook = desk.look() if ours else None
     asked = outlook.directive if outlook else None
     ruling = allowlist.rule(
-        allowlist.Call(
+        allowlist.ToolCall(
             tool,
             given,
             worker=desk.worker,
@@ -164,10 +164,10 @@ def _before_tool(desk: Desk) -> Reply | None:
             return None
 
 
-def _skill(desk: Desk, given: Mapping[str, Any]) -> Reply | None:
+def _skill(desk: HookContext, given: Mapping[str, Any]) -> HookReply | None:
     """The command of a step needs no further leave, also where it brings tools of its own."""
     if _named(given) in ([worker.skill, worker.args] for worker in desk.bound.workers.values()):
-        return Reply("PreToolUse", decision="allow", reason="the command of this step")
+        return HookReply("PreToolUse", decision="allow", reason="the command of this step")
     return None
 
 
@@ -177,7 +177,7 @@ def _named(given: Mapping[str, Any]) -> list[str]:
     return [name, str(given.get("args", "") or "")]
 
 
-def _after_tool(desk: Desk) -> Reply | None:
+def _after_tool(desk: HookContext) -> HookReply | None:
     tool = desk.text("tool_name")
     if tool in allowlist.AGENTS:
         return turns.agent_said(desk)
@@ -191,7 +191,7 @@ def _after_tool(desk: Desk) -> Reply | None:
     return None
 
 
-def _tool_failed(desk: Desk) -> Reply | None:
+def _tool_failed(desk: HookContext) -> HookReply | None:
     if desk.text("tool_name") in allowlist.AGENTS and not desk.worker:
         return turns.agent_failed(desk)
     return None
@@ -200,11 +200,11 @@ def _tool_failed(desk: Desk) -> Reply | None:
 # ── turns ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _prompted(desk: Desk) -> Reply | None:
+def _prompted(desk: HookContext) -> HookReply | None:
     return turns.prompted(desk)
 
 
-def _subagent_stopped(desk: Desk) -> Reply | None:
+def _subagent_stopped(desk: HookContext) -> HookReply | None:
     """A hint only: it fires while a worker merely waits. Its words are kept, never believed."""
     agent, bound = desk.text("agent_id"), desk.bound
     unknown = any(not worker.agent for worker in bound.workers.values())  # it may be that one
@@ -217,7 +217,7 @@ def _subagent_stopped(desk: Desk) -> Reply | None:
 # ── the client itself ───────────────────────────────────────────────────────────────────────
 
 
-def _started(desk: Desk) -> Reply | None:
+def _started(desk: HookContext) -> HookReply | None:
     """Compaction, and resume or clear in the same process: the facts are said again."""
     desk.bound.client = desk.text("session_id")
     if desk.text("source") != "compact":
@@ -226,20 +226,20 @@ def _started(desk: Desk) -> Reply | None:
     outlook = desk.outlook()
     asked = isinstance(outlook.directive, Ask) and desk.text("source") != "compact"
     shown = gates.reminder(outlook) if asked else ""  # its screen is empty, and the gate is open
-    return Reply("SessionStart", tell=outlook, shown=shown)
+    return HookReply("SessionStart", tell=outlook, shown=shown)
 
 
-def _stranger(desk: Desk) -> Reply | None:
+def _stranger(desk: HookContext) -> HookReply | None:
     """Another conversation in the same worktree: it is told, and left alone."""
     if desk.text("hook_event_name") != "SessionStart":
         return None
     if desk.same_process and desk.text("source") in ("clear", "resume", "compact"):
         return _started(desk)
     said = f"playbook: session {desk.bound.session} waits here: /playbook.resume takes it up."
-    return Reply("SessionStart", note=said, shown=said)
+    return HookReply("SessionStart", note=said, shown=said)
 
 
-def _settings_changed(desk: Desk) -> Reply | None:
+def _settings_changed(desk: HookContext) -> HookReply | None:
     """Our hooks stay while a session is bound; every other change passes."""
     from playbook_supervisor.drivers.claude_code import settings
 
@@ -256,38 +256,38 @@ def _settings_changed(desk: Desk) -> Reply | None:
         f"playbook drives session {desk.bound.session}, and this change would take its hooks away "
         f"({', '.join(lost)}); /playbook.pause first."
     )
-    return Reply("ConfigChange", decision="block", reason=reason)
+    return HookReply("ConfigChange", decision="block", reason=reason)
 
 
-def _permission(desk: Desk) -> Reply | None:
+def _permission(desk: HookContext) -> HookReply | None:
     """A dialog waits for the person, who may be elsewhere; a gate's own has rung already."""
     if desk.text("tool_name") == "AskUserQuestion":
         return None
     tool = desk.text("tool_name")
     binding.dialog_opened(desk.private, desk.text("agent_id"), tool)
-    return Reply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
+    return HookReply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
 
 
-def _trouble(desk: Desk, event: str, error: PlaybookError) -> Reply | None:
+def _trouble(desk: HookContext, event: str, error: PlaybookError) -> HookReply | None:
     """The session cannot go on (it was tampered with, say); the model may stop."""
     desk.bound.stalled = True
     return _told(event, error)
 
 
-def _told(event: str, error: PlaybookError) -> Reply | None:
+def _told(event: str, error: PlaybookError) -> HookReply | None:
     said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
     match event:
         case "PreToolUse":
-            return Reply(event, decision="deny", reason=said)
+            return HookReply(event, decision="deny", reason=said)
         case "ConfigChange":
-            return Reply(event, decision="block", reason=said)
+            return HookReply(event, decision="block", reason=said)
         case "Stop":  # the person is left with it
-            return Reply(event, ring=first_line(said), shown=said)
+            return HookReply(event, ring=first_line(said), shown=said)
         case _:
-            return Reply(event, note=said)
+            return HookReply(event, note=said)
 
 
-def _nothing(desk: Desk) -> Reply | None:
+def _nothing(desk: HookContext) -> HookReply | None:
     del desk
     return None
 

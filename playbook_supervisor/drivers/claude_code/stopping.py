@@ -8,7 +8,7 @@ marked as stalled, and the person called.
 from __future__ import annotations
 
 from playbook_supervisor.drivers.claude_code import gates, request_limit, turns
-from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -22,18 +22,18 @@ _REFUSALS: Final = 20  # refused calls since then, after which its run is ended
 _ERROR: Final = 100  # characters of an error that a person is told
 
 
-def refuse(desk: Desk, reason: str) -> Reply:
+def refuse(desk: HookContext, reason: str) -> HookReply:
     """The call does not pass. Too many such calls in a row, and the model's run is ended."""
     if desk.worker:
-        return Reply("PreToolUse", decision="deny", reason=reason)
+        return HookReply("PreToolUse", decision="deny", reason=reason)
     desk.bound.refusals += 1
     if desk.bound.refusals >= _REFUSALS:
         said = _stalled(desk, f"{_REFUSALS} calls were refused, and nothing came of it")
-        return Reply("PreToolUse", decision="deny", reason=reason, end=said, ring=said)
-    return Reply("PreToolUse", decision="deny", reason=reason, tell=desk.look())
+        return HookReply("PreToolUse", decision="deny", reason=reason, end=said, ring=said)
+    return HookReply("PreToolUse", decision="deny", reason=reason, tell=desk.look())
 
 
-def round_over(desk: Desk) -> Reply | None:
+def round_over(desk: HookContext) -> HookReply | None:
     """All calls of one message are done. A model that gets nowhere is told so, and then ended."""
     private, bound = str(desk.private), desk.bound
     if desk.worker:
@@ -45,14 +45,14 @@ def round_over(desk: Desk) -> Reply | None:
     spent = request_limit.spend(private, waiting=bool(bound.workers))
     if spent >= request_limit.ENDED:
         said = _stalled(desk, f"the model was asked {spent} times, and nothing came of it")
-        return Reply("PostToolBatch", end=said, ring=said)
+        return HookReply("PostToolBatch", end=said, ring=said)
     if spent < request_limit.WARNED:
         return None
     note = f"Nothing has come of your last {spent} requests: do what is outstanding, or stop."
-    return Reply("PostToolBatch", note=note, tell=desk.look())
+    return HookReply("PostToolBatch", note=note, tell=desk.look())
 
 
-def stop(desk: Desk) -> Reply | None:
+def stop(desk: HookContext) -> HookReply | None:
     """No early stop, and no busy loop: what may end, waits or has ended is let through."""
     bound = desk.bound
     _remember_crons(desk)
@@ -61,7 +61,7 @@ def stop(desk: Desk) -> Reply | None:
         turns.forget_refused(bound)
     if late := turns.missed(desk):
         bound.turn = "supervised"
-        return Reply("Stop", decision="block", reason="A step's end went unheard.", tell=late)
+        return HookReply("Stop", decision="block", reason="A step's end went unheard.", tell=late)
     outlook = desk.outlook()
     match outlook.directive:
         case Run() if busy and not turns.to_launch(desk, outlook):
@@ -69,25 +69,25 @@ def stop(desk: Desk) -> Reply | None:
             return None
         case Ask():
             bound.at_work, bound.turn = False, "supervised"
-            return Reply("Stop", ring=outlook.question, shown=gates.reminder(outlook))
+            return HookReply("Stop", ring=outlook.question, shown=gates.reminder(outlook))
         case Finish(status=status):
             desk.release()
             said = f"{outlook.manifest.playbook}: {status}"
             shown = f"{said} ({outlook.done}/{outlook.total} steps)"
             if status is SessionStatus.FAILED:
                 shown += "; /playbook.resume --retry takes it up again"
-            return Reply("Stop", ring=said, shown=shown)
+            return HookReply("Stop", ring=said, shown=shown)
         case _:
             bound.turn = "supervised"
     bound.blocks += 1
     if bound.blocks > _BLOCKS:
         known = bound.stalled
         said = _stalled(desk, f"its model was told {_BLOCKS} times what is outstanding, and stops")
-        return None if known else Reply("Stop", ring=said, shown=said)
-    return Reply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
+        return None if known else HookReply("Stop", ring=said, shown=said)
+    return HookReply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
 
 
-def failed(desk: Desk) -> Reply | None:
+def failed(desk: HookContext) -> HookReply | None:
     """An error has ended the turn, and no Stop hook is asked: nothing goes on by itself."""
     desk.bound.at_work = False
     if desk.worker or desk.bound.workers:
@@ -98,10 +98,10 @@ def failed(desk: Desk) -> Reply | None:
         ring = _stalled(desk, f"an error ended Claude's turn ({error})")
     else:
         ring = outlook.question
-    return Reply("StopFailure", ring=ring)
+    return HookReply("StopFailure", ring=ring)
 
 
-def _stalled(desk: Desk, why: str) -> str:
+def _stalled(desk: HookContext, why: str) -> str:
     """The model goes on no more: its turn ends here, and a person is told so."""
     desk.bound.stalled, desk.bound.at_work = True, False
     return (
@@ -109,7 +109,7 @@ def _stalled(desk: Desk, why: str) -> str:
     )
 
 
-def _remember_crons(desk: Desk) -> None:
+def _remember_crons(desk: HookContext) -> None:
     """Prompts that were scheduled before: they arrive like typed ones, and are no answer."""
     crons = desk.payload.get("session_crons")
     known = crons if isinstance(crons, list) else []

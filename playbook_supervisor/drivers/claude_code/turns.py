@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import gates, request_limit
-from playbook_supervisor.drivers.claude_code.binding import Binding, Worker
-from playbook_supervisor.drivers.claude_code.context import Desk, Reply
+from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import Outlook
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ _FAILED: Final = "failed"
 _TAIL: Final = 65_536  # bytes of a transcript that are looked at for the end of a turn
 
 
-def launch(desk: Desk, attempt_id: str) -> Reply:
+def launch(desk: HookContext, attempt_id: str) -> HookReply:
     """Let an agent's call through, its whole input replaced: prompt, description, type, model."""
     outlook = desk.look()
     assert isinstance(outlook.directive, Run)  # noqa: S101 - a launch is of an outstanding run
     (member,) = (each for each in outlook.directive.members if each.id == attempt_id)
     work = desk.supervisor.work(outlook, member)
-    desk.bound.workers[attempt_id] = Worker(work.skill, work.args, desk.text("tool_use_id"))
+    desk.bound.workers[attempt_id] = Subagent(work.skill, work.args, desk.text("tool_use_id"))
     given: dict[str, str | bool] = {
         "description": f"{attempt_id} {work.command}",
         "prompt": work.prompt,
@@ -52,10 +52,10 @@ def launch(desk: Desk, attempt_id: str) -> Reply:
         given["model"] = member.step.model
     if desk.mapping("tool_input").get("run_in_background") is False:
         given["run_in_background"] = False
-    return Reply("PreToolUse", decision="allow", reason=f"{attempt_id} is due", given=given)
+    return HookReply("PreToolUse", decision="allow", reason=f"{attempt_id} is due", given=given)
 
 
-def to_launch(desk: Desk, outlook: Outlook) -> frozenset[str]:
+def to_launch(desk: HookContext, outlook: Snapshot) -> frozenset[str]:
     """The attempts that are due and that no agent has been given."""
     asked = outlook.directive
     due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
@@ -68,7 +68,7 @@ def forget_refused(bound: Binding) -> None:
         del bound.workers[attempt]
 
 
-def agent_said(desk: Desk) -> Reply | None:
+def agent_said(desk: HookContext) -> HookReply | None:
     """The result of an agent's call: it was launched in the background, or it has ended."""
     attempt = desk.bound.worker_of(tool_use=desk.text("tool_use_id"))
     response = desk.mapping("tool_response")
@@ -92,7 +92,7 @@ def _last_text(response: Mapping[str, Any]) -> str:
     return str(texts[-1]) if texts else ""
 
 
-def agent_failed(desk: Desk) -> Reply | None:
+def agent_failed(desk: HookContext) -> HookReply | None:
     """The call of an agent failed, or a person interrupted it."""
     attempt = desk.bound.worker_of(tool_use=desk.text("tool_use_id"))
     if not attempt:
@@ -102,7 +102,7 @@ def agent_failed(desk: Desk) -> Reply | None:
     return _ended(desk, attempt, False, desk.text("error"), "PostToolUseFailure")
 
 
-def prompted(desk: Desk) -> Reply | None:
+def prompted(desk: HookContext) -> HookReply | None:
     """A prompt: a notification, a person's words, or something that only looks like them."""
     bound, prompt = desk.bound, desk.text("prompt")
     bound.question = ""  # a dialog that was left by Esc is over
@@ -135,7 +135,7 @@ def prompted(desk: Desk) -> Reply | None:
     return _ask_back(desk, prompt)
 
 
-def _answered(desk: Desk, prompt: str) -> Reply | None:
+def _answered(desk: HookContext, prompt: str) -> HookReply | None:
     """The prompt as an answer to the open gate, if it is one (kai FR26)."""
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
@@ -148,7 +148,7 @@ def _answered(desk: Desk, prompt: str) -> Reply | None:
     return gates.settle(desk, "UserPromptSubmit", asked, reply.resolution, prompt)
 
 
-def _ask_back(desk: Desk, prompt: str) -> Reply | None:
+def _ask_back(desk: HookContext, prompt: str) -> HookReply | None:
     """What a bare "no" may mean; all else is talk."""
     asked = desk.look().directive
     if not desk.interactive or not isinstance(asked, Ask):
@@ -159,10 +159,10 @@ def _ask_back(desk: Desk, prompt: str) -> Reply | None:
     if not question:
         return None
     note = gates.unanswered(asked, question)
-    return Reply("UserPromptSubmit", note=note, shown=note)
+    return HookReply("UserPromptSubmit", note=note, shown=note)
 
 
-def _notified(desk: Desk, prompt: str) -> Reply | None:
+def _notified(desk: HookContext, prompt: str) -> HookReply | None:
     fields: dict[str, str] = {}
     for name, value in re.findall(_FIELD, prompt):
         fields.setdefault(name, value)  # what a result may hold comes last
@@ -179,7 +179,7 @@ def _notified(desk: Desk, prompt: str) -> Reply | None:
     return _ended(desk, attempt, ended_well, said, "UserPromptSubmit")
 
 
-def missed(desk: Desk) -> Outlook | None:
+def missed(desk: HookContext) -> Snapshot | None:
     """Take in the ends of agents that no hook has told of: a hook broke, or its report failed.
 
     The client does not list them any more. One that was heard to stop has come to its end, any
@@ -204,14 +204,14 @@ def missed(desk: Desk) -> Outlook | None:
     return outlook
 
 
-def _ended(desk: Desk, attempt: str, ended_well: bool, said: str, event: str) -> Reply:
+def _ended(desk: HookContext, attempt: str, ended_well: bool, said: str, event: str) -> HookReply:
     """An attempt's agent came back, and the hook says so."""
     agent = desk.bound.workers[attempt].agent
     outlook = _report(desk, attempt, ended_well, said or desk.bound.said.get(agent, ""))
-    return Reply(event, tell=outlook, ring=_call_for(outlook))
+    return HookReply(event, tell=outlook, ring=_call_for(outlook))
 
 
-def _report(desk: Desk, attempt: str, ended_well: bool, said: str) -> Outlook:
+def _report(desk: HookContext, attempt: str, ended_well: bool, said: str) -> Snapshot:
     """Journal an attempt's return; what its agent claims counts for nothing.
 
     Its agent is at work until that has succeeded: a report that fails is made when the turn ends.
@@ -236,11 +236,11 @@ def _report(desk: Desk, attempt: str, ended_well: bool, said: str) -> Outlook:
     return outlook
 
 
-def _call_for(outlook: Outlook) -> str:
+def _call_for(outlook: Snapshot) -> str:
     return outlook.question if isinstance(outlook.directive, Ask) else ""
 
 
-def _unseen_end(desk: Desk) -> str:
+def _unseen_end(desk: HookContext) -> str:
     """How the turn has ended that no Stop hook has ended: by Esc, by an error, or not at all.
 
     The transcript says so in its last words, each time once; the prompt that is being submitted
