@@ -15,13 +15,13 @@ from playbook_supervisor.cli import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NoReturn
+    from typing import NoReturn
 
-_SELDOM: Final = 100_000
+_SELDOM = 100_000
 """Objects more than at the last look: before that, looking for cycles costs more than they hold."""
 
 # Command → its options (and whether they take a value), and how many operands: at least, at most.
-_PLAIN: Final[dict[str, tuple[dict[str, bool], int, int]]] = {
+_PLAIN: dict[str, tuple[dict[str, bool], int, int]] = {
     "next": ({"--json": False, "--wait": False, "--session": True}, 0, 0),
     "report": (
         {"--json": False, "--error": True, "--output": True, "--session": True},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import ClassVar, Final
+    from typing import ClassVar
 
 
 class PlaybookError(Exception):
@@ -106,9 +106,9 @@ def naming(said: str, session: str) -> str:
     return re.sub(_MEANS_ONE, rf"\g<0> {session}", said)
 
 
-_MEANS_ONE: Final = r"\bplaybook (?:abort|answer|pause|repair|resume)\b(?! [0-9]{8}-)"
+_MEANS_ONE = r"\bplaybook (?:abort|answer|pause|repair|resume)\b(?! [0-9]{8}-)"
 
-CODES: Final[dict[str, str]] = {
+CODES: dict[str, str] = {
     # what a person wrote
     "PB-CHECK-YAML": "Mend the YAML at the place named; one document, no tags, anchors or tabs.",
     "PB-CHECK-HOSTILE": "Playbooks are small plain YAML; take the construct out.",

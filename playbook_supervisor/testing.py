@@ -36,16 +36,16 @@ from playbook_supervisor.system.process_groups import worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeAlias
+    from typing import TypeAlias
 
-DEADLINE: Final = 0.5
+DEADLINE = 0.5
 """Seconds, wall or idle, after which a hanging agent is to be stopped."""
 
-PATIENCE: Final = 20.0
+PATIENCE = 20.0
 """Seconds until what was stopped must be gone, also on a busy machine."""
 
-CAP: Final = 1_000
-MARK: Final = 200
+CAP = 1_000
+MARK = 200
 """Bytes of output that are kept, and what an agent may spend on saying that it was cut."""
 
 AgentCheck: TypeAlias = Callable[[Agent, Path], None]
@@ -212,7 +212,7 @@ def what_it_says_is_harmless(agent: Agent, folder: Path) -> None:
         _expect(text == printable(text), f"/colours: {text!r} is not harmless")
 
 
-AGENT_CHECKS: Final[tuple[AgentCheck, ...]] = (
+AGENT_CHECKS: tuple[AgentCheck, ...] = (
     is_named_and_available,
     ends_with_exactly_one_outcome,
     says_something,

@@ -12,16 +12,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from project import Project, Result
 
-CLIENT: Final = "5c974b13-f8f2-4ecf-9b67-168674193201"
+CLIENT = "5c974b13-f8f2-4ecf-9b67-168674193201"
 
-PROGRAM: Final = (sys.executable, "-m", "playbook_supervisor")
+PROGRAM = (sys.executable, "-m", "playbook_supervisor")
 
 # Runs what it is told, a line of JSON each, and answers with exit code and outputs.
-STAND_IN: Final = """\
+STAND_IN = """\
 import json, subprocess, sys
 for line in sys.stdin:
     argv, env, given = json.loads(line)

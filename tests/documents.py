@@ -27,17 +27,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from project import Project
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-TEMPLATES: Final = REPOSITORY / "templates"
-SHOWN_ONLY: Final = frozenset({"text", "sh", "mermaid"})
-ANY_LINES: Final = "…"
+REPOSITORY = Path(__file__).resolve().parent.parent
+TEMPLATES = REPOSITORY / "templates"
+SHOWN_ONLY = frozenset({"text", "sh", "mermaid"})
+ANY_LINES = "…"
 
-_FENCE: Final = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_VARIABLE: Final = (
+_FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
     (re.compile(r"(?<=duration_seconds: )\d+(?:\.\d+)?"), "NUMBER"),
@@ -46,7 +45,7 @@ _VARIABLE: Final = (
     (re.compile(r"(?<=\S)[ ]{2,}"), " "),
 )
 
-AGENT: Final = """\
+AGENT = """\
 #!{python}
 # Stands in for Claude Code, or for any coding agent that is given a prompt on stdin: it does what
 # the script of the embedded agent says.
@@ -87,7 +86,7 @@ if error:
     sys.exit(error)
 """
 
-CONFIG: Final = "agent: headless\nagents:\n  headless:\n    exec: [claude, -p]\n"
+CONFIG = "agent: headless\nagents:\n  headless:\n    exec: [claude, -p]\n"
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-KEPT: Final = (
+KEPT = (
     "CI",
     "CLAUDE_KILLS",
     "COVERAGE_",
@@ -33,10 +32,10 @@ KEPT: Final = (
 )
 """How the names of the inherited variables begin. No credential is among them."""
 
-SHUNNED: Final = ("claude", "codex", "gemini", "copilot", "opencode", "gh", "glab")
+SHUNNED = ("claude", "codex", "gemini", "copilot", "opencode", "gh", "glab")
 """Programs that act in a developer's name."""
 
-NOWHERE: Final = "http://127.0.0.1:9"
+NOWHERE = "http://127.0.0.1:9"
 
 
 class Guard:

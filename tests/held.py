@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
 
 import pytest
 from project import Project
 
 from playbook_supervisor.system import processes
 
-HOUR: Final = 3600.0
-WORKER: Final = """\
+HOUR = 3600.0
+WORKER = """\
 #!/bin/sh
 echo '{say}'
 looks=0

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
 
 from project import Project
 
@@ -15,7 +14,7 @@ from playbook_supervisor.commands.install.installer import InstallPlan
 from playbook_supervisor.commands.install.updater import UpdatePlan
 from playbook_supervisor.system.files import digest
 
-NOON: Final = 1_771_502_400_000  # 2026-02-19T12:00:00Z
+NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
 
 def said(planned: InstallPlan | UpdatePlan, path: str) -> tuple[str, str]:
@@ -38,7 +37,7 @@ def state(project: Project) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-DYING: Final = """\
+DYING = """\
 import os, pathlib, signal, sys
 
 left = int(sys.argv[1])

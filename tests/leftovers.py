@@ -14,13 +14,12 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 from uuid import uuid4
 
-RUN: Final = "TESTS_RUN"
-PATIENCE: Final = 20.0
+RUN = "TESTS_RUN"
+PATIENCE = 20.0
 """Seconds for what has been told to end, also on a busy machine."""
-_TEST: Final = b"PYTEST_CURRENT_TEST="
+_TEST = b"PYTEST_CURRENT_TEST="
 
 
 @dataclass(frozen=True)

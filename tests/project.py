@@ -11,12 +11,12 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import yaml
 
-FEATURE: Final = "013-playbook-create"
-COMMANDS: Final = (
+FEATURE = "013-playbook-create"
+COMMANDS = (
     "speckit.plan",
     "speckit.tasks",
     "speckit.analyze",
@@ -27,11 +27,11 @@ COMMANDS: Final = (
     "qa.run",
     "feature.pr",
 )
-SPEC: Final = "# Create playbooks\n\nA developer writes down once what is typed every day.\n"
+SPEC = "# Create playbooks\n\nA developer writes down once what is typed every day.\n"
 
 Gh = Literal["open", "merged", "closed", "none", "logged out", "hanging", "garbage", "missing"]
 
-GH: Final = """\
+GH = """\
 #!/bin/sh
 # Stands in for gh; what it says is the content of the file beside it.
 pull_request() {

@@ -5,12 +5,10 @@ The first failure is shown at the end of the run, under the test's name. Whoever
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 from _pytest.runner import runtestprotocol
 
-FAILED_ONCE: Final = "failed once"
+FAILED_ONCE = "failed once"
 LEFT = pytest.StashKey[int]()
 
 

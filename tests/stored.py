@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
@@ -19,8 +19,8 @@ from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
-FEATURE: Final = "013-x"
-BEGAN: Final = 1_771_495_200_000  # 2026-02-19T10:00:00Z
+FEATURE = "013-x"
+BEGAN = 1_771_495_200_000  # 2026-02-19T10:00:00Z
 
 
 def step(name: str, **more: object) -> dict[str, object]:

@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
@@ -22,20 +22,20 @@ from cli.scripts import WORKS
 from documents import AGENT
 from project import FEATURE, GH, Project
 
-EXAMPLE: Final = Path(__file__).parent.parent / "docs/examples/playbook.yml"
-WORKFLOW: Final = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+EXAMPLE = Path(__file__).parent.parent / "docs/examples/playbook.yml"
+WORKFLOW = yaml.safe_load(EXAMPLE.read_text("utf-8"))
 (JOB,) = WORKFLOW["jobs"].values()
-INPUTS: Final = WORKFLOW[True]["workflow_dispatch"]["inputs"]  # `on` is true to a YAML 1.1 reader
+INPUTS = WORKFLOW[True]["workflow_dispatch"]["inputs"]  # `on` is true to a YAML 1.1 reader
 
 pytestmark = pytest.mark.unmeasured
 
-PUBLISHES: Final = """\
+PUBLISHES = """\
 #!/bin/sh
 # Does what the script says; a step that publishes pushes the branch, as /feature.pr does.
 [ "$PLAYBOOK_STEP" = pr ] && git push -q origin HEAD
 exec works
 """
-CONFIG: Final = "agent: ours\nagents:\n  ours:\n    exec: [agent]\n"
+CONFIG = "agent: ours\nagents:\n  ours:\n    exec: [agent]\n"
 
 
 @dataclass
@@ -197,12 +197,12 @@ def test_a_playbook_runs_to_its_gate_and_goes_on_after_the_answer(forge: Forge) 
     assert forge.git("rev-parse", FEATURE) == before
 
 
-HOSTILE_ANSWERS: Final = (
+HOSTILE_ANSWERS = (
     {"gate": "pr#1?1", "answer": '"; touch stolen; $(touch stolen) `touch stolen` continue'},
     {"gate": "$(touch stolen)", "answer": "continue"},
     {"answer": "--session=../../stolen"},
 )
-HOSTILE_NAMES: Final = (
+HOSTILE_NAMES = (
     {"playbook": "--agent=exec:touch stolen", "feature": "013"},
     {"playbook": "auto-feature", "feature": "--from=pr\n$(touch stolen)"},
 )

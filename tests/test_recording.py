@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Final
 
 import pytest
 from animation import Frame, draw
@@ -13,13 +12,13 @@ from screen import Cell, Screen, Style
 
 from playbook_supervisor.project.schema import read_playbook
 
-REPOSITORY: Final = Path(__file__).parent.parent
-RECORDING: Final = REPOSITORY / "docs/demo.svg"
-SVG: Final = "{http://www.w3.org/2000/svg}"
-DRAWN: Final = {"svg", "title", "desc", "style", "defs", "clipPath"} | {
+REPOSITORY = Path(__file__).parent.parent
+RECORDING = REPOSITORY / "docs/demo.svg"
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWN = {"svg", "title", "desc", "style", "defs", "clipPath"} | {
     *("rect", "circle", "g", "text", "use")
 }
-SAYS: Final = re.compile(r"^    say: (.*)$", re.MULTILINE)
+SAYS = re.compile(r"^    say: (.*)$", re.MULTILINE)
 """What the demonstration's agent says in steps that say one thing."""
 
 

@@ -10,7 +10,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pytest
 from cli.terminal import Terminal
@@ -20,9 +19,9 @@ from test_journeys import at_work, playbook, wait_until
 
 from playbook_supervisor.system.process_groups import kill_worker
 
-INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
-SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-HELD: Final = """\
+INTERRUPTED = "PB-STATE-INTERRUPTED"
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+HELD = """\
 #!/bin/sh
 echo $$ > "{held}.new"
 mv "{held}.new" "{held}"
@@ -69,7 +68,7 @@ def publishing(project: Project) -> Project:
     return project
 
 
-PR: Final = "pr /feature.pr auto stop postconditions=pr_created"
+PR = "pr /feature.pr auto stop postconditions=pr_created"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

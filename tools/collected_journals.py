@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
@@ -16,13 +16,13 @@ from playbook_supervisor.formats.timestamps import from_time
 from playbook_supervisor.project.schema import Problem
 from playbook_supervisor.records import Record
 
-JOURNALS: Final = Path(__file__).resolve().parent.parent / "tests" / "journals"
-FILES: Final = ("journal.yaml", "session.yaml", "playbook.yaml")
-NOW: Final = from_time("2026-03-01T00:00:00Z") or 0
-LATER: Final = from_time("2027-01-01T00:00:00Z") or 0
-COMMITTED: Final = from_time("2026-02-20T18:00:00Z") or 0
+JOURNALS = Path(__file__).resolve().parent.parent / "tests" / "journals"
+FILES = ("journal.yaml", "session.yaml", "playbook.yaml")
+NOW = from_time("2026-03-01T00:00:00Z") or 0
+LATER = from_time("2027-01-01T00:00:00Z") or 0
+COMMITTED = from_time("2026-02-20T18:00:00Z") or 0
 
-WHOLE: Final = {
+WHOLE = {
     "ours": "Ours, completed: retried, accepted, skipped, with a group and a gate.",
     "ours-open": "Ours, waiting at a gate.",
     "kai": "Another tool's, completed.",

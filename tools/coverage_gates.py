@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any
 
-PACKAGE: Final = "playbook_supervisor"
-WHOLLY: Final = (
+PACKAGE = "playbook_supervisor"
+WHOLLY = (
     "kernel/",
     "project/arguments.py",
     "project/schema.py",
@@ -24,9 +24,9 @@ WHOLLY: Final = (
     "sessions/store.py",
     "system/files.py",
 )
-FLOOR: Final = 90.0
-OVERALL: Final = 95.0
-SHOWN: Final = 20
+FLOOR = 90.0
+OVERALL = 95.0
+SHOWN = 20
 
 
 @dataclass(frozen=True)

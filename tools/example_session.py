@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.commands import overview
@@ -26,12 +25,12 @@ from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-PICTURE: Final = REPOSITORY / "docs" / "session.png"
-FEATURE: Final = "013-playbook-create"
-BEGAN: Final = 1_771_495_200_000  # 2026-02-19T10:00:00Z
-WHO: Final = "Ada <ada@example.org>"
-SIZE: Final = "900,1180"
+REPOSITORY = Path(__file__).resolve().parent.parent
+PICTURE = REPOSITORY / "docs" / "session.png"
+FEATURE = "013-playbook-create"
+BEGAN = 1_771_495_200_000  # 2026-02-19T10:00:00Z
+WHO = "Ada <ada@example.org>"
+SIZE = "900,1180"
 
 
 @dataclass
@@ -68,9 +67,9 @@ class Answer:
     words: str
 
 
-REPORT: Final = f".agreements/{FEATURE}/check-report.md"
-VERDICT: Final = f".qa/{FEATURE}/verdict.md"
-WORKS: Final[Mapping[str, Work]] = {
+REPORT = f".agreements/{FEATURE}/check-report.md"
+VERDICT = f".qa/{FEATURE}/verdict.md"
+WORKS: Mapping[str, Work] = {
     "plan#1": Work(
         3.2, 0.61, 14, "Wrote the plan.", f"specs/{FEATURE}/plan.md", "# Plan\n" + "- a\n" * 211
     ),
@@ -95,7 +94,7 @@ WORKS: Final[Mapping[str, Work]] = {
     "qa-run#1": Work(4.4, 0.93, 31, "11 of 12 scenarios pass.", VERDICT, "**Verdict**: FAIL\n"),
     "qa-run#2": Work(4.1, 0.88, 29, "12 of 12 scenarios pass.", VERDICT, "**Verdict**: PASS\n"),
 }
-ANSWERS: Final[Mapping[str, Answer]] = {
+ANSWERS: Mapping[str, Answer] = {
     "agreement-check#1?1": Answer(
         6.5, Resolution.ACCEPT, "accept: nobody else reads that field yet"
     ),

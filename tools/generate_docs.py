@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from tables import table
 from tables_of_errors import codes, warnings
@@ -28,19 +27,19 @@ from tables_of_words import (
     vocabulary,
 )
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-DOCUMENTS: Final = (
+REPOSITORY = Path(__file__).resolve().parent.parent
+DOCUMENTS = (
     REPOSITORY / "README.md",
     REPOSITORY / "templates" / "playbook-authoring.md",
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "concepts", "conditions", "errors")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("format", "gates", "config", "policies")),
 )
-_PART: Final = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # ── commands ────────────────────────────────────────────────────────────────────────────────
 
-_SECTION: Final = re.compile(r"([A-Z][^:\n]*):")
-_COMMAND: Final = re.compile(r"  ([a-z]+) {2,}(\S.*)")
+_SECTION = re.compile(r"([A-Z][^:\n]*):")
+_COMMAND = re.compile(r"  ([a-z]+) {2,}(\S.*)")
 
 
 def commands() -> str:
@@ -71,7 +70,7 @@ def _named_once(rows: list[list[str]]) -> Iterator[tuple[str, str, str]]:
 
 # ── putting them in ─────────────────────────────────────────────────────────────────────────
 
-PARTS: Final[Mapping[str, Callable[[], str]]] = {
+PARTS: Mapping[str, Callable[[], str]] = {
     "vocabulary": vocabulary,
     "journal-words": journal_words,
     "conditions": condition_table,

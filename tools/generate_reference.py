@@ -13,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from playbook_supervisor.project.schema import schema_text
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-SHAPES: Final = (
+REPOSITORY = Path(__file__).resolve().parent.parent
+SHAPES = (
     "directive",
     "outcome",
     "run",
@@ -33,11 +33,11 @@ SHAPES: Final = (
     "update",
     "error",
 )
-WIDTH: Final = 92
+WIDTH = 92
 
 Schema = Mapping[str, Any]
 
-CLI: Final = """\
+CLI = """\
 # The `playbook` command
 
 Data go to stdout, prose, questions and progress to stderr; with `--json` there is exactly one
@@ -69,7 +69,7 @@ playbook completion fish | source    # ~/.config/fish/config.fish
 
 """
 
-JSON: Final = """\
+JSON = """\
 # What `--json` prints
 
 Each command prints exactly one object. `protocol` counts the versions of the shapes: keys are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tables import table
 
@@ -15,7 +15,7 @@ from playbook_supervisor.project.schema import Problem, examine
 if TYPE_CHECKING:
     from playbook_supervisor.project.lint import Command
 
-FAMILIES: Final[Mapping[str, tuple[str, type[PlaybookError]]]] = {
+FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {
     "CHECK": ("What a person wrote", errors.CheckError),
     "ARG": ("What was asked for", errors.ArgumentError),
     "STATE": ("The state of a session", errors.StateError),
@@ -47,12 +47,12 @@ def codes() -> str:
 
 # ── warnings ────────────────────────────────────────────────────────────────────────────────
 
-_TOP: Final = "name: sample\ndescription: A sample\nversion: '1.0'\nargs: {args}\nsteps:\n{steps}"
-_ARG: Final = "[{name: feature, description: The feature, required: true}]"
-_STEP: Final = (
+_TOP = "name: sample\ndescription: A sample\nversion: '1.0'\nargs: {args}\nsteps:\n{steps}"
+_ARG = "[{name: feature, description: The feature, required: true}]"
+_STEP = (
     "  - {{id: {id}, command: {command}, autonomy: {autonomy}, error_policy: {policy}, {more}}}\n"
 )
-_PLAN: Final = "postconditions: [plan_exists]"
+_PLAN = "postconditions: [plan_exists]"
 
 
 def step(
@@ -82,7 +82,7 @@ def _command(name: str) -> Command | None:
     return known.get(name, _Installed(name))
 
 
-SAMPLES: Final = (
+SAMPLES = (
     step("implement", "postconditions: []", command="/speckit.implement"),
     step(more="escalation_triggers: [postcondition_fail]"),
     step(

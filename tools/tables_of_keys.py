@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from tables import code, table
 
@@ -65,7 +65,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-BESIDE_SCHEMA: Final[Mapping[tuple[str, str], str]] = {
+BESIDE_SCHEMA: Mapping[tuple[str, str], str] = {
     ("session", "started_at"): "When the session was created.",
     ("journal", "status"): "Where the attempt stands.",
     ("journal", "started_at"): "When its turn began: it was launched, or its gate opened.",
@@ -99,14 +99,14 @@ BESIDE_SCHEMA: Final[Mapping[tuple[str, str], str]] = {
 }
 """What keys mean that the schema leaves to their names."""
 
-_FORMS: Final = {
+_FORMS = {
     "string": "text",
     "number": "number",
     "integer": "number",
     "boolean": "`true`, `false`",
     "object": "mapping",
 }
-_NAMED_FORMS: Final = {
+_NAMED_FORMS = {
     "slug": "text `[a-z0-9][a-z0-9-]*`",
     "time": "time",
     "time_or_empty": "time",

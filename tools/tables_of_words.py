@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 from tables import code, table
 
@@ -25,7 +24,7 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
 
-EXPLAINED: Final[Mapping[type[StrEnum], Mapping[str, str]]] = {
+EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     Autonomy: {
         "auto": "nobody: it runs as soon as it is due",
         "gate_on_breaking": "nobody, unless a report of this session says breaking; then you",

@@ -16,13 +16,11 @@ from playbook_supervisor.errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.project.config import Claude, Config
 
-NAME: Final = "claude"
-_GO_ON: Final = "The usage limit that stopped you has been reset. Go on where you were."
-_OF_ANOTHER: Final = frozenset(
+NAME = "claude"
+_GO_ON = "The usage limit that stopped you has been reset. Go on where you were."
+_OF_ANOTHER = frozenset(
     {
         "AI_AGENT",
         "CLAUDECODE",

@@ -38,15 +38,14 @@ from playbook_supervisor.system.processes import Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Final
 
-PAUSES: Final = (1.0, 2.0, 4.0)
+PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each new try, where the model's server failed before the first tool call."""
 
-_CAP: Final = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
-_SOONEST: Final = 1.0  # seconds until a limit is tried for the first time
-_LATER: Final = 60.0  # and each time after that
-_GLANCE: Final = 30.0  # seconds between two looks at the clock: a machine that slept is late
+_CAP = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
+_SOONEST = 1.0  # seconds until a limit is tried for the first time
+_LATER = 60.0  # and each time after that
+_GLANCE = 30.0  # seconds between two looks at the clock: a machine that slept is late
 
 
 class Client(Record):

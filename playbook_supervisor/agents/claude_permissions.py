@@ -16,32 +16,32 @@ from playbook_supervisor.kernel.directives import Failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_NAMED: Final = 3
+_NAMED = 3
 """So many denied calls are named in a message."""
-_RULES: Final = 6
+_RULES = 6
 """So many rules are a line that somebody would paste."""
-_REFUSAL: Final = (
+_REFUSAL = (
     r"\w+:\w+ hook error"
     r"|Permission to use (?s:.*) has been denied\.\Z"
     r"|(?:<tool_use_error>)?File is in a directory that is denied by your permission settings"
 )
 """What the client says where the project itself refuses: a hook, or a deny rule."""
-_GUARDED: Final = "sensitive file"
+_GUARDED = "sensitive file"
 """What it says of files that no rule opens: its own settings, and git's."""
-_PLANNING: Final = "while in plan mode"
+_PLANNING = "while in plan mode"
 """What it says of files where its mode forbids every change, whatever the rules are."""
-_NO_PLANNING: Final = (
+_NO_PLANNING = (
     "In .playbooks/config.yaml, take `permission_mode: plan` out: nothing can be written in that "
     "mode; then run the step again."
 )
-_NO_RULE: Final = "No rule of the config opens this to a worker: let the step do without it."
-_BETWEEN: Final = ";&|()<>\n"
-_LONGEST: Final = 2_000
+_NO_RULE = "No rule of the config opens this to a worker: let the step do without it."
+_BETWEEN = ";&|()<>\n"
+_LONGEST = 2_000
 """Beyond that, what a command line consists of is not looked at."""
-_PLAIN_WORD: Final = r"[A-Za-z0-9][A-Za-z0-9:_./-]*\Z"
-_ASSIGNMENT: Final = r"[A-Za-z_]\w*="
+_PLAIN_WORD = r"[A-Za-z0-9][A-Za-z0-9:_./-]*\Z"
+_ASSIGNMENT = r"[A-Za-z_]\w*="
 
 
 def refusal(denial: Denial) -> bool:

@@ -15,18 +15,18 @@ from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     Event = Mapping[str, Any]
 
-_OWN_WORDS: Final = "<synthetic>"
+_OWN_WORDS = "<synthetic>"
 """The model of a message that the client wrote itself."""
-_TOLD: Final = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
-_TOLD_OF_OTHERS: Final = ("skill", "description", "prompt")
+_TOLD = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
+_TOLD_OF_OTHERS = ("skill", "description", "prompt")
 """What of a tool's input is worth a line, in this order."""
-_FORTUNE: Final = 1e9
+_FORTUNE = 1e9
 """Nobody spends so many dollars on a step: whatever says so is mistaken."""
-_LIMIT: Final = r"usage limit reached\|(\d{9,11})\b"
+_LIMIT = r"usage limit reached\|(\d{9,11})\b"
 """How older clients name the second at which a usage limit ends."""
 
 
@@ -190,8 +190,8 @@ def described(tool: str, given: Mapping[str, Any], root: str = "") -> str:
 
 # ── what an event holds, where it holds it ──────────────────────────────────────────────────
 
-_READ: Final = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-_READ_NOW: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+_READ_NOW = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _retrying(event: Event) -> str:

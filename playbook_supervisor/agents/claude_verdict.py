@@ -16,34 +16,30 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.records import Record, as_mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_LOG_IN: Final = "Log in (`claude`, then /login), or mend the key that it is given."
-_REQUEST: Final = "Mend what the message names, then `playbook resume --retry`."
-_CURES: Final = {
+_LOG_IN = "Log in (`claude`, then /login), or mend the key that it is given."
+_REQUEST = "Mend what the message names, then `playbook resume --retry`."
+_CURES = {
     401: _LOG_IN,
     402: "Settle what the message says with the model's provider; then `playbook resume --retry`.",
     403: _LOG_IN,
     404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
 }
 """What helps where asking again does not, by the status of the model's server."""
-_SPENT: Final = {
+_SPENT = {
     "max_turns": "it has taken all turns that it may take",
     "max_tool_calls": "it has made all calls of tools that it may make",
     "max_cost_usd": "it has spent all that it may spend",
 }
-_RAISED: Final = {
+_RAISED = {
     "max_turns": "--max-turns N",
     "max_tool_calls": "--max-tool-calls N",
     "max_cost_usd": "--max-cost-usd USD",
 }
-_BUDGETS: Final = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
-_LASTING: Final = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT"})
+_BUDGETS = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
+_LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT"})
 """What another attempt would end with, too, having cost as much."""
-_SERVERS_OWN: Final = 500
-_TRANSIENT: Final = frozenset({408, 409, 429})
+_SERVERS_OWN = 500
+_TRANSIENT = frozenset({408, 409, 429})
 """Statuses of the model's server that say nothing of the request, as all from 500 on."""
 
 

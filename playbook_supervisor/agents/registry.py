@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
@@ -109,17 +109,17 @@ class Agent(Protocol):
 Factory = Callable[[str, "Config", Path], Agent]
 """`(argument, config, root)`: `argument` is what stands behind the colon of `--agent NAME:…`."""
 
-BUILT_IN: Final[dict[str, str]] = {
+BUILT_IN: dict[str, str] = {
     "claude": "playbook_supervisor.agents.claude:create",
     "exec": "playbook_supervisor.agents.exec:create",
     "script": "playbook_supervisor.agents.script:create",
 }
 """Name → the factory's place, imported when it is chosen."""
 
-FIRST: Final = "claude"
+FIRST = "claude"
 """What is looked for where nobody says which agent is meant."""
 
-ENTRY_POINTS: Final = "playbook_supervisor.agents.registry"
+ENTRY_POINTS = "playbook_supervisor.agents.registry"
 """The entry-point group in which a package offers a `Factory` of its own."""
 
 

@@ -32,16 +32,16 @@ from playbook_supervisor.system.files import read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NoReturn
+    from typing import NoReturn
 
-NAMES: Final = ("feature", "step", "attempt", "args")
+NAMES = ("feature", "step", "attempt", "args")
 """What may stand between double braces."""
 
-LONGEST: Final = 86_400.0
+LONGEST = 86_400.0
 """Seconds that a deed may take; for ever is `hang`."""
 
-ENDS: Final = ("fail", "hang", "die")
-KEYS: Final = ("say", "seconds", "write", *ENDS)
+ENDS = ("fail", "hang", "die")
+KEYS = ("say", "seconds", "write", *ENDS)
 
 Place = tuple[str | int, ...]
 

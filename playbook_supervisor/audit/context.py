@@ -12,15 +12,11 @@ from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-SKEW: Final = 60_000
+SKEW = 60_000
 """By how much, ms, the clocks of two machines may differ."""
-_WHOLE_SECONDS: Final = 1_000
+_WHOLE_SECONDS = 1_000
 
-_UNKNOWN: Final = LooseStep("")
+_UNKNOWN = LooseStep("")
 
 
 class AuditFinding(Record):

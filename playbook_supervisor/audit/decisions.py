@@ -15,14 +15,10 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-FROM: Final = "--from "
-_TRIGGERS: Final = frozenset(trigger.value for trigger in Trigger)
-_OF_POLICY: Final = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
-_BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
+FROM = "--from "
+_TRIGGERS = frozenset(trigger.value for trigger in Trigger)
+_OF_POLICY = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
+_BY_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
 def judge(case: AuditContext) -> Iterator[AuditFinding]:

@@ -13,23 +13,19 @@ from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolu
 from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_CONDITIONS: Final = frozenset(condition.value for condition in Condition)
-_NO: Final = re.compile(
+_CONDITIONS = frozenset(condition.value for condition in Condition)
+_NO = re.compile(
     r"(?:fail|failed|stale|false|no|not held|not met)\s*(?:[.,;:!(].*)?\Z", re.IGNORECASE
 )
 """A failed check in the words of whoever writes a journal by hand."""
-_FLAW: Final = re.compile(
+_FLAW = re.compile(
     r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
     r"|leads out of the repository|says (?:FAIL|STALE)|word for word|cannot be read \(.*\))"
     r"(?:;| \(|, and no report |\Z)"
     r"|; not written since the launch"
 )
 """What a condition says that does not hold, behind the file's name."""
-_REFUSAL: Final = re.compile(
+_REFUSAL = re.compile(
     r"neither .* is there|the two verdicts differ: |no verdict in |no PASS, FAIL or STALE but "
     r"|(?:YAML|front matter) that does not parse |no pull request of branch "
     r"|cannot ask for pull requests: |pull request #[0-9]+ is closed|no feature is named: "

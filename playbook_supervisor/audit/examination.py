@@ -35,13 +35,13 @@ from playbook_supervisor.sessions.journal import parse_journal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
+    from typing import TypeVar
 
     Heard = TypeVar("Heard", LooseJournal, LooseSession)
 
-MOST: Final = 500
+MOST = 500
 
-_FAMILIES: Final = (
+_FAMILIES = (
     times.judge,
     order.judge,
     decisions.judge,

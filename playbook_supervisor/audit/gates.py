@@ -13,11 +13,7 @@ from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.state import NEVER_RAN
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_BY_A_GATE: Final = (Decision.GATE, Decision.ESCALATED)
+_BY_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
 def judge(case: AuditContext) -> Iterator[AuditFinding]:

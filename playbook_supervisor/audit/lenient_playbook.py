@@ -15,12 +15,8 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_GOES_ON: Final = frozenset({"continue", "ignore"})
-_DIGITS: Final = 6
+_GOES_ON = frozenset({"continue", "ignore"})
+_DIGITS = 6
 
 
 class LooseStep(Record):

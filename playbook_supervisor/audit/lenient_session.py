@@ -28,12 +28,12 @@ from playbook_supervisor.sessions.journal import MAX_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, ParamSpec, TypeVar
+    from typing import ParamSpec, TypeVar
 
     P = ParamSpec("P")
     T = TypeVar("T")
 
-_LONGEST_NAME: Final = 60
+_LONGEST_NAME = 60
 
 
 class Unclear(Record):
@@ -121,8 +121,8 @@ class LooseEntry(Record):
         return tuple((path, ms) for path, ms in own if ms is not None)
 
 
-_TIMES: Final = ("started_at", "launched_at", "returned_at", "completed_at")
-_GATE_TIMES: Final = ("opened_at", "answered_at")
+_TIMES = ("started_at", "launched_at", "returned_at", "completed_at")
+_GATE_TIMES = ("opened_at", "answered_at")
 
 
 class LooseJournal(Record, slots=False):

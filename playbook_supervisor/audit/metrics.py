@@ -14,15 +14,11 @@ from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_NOT_WORK: Final = NEVER_RAN | {INTERRUPTED}
-_LARGEST: Final = 10**12
+_NOT_WORK = NEVER_RAN | {INTERRUPTED}
+_LARGEST = 10**12
 """No duration (ms), no sum and no number of tokens of a session is larger: who says so errs."""
-UNNAMED: Final = "unnamed"
-ENDS: Final = ("completed", "failed", "aborted", "open", "unknown")
+UNNAMED = "unnamed"
+ENDS = ("completed", "failed", "aborted", "open", "unknown")
 """How a session can stand: the first three have ended."""
 
 

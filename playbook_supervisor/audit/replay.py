@@ -15,11 +15,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_MOST: Final = 1_000
+_MOST = 1_000
 
 
 class Replay(Record):

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 class AuditRule(Record):
     """`says`: what is found. `guidance`: what a person can do about it."""
@@ -20,15 +16,15 @@ class AuditRule(Record):
     guidance: str
 
 
-_CLOCK: Final = "Do not rely on its times."
-_FIGURES: Final = "Do not rely on its figures: `playbook metrics` adds them up."
-_HISTORY: Final = "Compare with the history of the repository: what was really done, and when?"
-_ASK: Final = "Ask whoever ran it."
-_PROBE: Final = "`playbook probe` says what they say now."
-_REPAIR: Final = "`playbook repair` shows what was changed since it was written."
-_PROJECTION: Final = "Believe the journal; the next command of the session mends session.yaml."
+_CLOCK = "Do not rely on its times."
+_FIGURES = "Do not rely on its figures: `playbook metrics` adds them up."
+_HISTORY = "Compare with the history of the repository: what was really done, and when?"
+_ASK = "Ask whoever ran it."
+_PROBE = "`playbook probe` says what they say now."
+_REPAIR = "`playbook repair` shows what was changed since it was written."
+_PROJECTION = "Believe the journal; the next command of the session mends session.yaml."
 
-READING: Final = {
+READING = {
     "AUD-READ": AuditRule(
         "a file of the session is missing, or is no document that can be read",
         "`playbook repair SESSION --restore` puts back what was written; else take the file from "
@@ -40,7 +36,7 @@ READING: Final = {
     ),
 }
 
-TIMES: Final = {
+TIMES = {
     "AUD-DURATION": AuditRule(
         "a duration is not the difference of its times (in foreign journals: by over a second)",
         _CLOCK,
@@ -58,7 +54,7 @@ TIMES: Final = {
     "AUD-AFTER-END": AuditRule("an entry goes on after its session ended", _CLOCK),
 }
 
-ORDER: Final = {
+ORDER = {
     "AUD-STEP": AuditRule(
         "an entry is of a step that the session's playbook does not have", _HISTORY
     ),
@@ -76,7 +72,7 @@ ORDER: Final = {
     ),
 }
 
-DECISIONS: Final = {
+DECISIONS = {
     "AUD-ESCALATION": AuditRule("an entry is escalated, and no trigger is named", _ASK),
     "AUD-TRIGGER": AuditRule(
         "a trigger is named where nothing was escalated, or no gate opened for it", _ASK
@@ -109,7 +105,7 @@ DECISIONS: Final = {
     ),
 }
 
-GATES: Final = {
+GATES = {
     "AUD-GATE-MISSING": AuditRule(
         "a step ran without the gate that its playbook puts before it", _ASK
     ),
@@ -123,7 +119,7 @@ GATES: Final = {
     ),
 }
 
-ENDING: Final = {
+ENDING = {
     "AUD-SESSION": AuditRule(
         "the session's id is not the name of its folder", "Give both the same name again."
     ),
@@ -150,7 +146,7 @@ ENDING: Final = {
     ),
 }
 
-FAMILIES: Final = {
+FAMILIES = {
     "Reading": READING,
     "Times and figures": TIMES,
     "Order": ORDER,
@@ -159,11 +155,11 @@ FAMILIES: Final = {
     "The session": ENDING,
 }
 
-RULES: Final[dict[str, AuditRule]] = {
+RULES: dict[str, AuditRule] = {
     code: rule for family in FAMILIES.values() for code, rule in family.items()
 }
 
-OURS: Final = frozenset(
+OURS = frozenset(
     {
         "AUD-ATTEMPT",
         "AUD-ERROR",

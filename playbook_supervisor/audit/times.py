@@ -16,11 +16,7 @@ from playbook_supervisor.audit.lenient_session import LooseEntry, LooseSession
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_COUNTED: Final = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
+_COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 
 
 def judge(case: AuditContext) -> Iterator[AuditFinding]:

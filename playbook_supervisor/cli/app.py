@@ -10,11 +10,7 @@ from playbook_supervisor import __version__
 from playbook_supervisor.cli import everyday, mending, options, protocol
 from playbook_supervisor.errors import ArgumentError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_GROUPS: Final = {
+_GROUPS = {
     "Every day": everyday.COMMANDS,
     "Look and mend": mending.COMMANDS,
     "Protocol of clients": protocol.COMMANDS,

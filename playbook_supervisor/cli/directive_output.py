@@ -9,13 +9,13 @@ from playbook_supervisor.kernel.state import Change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.commands.protocol import DirectiveDetails
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
-_CONTEXT: Final = 12  # lines: a client cuts what is longer than 10,000 characters
+_SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
+_CONTEXT = 12  # lines: a client cuts what is longer than 10,000 characters
 
 
 def hand_out(outlook: Snapshot, enclosure: DirectiveDetails, *, json: bool) -> int:

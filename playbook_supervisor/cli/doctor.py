@@ -6,12 +6,8 @@ from playbook_supervisor.cli import streams
 from playbook_supervisor.commands import maintain
 from playbook_supervisor.formats.sanitize import printable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-STATE: Final = 3
-_SIGNS: Final = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
+STATE = 3
+_SIGNS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
 
 
 def doctor() -> int:

@@ -17,14 +17,14 @@ from playbook_supervisor.formats.sanitize import first_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
+    from typing import TypeVar
 
     E = TypeVar("E", bound=Exception)
 
-INTERRUPTED: Final = 130
-BUG: Final = 70
-_GONE: Final = 141  # what a shell says of a program whose reader went away
-_LONGEST: Final = 1_000
+INTERRUPTED = 130
+BUG = 70
+_GONE = 141  # what a shell says of a program whose reader went away
+_LONGEST = 1_000
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:

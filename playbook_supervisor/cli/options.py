@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
-_ARGS: Final = "args"  # of a playbook, which says itself what it needs
-_LEVELS: Final = [level.name.lower() for level in Level]
+_ARGS = "args"  # of a playbook, which says itself what it needs
+_LEVELS = [level.name.lower() for level in Level]
 
 
 def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
@@ -52,11 +52,11 @@ class _Command(click.Command):
         return surplus
 
 
-command: Final = partial(click.command, cls=_Command)
+command = partial(click.command, cls=_Command)
 """What every command of ours is declared with."""
 
-_seconds: Final = _above_zero("number of seconds")
-_dollars: Final = _above_zero("sum")
+_seconds = _above_zero("number of seconds")
+_dollars = _above_zero("sum")
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -7,11 +7,7 @@ import os
 from playbook_supervisor.cli import streams
 from playbook_supervisor.errors import ArgumentError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-SHELLS: Final = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish")
 
 
 def completion(shell: str | None) -> int:

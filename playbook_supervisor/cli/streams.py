@@ -9,11 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.formats.sanitize import printable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_STAND_INS: Final = {
+_STAND_INS = {
     "✓": "+",  # one column, like what stands in the lines above and below it
     "✗": "x",
     "–": "-",

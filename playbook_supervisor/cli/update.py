@@ -7,11 +7,7 @@ from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.commands import maintain
 from playbook_supervisor.formats.sanitize import printable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_SETTLED: Final = "up to date"
+_SETTLED = "up to date"
 
 
 def update(*, check: bool = False, dry_run: bool = False, json: bool = False) -> int:

@@ -14,11 +14,9 @@ from playbook_supervisor.commands import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.commands.progress import Progress
 
-_PACE: Final = 1.0  # seconds between two looks
+_PACE = 1.0  # seconds between two looks
 
 
 def watch(session: str = "", *, all: bool = False) -> int:

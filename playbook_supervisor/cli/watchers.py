@@ -11,13 +11,13 @@ from playbook_supervisor.cli.render.log import Level, Log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TextIO
+    from typing import TextIO
 
     from playbook_supervisor.drivers.observers import Observer
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_FIXED: Final = frozenset({"dumb", "unknown", ""})
+_FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
 
 

@@ -25,12 +25,12 @@ from playbook_supervisor.system.files import locked, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
+    from typing import TypeVar
 
     Heard = TypeVar("Heard")
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
-_NAME: Final = r"[a-z0-9][a-z0-9-]*\Z"
+_NAME = r"[a-z0-9][a-z0-9-]*\Z"
 
 
 def audit(

@@ -21,13 +21,9 @@ from playbook_supervisor.system.files import (
     write_atomically,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+FEATURE = "001-greeting"
 
-FEATURE: Final = "001-greeting"
-
-_SETTINGS: Final = {
+_SETTINGS = {
     "user.name": "Demo",
     "user.email": "demo@example.org",
     "commit.gpgSign": "false",

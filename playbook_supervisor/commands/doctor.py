@@ -29,14 +29,14 @@ from playbook_supervisor.system.processes import run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Literal
 
     from playbook_supervisor.system.processes import Completed
 
-_PATIENCE: Final = 30.0  # seconds for any one program
-_EDITING: Final = frozenset({"acceptEdits", "auto", "bypassPermissions"})
+_PATIENCE = 30.0  # seconds for any one program
+_EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
 """Modes of the client in which a worker's edits wait for nobody."""
-_INSTALL: Final = "Install it: uv tool install playbook-supervisor."
+_INSTALL = "Install it: uv tool install playbook-supervisor."
 
 
 class Diagnosis(Record):

@@ -10,14 +10,12 @@ from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.drivers.observers import Observer
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import Store
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-VARIABLE: Final = "PLAYBOOK_SESSION"
+VARIABLE = "PLAYBOOK_SESSION"
 """Names the session where no argument does."""
 
 

@@ -22,12 +22,8 @@ from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_CLAUDE: Final = "claude-code"
-_VANISHED: Final = "its files have vanished; the next command restores them"
+_CLAUDE = "claude-code"
+_VANISHED = "its files have vanished; the next command restores them"
 
 
 class ClientState(Record):

@@ -23,13 +23,11 @@ from playbook_supervisor.sessions.creation import RunRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.agents.registry import Agent
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.store import Store
 
-_SHOWN: Final = 3  # changes that are named
+_SHOWN = 3  # changes that are named
 
 
 class Need(Record):

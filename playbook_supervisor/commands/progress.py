@@ -24,11 +24,9 @@ from playbook_supervisor.sessions.store import SESSIONS, Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     _Place = tuple[Path, str]
 
-_SETTLED: Final = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
+_SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
 class Progress(Record):

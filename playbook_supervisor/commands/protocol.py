@@ -13,7 +13,7 @@ from playbook_supervisor.records import Record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.drivers.claude_code.context import HookReply
     from playbook_supervisor.drivers.notifications import Notice
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.store import Store
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-_LOOK: Final = 0.1  # seconds between two looks at a journal that others write
+_LOOK = 0.1  # seconds between two looks at a journal that others write
 
 
 def begin(

@@ -11,13 +11,11 @@ from playbook_supervisor.formats.sanitize import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
     from playbook_supervisor.commands.worktrees.starting import StartResult
     from playbook_supervisor.sessions.store import Store
 
-CLIENT: Final = "claude"
+CLIENT = "claude"
 
 
 def start(

@@ -11,11 +11,7 @@ from playbook_supervisor.records import as_mapping, fields
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-NO_LIMITS: Final = Budget()
+NO_LIMITS = Budget()
 
 
 def left(limits: Budget, supervisor: Supervisor, outlook: Snapshot) -> Budget:

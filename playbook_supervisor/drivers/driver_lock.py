@@ -19,11 +19,11 @@ from playbook_supervisor.system.process_groups import until, worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Literal
 
-_LOCK: Final = "driver"
-_WHO: Final = "driver.json"
-_REQUEST: Final = "request.json"
+_LOCK = "driver"
+_WHO = "driver.json"
+_REQUEST = "request.json"
 
 
 class Driver(Record):

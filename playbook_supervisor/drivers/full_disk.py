@@ -13,11 +13,7 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ROOM, _AGAIN = 60.0, 0.5  # seconds for a person to make room; between two tries
 
 

@@ -26,14 +26,9 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, heeding
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-
-_CALL: Final = driver_lock.call()
-_SOON: Final = 0.05  # seconds without news after which somebody is being waited for
-_ORPHAN: Final = 0.25  # seconds between two looks at a worker that is not ours
+_CALL = driver_lock.call()
+_SOON = 0.05  # seconds without news after which somebody is being waited for
+_ORPHAN = 0.25  # seconds between two looks at a worker that is not ours
 
 
 class DriveResult(Record):

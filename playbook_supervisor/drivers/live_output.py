@@ -19,15 +19,13 @@ from playbook_supervisor.system.files import read_bytes, remove, write_atomicall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-NAME: Final = "said.json"
-_PACE: Final = 1.0  # seconds between two writes
-_LARGEST: Final = 1 << 20
+NAME = "said.json"
+_PACE = 1.0  # seconds between two writes
+_LARGEST = 1 << 20
 
 
 class LiveOutput(NullObserver):

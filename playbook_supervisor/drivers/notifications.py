@@ -15,16 +15,12 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-DEADLINE: Final = 10.0
+DEADLINE = 10.0
 """Seconds that a command may take to call somebody."""
 
-_CALLED: Final = "called"
-_FAILED: Final = "call-failed"
-_LINE: Final = 400
+_CALLED = "called"
+_FAILED = "call-failed"
+_LINE = 400
 
 
 class Notice(Record):

@@ -17,12 +17,8 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 _EACH, _OWN = 8, 64  # descriptors: a worker's pipes and what starting it takes; all else here
-_LAST_WORDS: Final = 10.0  # seconds that stopped workers may take to say so
+_LAST_WORDS = 10.0  # seconds that stopped workers may take to say so
 
 
 class WorkerEvent(Record):

@@ -15,15 +15,15 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
+    from typing import TypeVar
 
     from playbook_supervisor.formats.located import Data, Document, Path
 
     Word = TypeVar("Word", bound=str)
 
-MOST: Final = 500
+MOST = 500
 """So many faults of a hostile file are told; they are more than a person can use."""
-_EMPTY: Final = "Give it a value, or take the key out."
+_EMPTY = "Give it a value, or take the key out."
 
 
 class Fault(Record):

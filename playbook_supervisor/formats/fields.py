@@ -12,11 +12,10 @@ from playbook_supervisor.formats.timestamps import from_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from enum import StrEnum
     from typing import Self, TypeVar
 
-    from playbook_supervisor.words import Words
-
-    _Word = TypeVar("_Word", bound=Words)
+    _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class UnfitError(ValueError):

@@ -14,13 +14,13 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NoReturn
+    from typing import NoReturn
 
     Path = tuple[str | int, ...]
 
-_BLANK: Final = " \t\r\n"
-_LONGEST_NUMBER: Final = 100
-_UNIT: Final = "  "
+_BLANK = " \t\r\n"
+_LONGEST_NUMBER = 100
+_UNIT = "  "
 """The indentation of a document that has none of its own."""
 
 

@@ -15,20 +15,20 @@ from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NoReturn, TypeAlias
+    from typing import NoReturn, TypeAlias
 
-MAX_DEPTH: Final = 64
+MAX_DEPTH = 64
 
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLEAN: Final = {
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEAN = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 # Leading zeros (`013`) and what a float cannot hold (`1234e567`) mean text, not a number.
-_INTEGER: Final = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
-_BASED: Final = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
-_FLOAT: Final = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
-_UNSTORABLE: Final = "[\0\ud800-\udfff]"
+_INTEGER = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
+_BASED = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
+_FLOAT = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
+_UNSTORABLE = "[\0\ud800-\udfff]"
 
 
 class Plain(str):

@@ -9,27 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 # Compiled where first used: plain text needs none of them.
 # Every alternative ends by itself at the next ESC or line end, so that the search stays linear.
-_SEQUENCE: Final = (
+_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …
     r"|\x1b[ -/]*[0-~]?"
 )
-_BREAK: Final = r"\r\n?"
-_BLANK: Final = r"[\t\n\r]+"
-_UNSEEN: Final = (
+_BREAK = r"\r\n?"
+_BLANK = r"[\t\n\r]+"
+_UNSEEN = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_LINE: Final = r"[^\r\n]+"
+_LINE = r"[^\r\n]+"
 # Beyond these nobody is helped, and the search would take seconds.
-_LONGEST_WORD: Final = 100
-_MOST_WORDS: Final = 200
+_LONGEST_WORD = 100
+_MOST_WORDS = 200
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:

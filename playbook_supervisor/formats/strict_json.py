@@ -8,9 +8,9 @@ from playbook_supervisor.formats.located import Builder, Document, Plain, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NoReturn
+    from typing import NoReturn
 
-_BLANK: Final = (" ", "\n", "\t", "\r")
+_BLANK = (" ", "\n", "\t", "\r")
 
 
 def read_json(text: str, source: str, max_values: int) -> Document:

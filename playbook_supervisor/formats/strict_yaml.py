@@ -22,18 +22,18 @@ from playbook_supervisor.formats.located import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, NoReturn
+    from typing import Any, NoReturn
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load", "load_of_session"]
 
-MAX_BYTES: Final = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 # What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
-_BYTES_PER_VALUE: Final = 8
+_BYTES_PER_VALUE = 8
 
 # Patterns are compiled where they are first used: most of them only when something is wrong.
-_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
-_TAB_INDENT: Final = r"[ \-?]*+\t[ \t\-?]*\Z"
-_LINE_END: Final = r"\r\n?|\n"
+_CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
+_TAB_INDENT = r"[ \-?]*+\t[ \t\-?]*\Z"
+_LINE_END = r"\r\n?|\n"
 
 
 def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:

@@ -13,11 +13,11 @@ from playbook_supervisor.errors import StateError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, TypeAlias
+    from typing import Any, TypeAlias
 
     Data: TypeAlias = Mapping[str, Any]
 
-NEWEST: Final[dict[str, int]] = {
+NEWEST: dict[str, int] = {
     "install.yaml": 1,
     "config.yaml": 1,
     "_index.yaml": 1,
@@ -28,7 +28,7 @@ NEWEST: Final[dict[str, int]] = {
 }
 """The number that is written today, by kind of file."""
 
-MIGRATIONS: Final[dict[tuple[str, int], Callable[[Data], Data]]] = {}
+MIGRATIONS: dict[tuple[str, int], Callable[[Data], Data]] = {}
 """Kind and number → its data as of the next number."""
 
 

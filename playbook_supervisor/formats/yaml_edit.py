@@ -14,18 +14,18 @@ from playbook_supervisor.formats.yaml_writer import flow, pair
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-_REST_OF_LINE: Final = re.compile(r"[^\r\n]*")
-_WHOLE_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)?")
-_TABS: Final = re.compile(r"(?<=\S)[ \t]*\t[ \t]*")
-_BLANKS: Final = re.compile(r"[ \t]*")
-_COLON: Final = re.compile(r"[ \t]*:")
-_DASH: Final = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+-")
-_BLOCK_HEADER: Final = re.compile(r"[|>][-+0-9]*")
-_COMMA: Final = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+(?P<comma>,[ \t]*)")
+_REST_OF_LINE = re.compile(r"[^\r\n]*")
+_WHOLE_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)?")
+_TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*")
+_BLANKS = re.compile(r"[ \t]*")
+_COLON = re.compile(r"[ \t]*:")
+_DASH = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+-")
+_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*")
+_COMMA = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+(?P<comma>,[ \t]*)")
 
 
 def edit_mapping(text: bytes, before: Mapping[str, object], after: Mapping[str, object]) -> bytes:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 class _Complaint(Record):
     """Words of libyaml's or PyYAML's, what we say instead, the cure, and which place is meant."""
@@ -19,8 +15,8 @@ class _Complaint(Record):
     at_context: bool
 
 
-_QUOTE: Final = "Put the text in quotes."
-_COMPLAINTS: Final = (
+_QUOTE = "Put the text in quotes."
+_COMPLAINTS = (
     _Complaint(
         "simple key",
         "this is neither `key: value` nor an item of a list",
@@ -84,7 +80,7 @@ _COMPLAINTS: Final = (
 )
 
 
-CONFLICT: Final = (
+CONFLICT = (
     "git has left a conflict here",
     "Keep one side or both, and take out the lines of `<`, `=` and `>`.",
 )

@@ -11,28 +11,22 @@ import json
 import re
 from collections.abc import Mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 class Block(dict[str, object]):
     """A mapping that is written over several lines, a key each; other mappings take one line."""
 
 
-_WORD: Final = r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z"
-_RESERVED: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+_WORD = r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z"
+_RESERVED = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 """Words that some YAML 1.1 reader takes for a boolean or for nothing, in any case."""
 
-_ESCAPED: Final = (
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
-)
+_ESCAPED = "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 """Not printable in YAML, a line break in YAML 1.1, or a reordering of what a reviewer sees."""
 
-_UNSTORABLE: Final = "[\0\ud800-\udfff]"
+_UNSTORABLE = "[\0\ud800-\udfff]"
 
 
-_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def scalar(value: object) -> str:

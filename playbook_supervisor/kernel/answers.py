@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-WORDS_AT_PROMPT: Final = 8
+WORDS_AT_PROMPT = 8
 """More words than these, typed at an agent's prompt, are talk and never an answer."""
 
-SYNONYMS: Final[dict[str, Resolution]] = {
+SYNONYMS: dict[str, Resolution] = {
     "yes": Resolution.CONTINUE,
     "y": Resolution.CONTINUE,
     "yep": Resolution.CONTINUE,
@@ -42,11 +38,11 @@ SYNONYMS: Final[dict[str, Resolution]] = {
 }
 """What counts as the whole message only."""
 
-_REFUSALS: Final = frozenset({"no", "n"})
-_POLITE: Final = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
-_WORD: Final = r"\b(?:" + "|".join(Resolution) + r")\b"
-_PARTING: Final = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
-_DRESSING: Final = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
+_REFUSALS = frozenset({"no", "n"})
+_POLITE = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
+_WORD = r"\b(?:" + "|".join(Resolution) + r")\b"
+_PARTING = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
+_DRESSING = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
 class ParsedAnswer(Record):

@@ -7,6 +7,7 @@ observation: the kernel has no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.vocabulary import (
@@ -17,7 +18,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.words import Words
 
 # ── directives ──────────────────────────────────────────────────────────────────────────────
 
@@ -73,7 +73,7 @@ Directive = Check | Run | Ask | Finish
 # ── what a check brings ─────────────────────────────────────────────────────────────────────
 
 
-class Answer(Words):
+class Answer(StrEnum):
     """What a probe says of a condition."""
 
     HELD = "held"
@@ -99,7 +99,7 @@ class Probed(Record):
         return self.answer is Answer.HELD
 
 
-class Standing(Words):
+class Standing(StrEnum):
     """What humans have said of a finding so far (the same digest of the same report)."""
 
     NEW = "new"
@@ -203,7 +203,7 @@ class TakenUp(Record):
     at: int
 
 
-class Cancellation(Words):
+class Cancellation(StrEnum):
     ABORT = "abort"
     INTERRUPT = "interrupt"
 

@@ -20,21 +20,17 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 R, G = Resolution, GateReason
 
-_BEFORE: Final = (R.CONTINUE, R.SKIP, R.ABORT)
-_PRECONDITION: Final = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
-_AFTER: Final = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
+_BEFORE = (R.CONTINUE, R.SKIP, R.ABORT)
+_PRECONDITION = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
+_AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 
-_LONGEST: Final = 240  # characters of an error in a question; the journal has all of it
+_LONGEST = 240  # characters of an error in a question; the journal has all of it
 
-_TRIGGERS: Final = {trigger.value: trigger for trigger in Trigger}
+_TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
-CHOICES: Final[dict[tuple[GateReason, Place], tuple[Resolution, ...]]] = {
+CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.GATE_ALWAYS, Place.BEFORE): _BEFORE,
     (G.PRECONDITION_FAIL, Place.BEFORE): _PRECONDITION,
     (G.AGREEMENT_BREAKING, Place.BEFORE): (R.ACCEPT, R.CONTINUE, R.SKIP, R.ABORT),
@@ -45,7 +41,7 @@ CHOICES: Final[dict[tuple[GateReason, Place], tuple[Resolution, ...]]] = {
 }
 """What may be answered at each gate, in the order in which it is offered."""
 
-_ASKED: Final[dict[tuple[GateReason, Place], str]] = {
+_ASKED: dict[tuple[GateReason, Place], str] = {
     (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
         "{step} cannot begin: {error}. Mend it and continue, accept it as it is, skip or abort?"

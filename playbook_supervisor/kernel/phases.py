@@ -50,13 +50,9 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_BEFORE_RUN: Final = frozenset({Position.DUE, Position.CLEARED})
-_THROUGH: Final = frozenset({Position.DONE, Position.SKIPPED})
-_NOT_STARTED_TEXT: Final = "another step of its group failed first"
+_BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
+_THROUGH = frozenset({Position.DONE, Position.SKIPPED})
+_NOT_STARTED_TEXT = "another step of its group failed first"
 
 
 def position(step: Step, attempts: tuple[Entry, ...]) -> Position:

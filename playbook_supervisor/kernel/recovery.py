@@ -12,13 +12,9 @@ from playbook_supervisor.kernel.state import ABORTED, INTERRUPTED, Change, Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
 from playbook_supervisor.records import replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_INTERRUPTED_TEXT: Final = "interrupted before it returned"
-_ABORTED_TEXT: Final = "aborted while it ran"
-_UNJUDGED_TEXT: Final = "aborted before it was judged"
+_INTERRUPTED_TEXT = "interrupted before it returned"
+_ABORTED_TEXT = "aborted while it ran"
+_UNJUDGED_TEXT = "aborted before it was judged"
 
 
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:

@@ -8,6 +8,7 @@ entries of the phase that is due: a session of 10,000 steps costs no more than o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from functools import cached_property, wraps
 
 from playbook_supervisor.kernel.model import Phase, Playbook
@@ -20,22 +21,21 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.words import Words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TypeVar
+    from typing import TypeVar
 
     T = TypeVar("T")
 
-INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
-NOT_STARTED: Final = "PB-STATE-NOT-STARTED"
-ABORTED: Final = "PB-STATE-ABORTED"
-PRECONDITION: Final = "PB-COND-PRECONDITION"
-POSTCONDITION: Final = "PB-COND-POSTCONDITION"
-TRIGGERED: Final = "PB-COND-TRIGGER"
+INTERRUPTED = "PB-STATE-INTERRUPTED"
+NOT_STARTED = "PB-STATE-NOT-STARTED"
+ABORTED = "PB-STATE-ABORTED"
+PRECONDITION = "PB-COND-PRECONDITION"
+POSTCONDITION = "PB-COND-POSTCONDITION"
+TRIGGERED = "PB-COND-TRIGGER"
 
-NEVER_RAN: Final = frozenset({NOT_STARTED, PRECONDITION})
+NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION})
 """Codes of entries that failed before anything was launched."""
 
 
@@ -130,7 +130,7 @@ class Entry(Record):
         return self.launched_at is not None or (over and self.error_code not in NEVER_RAN)
 
 
-class Position(Words):
+class Position(StrEnum):
     """Where a step of the due phase stands, read off the keys of its last entry."""
 
     DUE = "due"
@@ -150,7 +150,7 @@ class Position(Words):
     SKIPPED = "skipped"
 
 
-class Change(Words):
+class Change(StrEnum):
     """What an event did to its entry."""
 
     SKIPPED = "skipped"

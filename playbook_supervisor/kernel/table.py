@@ -7,6 +7,8 @@ What cannot be in a table (what a group's members mean to each other) stands in 
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from playbook_supervisor.kernel.directives import (
     Answered,
     Begun,
@@ -18,14 +20,9 @@ from playbook_supervisor.kernel.directives import (
     Returned,
 )
 from playbook_supervisor.kernel.state import Position
-from playbook_supervisor.words import Words
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 
-class Move(Words):
+class Move(StrEnum):
     """An observation as one step sees it."""
 
     BEGUN = "begun from a later step"
@@ -45,7 +42,7 @@ class Move(Words):
 
 P, M = Position, Move
 
-TABLE: Final[dict[tuple[Position, Move], tuple[Position, ...]]] = {
+TABLE: dict[tuple[Position, Move], tuple[Position, ...]] = {
     # nothing has been started, or another attempt is to follow
     (P.DUE, M.BEGUN): (P.SKIPPED,),
     (P.DUE, M.CHECKED_BEFORE): (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.FAILED),
@@ -96,7 +93,7 @@ def move(observation: Observation) -> Move:
             return Move.TAKEN_UP
 
 
-ANSWERS: Final = {
+ANSWERS = {
     "continue": Move.CONTINUE,
     "retry": Move.RETRY,
     "accept": Move.ACCEPT,

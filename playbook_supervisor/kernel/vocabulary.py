@@ -5,10 +5,10 @@ Every word is spelled as in kai's data model. Nothing here knows how a word is c
 
 from __future__ import annotations
 
-from playbook_supervisor.words import Words
+from enum import StrEnum
 
 
-class Autonomy(Words):
+class Autonomy(StrEnum):
     """Who decides that a step may run (kai FR2)."""
 
     AUTO = "auto"
@@ -17,7 +17,7 @@ class Autonomy(Words):
     SKIP = "skip"
 
 
-class ErrorPolicy(Words):
+class ErrorPolicy(StrEnum):
     """What follows when a step fails and no trigger fires (kai FR5)."""
 
     STOP = "stop"
@@ -25,7 +25,7 @@ class ErrorPolicy(Words):
     GATE = "gate"
 
 
-class Trigger(Words):
+class Trigger(StrEnum):
     """What promotes a step to a gate (kai FR6). The order is the order in which they are named."""
 
     SUBAGENT_ERROR = "subagent_error"
@@ -34,7 +34,7 @@ class Trigger(Words):
     POSTCONDITION_FAIL = "postcondition_fail"
 
 
-class Condition(Words):
+class Condition(StrEnum):
     """The artifact checks of kai FR3 and FR4."""
 
     SPEC_EXISTS = "spec_exists"
@@ -47,7 +47,7 @@ class Condition(Words):
     PR_CREATED = "pr_created"
 
 
-class SessionStatus(Words):
+class SessionStatus(StrEnum):
     """The states of a session (kai data model, Session)."""
 
     PENDING = "pending"
@@ -57,7 +57,7 @@ class SessionStatus(Words):
     ABORTED = "aborted"
 
 
-class EntryStatus(Words):
+class EntryStatus(StrEnum):
     """The states of a journal entry (kai data model, Journal Entry)."""
 
     IN_PROGRESS = "in_progress"
@@ -66,7 +66,7 @@ class EntryStatus(Words):
     SKIPPED = "skipped"
 
 
-class Decision(Words):
+class Decision(StrEnum):
     """Who decided: nobody had to, a human at a gate, a human after a trigger, or the playbook."""
 
     AUTO = "auto"
@@ -75,7 +75,7 @@ class Decision(Words):
     SKIPPED = "skipped"
 
 
-class Resolution(Words):
+class Resolution(StrEnum):
     """What a human may say at a gate; each gate offers some of these."""
 
     CONTINUE = "continue"
@@ -85,7 +85,7 @@ class Resolution(Words):
     ABORT = "abort"
 
 
-class GateReason(Words):
+class GateReason(StrEnum):
     """Why a gate opened. The four triggers are reasons, too."""
 
     GATE_ALWAYS = "gate_always"
@@ -96,14 +96,14 @@ class GateReason(Words):
     POSTCONDITION_FAIL = "postcondition_fail"
 
 
-class Place(Words):
+class Place(StrEnum):
     """On which side of the work a gate or a check stands."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
-class Mode(Words):
+class Mode(StrEnum):
     """Whether gates that guard nothing broken wait for a human (Catalyst FR-6.3)."""
 
     MANUAL = "manual"

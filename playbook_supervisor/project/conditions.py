@@ -20,23 +20,23 @@ from playbook_supervisor.system.files import Stamp, contained, digest, read_byte
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.verdicts import Reading
     from playbook_supervisor.system.processes import Completed
 
-LARGEST: Final = 4 * 1024 * 1024
+LARGEST = 4 * 1024 * 1024
 """Bytes; an artifact beyond that was not written for people, and is not read."""
 
 Since = Mapping[str, Stamp | None]
 """The artifacts as they were at the launch: path → stamp, or None for what was absent."""
 
-_MISSING: Final = "is missing"
-_NO_REPORT: Final = ", and no report is no verdict"
-_GH_LOGGED_OUT: Final = 4
-_STATES: Final = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
-_VERDICTS: Final = (Condition.AGREEMENT_PASS, Condition.QA_VERDICT_PASS)
+_MISSING = "is missing"
+_NO_REPORT = ", and no report is no verdict"
+_GH_LOGGED_OUT = 4
+_STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
+_VERDICTS = (Condition.AGREEMENT_PASS, Condition.QA_VERDICT_PASS)
 
 
 class Workspace(Record):

@@ -17,25 +17,25 @@ from playbook_supervisor.system.files import contained, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Literal
 
     from playbook_supervisor.formats.checked_mapping import Fault, Faults, Section
     from playbook_supervisor.formats.located import Data, Document
 
     Commits = Literal["publish", "step", "never"]
 
-FILE: Final = ".playbooks/config.yaml"
-_MISNAMED: Final = ".playbooks/config.yml"
-PERMISSION_MODES: Final = ("acceptEdits", "default", "plan", "auto", "dontAsk")
+FILE = ".playbooks/config.yaml"
+_MISNAMED = ".playbooks/config.yml"
+PERMISSION_MODES = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 """What a headless client may be told; bypassing permissions is not among them, ever."""
 
-CODE: Final = "PB-CHECK-CONFIG"
+CODE = "PB-CHECK-CONFIG"
 
-_LARGEST: Final = 1 << 20
-_CURE: Final = "docs/config.md shows every key."
-_AGENT_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
-_HANDLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
-_PLACEHOLDER: Final = r"\{([^{}]*)\}"
+_LARGEST = 1 << 20
+_CURE = "docs/config.md shows every key."
+_AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
+_HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
+_PLACEHOLDER = r"\{([^{}]*)\}"
 
 
 class Claude(Record):
@@ -135,7 +135,7 @@ def _of_today(document: Document, faults: Faults) -> Data:
     return dict(current("config.yaml", number, data, lambda: document.told(("schema",))))
 
 
-_KEYS: Final = (
+_KEYS = (
     "schema",
     "agent",
     "agents",
@@ -148,9 +148,9 @@ _KEYS: Final = (
     "deny",
     "notify",
 )
-_COMMITS: Final[tuple[Commits, ...]] = ("publish", "step", "never")
-_BOUNDS: Final = ("cli", "http", "mcp")
-_OWN_AGENTS: Final = ("exec", "script")
+_COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
+_BOUNDS = ("cli", "http", "mcp")
+_OWN_AGENTS = ("exec", "script")
 
 
 def _read(top: Section) -> Config:

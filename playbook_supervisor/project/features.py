@@ -20,23 +20,21 @@ from playbook_supervisor.system.files import contained, read_bytes, write_atomic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.project.config import Config
 
-SPECKIT: Final = "/speckit"
+SPECKIT = "/speckit"
 """How the commands begin that have to find a feature by themselves."""
 
-_LONGEST: Final = 200
-_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
-_OTHER_LETTERS: Final = r"\w[\w-]*\Z"  # of any language: a name all the same, and nothing hostile
-_ALLOWED: Final = "a to z, digits, `.`, `_` and `-`, a letter or digit first, no `..`"
-_NUMBER: Final = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
-_LEADING: Final = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
-_OF_SESSION: Final = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` puts behind a branch that is taken
-_POINTER: Final = ".specify/feature.json"
-_POINTER_KEY: Final = "feature_directory"
-_SCRIPT_BYTES: Final = 262_144
+_LONGEST = 200
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
+_OTHER_LETTERS = r"\w[\w-]*\Z"  # of any language: a name all the same, and nothing hostile
+_ALLOWED = "a to z, digits, `.`, `_` and `-`, a letter or digit first, no `..`"
+_NUMBER = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
+_LEADING = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
+_OF_SESSION = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` puts behind a branch that is taken
+_POINTER = ".specify/feature.json"
+_POINTER_KEY = "feature_directory"
+_SCRIPT_BYTES = 262_144
 
 
 class Feature(Record):

@@ -20,14 +20,10 @@ from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, digest, read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+FILE = ".playbooks/install.yaml"
+SCHEMA = NEWEST["install.yaml"]
 
-FILE: Final = ".playbooks/install.yaml"
-SCHEMA: Final = NEWEST["install.yaml"]
-
-_HEADER: Final = "# What `playbook init` wrote, and the digests of it then. Keep it in git.\n"
+_HEADER = "# What `playbook init` wrote, and the digests of it then. Keep it in git.\n"
 
 
 class Installation(Record):

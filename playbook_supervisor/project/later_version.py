@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-READ_VERSION: Final = "1.0"
+READ_VERSION = "1.0"
 """The newest version of the format that is read."""
-LATER_VERSION: Final = "1.1"
+LATER_VERSION = "1.1"
 
-KEYS: Final[Mapping[str, frozenset[str]]] = {
+KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
     "arg": frozenset({"type", "values", "default", "transform", "secret"}),
     "step": frozenset(
@@ -23,12 +19,12 @@ KEYS: Final[Mapping[str, frozenset[str]]] = {
 }
 """New keys, by the thing that has them."""
 
-_CONDITIONS: Final = frozenset(
+_CONDITIONS = frozenset(
     {"tasks_done", "file_exists", "file_contains", "git_clean", "branch_exists"}
     | {"verdict_pass", "command_succeeds"}
 )
-_POLICIES: Final = frozenset({"continue", "ignore", "fail"})
-_NAMESPACES: Final = frozenset(
+_POLICIES = frozenset({"continue", "ignore", "fail"})
+_NAMESPACES = frozenset(
     {"markdown", "prompt", "checkpoint", "branch", "commit", "pr", "issue", "playbook"}
     | {"cli", "http", "mcp", "web", "node"}
 )

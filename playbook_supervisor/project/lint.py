@@ -15,7 +15,7 @@ from playbook_supervisor.project.schema import Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Protocol
+    from typing import Protocol
 
     class Command(Protocol):
         """What is known of an installed command (`slash_commands.Found`)."""
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Lookup = Callable[[str], Command | None]
     _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
-ASKS_QUESTIONS: Final = frozenset({"/speckit.clarify", "/speckit-clarify"})
+ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands known to need a conversation, which a subagent cannot have."""
 
 
@@ -87,7 +87,7 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
                 return
 
 
-_WITHOUT_FEATURE: Final = frozenset(
+_WITHOUT_FEATURE = frozenset(
     {Condition.PR_CREATED, Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL}
 )
 

@@ -22,17 +22,15 @@ from playbook_supervisor.system.files import contained, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.formats.located import Data
 
-FOLDER: Final = ".playbooks/policies"
-CODE: Final = "PB-CHECK-POLICY"
+FOLDER = ".playbooks/policies"
+CODE = "PB-CHECK-POLICY"
 
-_MATCHED: Final = ("command", "step", "playbook")
-_DEMANDED: Final = ("autonomy", "postconditions", "answered_by")
-_CURE: Final = "docs/policies.md shows every key."
-_LONGEST: Final = 200  # characters of a pattern
+_MATCHED = ("command", "step", "playbook")
+_DEMANDED = ("autonomy", "postconditions", "answered_by")
+_CURE = "docs/policies.md shows every key."
+_LONGEST = 200  # characters of a pattern
 
 
 class PolicyRule(Record):

@@ -11,11 +11,7 @@ from collections.abc import Mapping
 
 from playbook_supervisor.errors import CheckError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_REFERENCE: Final = r"\{\{([^{}]*)\}\}"
+_REFERENCE = r"\{\{([^{}]*)\}\}"
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from playbook_supervisor.project.violations import RULE, VERSION, Violation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     Thing = Mapping[str, Any]
 
-_CONTROL: Final = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+_CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
 def violations(data: Any) -> Iterator[Violation]:

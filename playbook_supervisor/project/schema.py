@@ -20,12 +20,12 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, Literal
+    from typing import Any, Literal
 
-MOST: Final = 500
-_SCHEMAS: Final = Path(__file__).parent / "schemas"
-_BOOLEANS: Final = frozenset({"required"})
-_NAMES: Final = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
+MOST = 500
+_SCHEMAS = Path(__file__).parent / "schemas"
+_BOOLEANS = frozenset({"required"})
+_NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
 
 
 class Problem(Record):

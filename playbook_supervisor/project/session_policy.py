@@ -16,16 +16,12 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode, Resolution
 from playbook_supervisor.records import Record, replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-FILE: Final = "policy.yaml"
-SCHEMA: Final = 1
-LADDER: Final = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
+FILE = "policy.yaml"
+SCHEMA = 1
+LADDER = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
 """What a policy may ask for, the strictest last."""
 
-_HEADER: Final = b"# What the project's policies asked for when this session began.\n"
+_HEADER = b"# What the project's policies asked for when this session began.\n"
 
 
 class Demand(Record):

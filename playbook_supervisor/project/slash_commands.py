@@ -14,11 +14,7 @@ from pathlib import Path
 
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_BUILTIN_NAMES: Final = """
+_BUILTIN_NAMES = """
 add-dir agents bashes bug clear compact config context copy cost doctor exit export fast
 feedback help hooks ide init insights install-github-app install-slack-app keybindings login
 logout mcp memory mobile model output-style passes permissions plan plugin pr-comments
@@ -26,15 +22,15 @@ privacy-settings quit release-notes reload-plugins remote-control rename resume 
 run sandbox security-review skills stats status statusline tasks teleport terminal-setup theme
 todos upgrade usage verify vim
 """
-BUILTINS: Final = frozenset(_BUILTIN_NAMES.split())
+BUILTINS = frozenset(_BUILTIN_NAMES.split())
 """The client's own commands. They win over files of the same name."""
 
-_COMMAND: Final = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
-_CLOSED: Final = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
-_VERSION: Final = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
-_FRONT_MATTER_BYTES: Final = 16_384
-_PLUGIN_FOLDERS: Final = 2_000
-_PLUGIN_DEPTH: Final = 6
+_COMMAND = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
+_CLOSED = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
+_VERSION = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
+_FRONT_MATTER_BYTES = 16_384
+_PLUGIN_FOLDERS = 2_000
+_PLUGIN_DEPTH = 6
 
 
 class InstalledCommand(Record):

@@ -14,31 +14,25 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_WORDS: Final = {
+_WORDS = {
     "pass": "PASS",
     "passed": "PASS",
     "fail": "FAIL",
     "failed": "FAIL",
     "stale": "STALE",
 }
-_STATED: Final = re.compile(r"(passed|pass|failed|fail|stale)(?!\w)\s*", re.IGNORECASE)
-_TERMINATORS: Final = ".,;:!-\u2013\u2014([{)]}"
-_ANOTHER: Final = re.compile(r"[\W_]{0,9}(?:or\b)?[\W_]{0,9}(passed|pass|failed|fail|stale)\b")
-_PREFIX: Final = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
-_KEY: Final = re.compile(r"[\w-]+[ \t]*:")
-_COUNTS: Final = frozenset(
-    {"breaking change", "breaking changes", "adr violation", "adr violations"}
-)
-_NUMBER: Final = re.compile(r"[0-9]+")
-_TAG: Final = re.compile(r"(?<!\b[Nn]o )(?<!\b0 )\[(?:BREAKING|ADR_VIOLATION)\]")
-_DRESSING: Final = {ord(mark): None for mark in "*`\u2705\u274c\u2714\u2716\ufe0f"}
-_EDGES: Final = " \t_\"'"
-_BOM: Final = "\ufeff"
+_STATED = re.compile(r"(passed|pass|failed|fail|stale)(?!\w)\s*", re.IGNORECASE)
+_TERMINATORS = ".,;:!-\u2013\u2014([{)]}"
+_ANOTHER = re.compile(r"[\W_]{0,9}(?:or\b)?[\W_]{0,9}(passed|pass|failed|fail|stale)\b")
+_PREFIX = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
+_KEY = re.compile(r"[\w-]+[ \t]*:")
+_COUNTS = frozenset({"breaking change", "breaking changes", "adr violation", "adr violations"})
+_NUMBER = re.compile(r"[0-9]+")
+_TAG = re.compile(r"(?<!\b[Nn]o )(?<!\b0 )\[(?:BREAKING|ADR_VIOLATION)\]")
+_DRESSING = {ord(mark): None for mark in "*`\u2705\u274c\u2714\u2716\ufe0f"}
+_EDGES = " \t_\"'"
+_BOM = "\ufeff"
 
 
 class Reading(Record):

@@ -15,13 +15,13 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     Schema = Mapping[str, Any]
 
-SCHEMA: Final = "PB-CHECK-SCHEMA"
-RULE: Final = "PB-CHECK-RULE"
-VERSION: Final = "PB-CHECK-VERSION"
+SCHEMA = "PB-CHECK-SCHEMA"
+RULE = "PB-CHECK-RULE"
+VERSION = "PB-CHECK-VERSION"
 
 
 class Violation(Record):
@@ -172,9 +172,9 @@ def _kind(schema: Schema) -> str:
     return _KINDS.get(str(schema.get("type")), "text")
 
 
-_KINDS: Final = {"boolean": "true or false", "array": "a list", "object": "a mapping of keys"}
-_SKELETON: Final = "It begins with `name:`, `description:`, `version:`, `args:` and `steps:`."
-_EXPLANATIONS: Final[Mapping[str, Callable[[Path, Any, Schema], Iterator[Violation]]]] = {
+_KINDS = {"boolean": "true or false", "array": "a list", "object": "a mapping of keys"}
+_SKELETON = "It begins with `name:`, `description:`, `version:`, `args:` and `steps:`."
+_EXPLANATIONS: Mapping[str, Callable[[Path, Any, Schema], Iterator[Violation]]] = {
     "additionalProperties": _unknown_keys,
     "required": _missing_keys,
     "type": _wrong_type,

@@ -6,11 +6,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-ENDINGS: Final = (".yaml", ".yml", ".json")
+ENDINGS = (".yaml", ".yml", ".json")
 
 
 def names(folder: Path) -> list[str]:

@@ -20,14 +20,10 @@ from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_jou
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-FILES: Final = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE)
+FILES = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE)
 """What a session's folder holds, the last only where its project has policies, and what is kept of
 it in the git directory."""
-PINNED: Final = ("playbook.yaml", session_policy.FILE)
+PINNED = ("playbook.yaml", session_policy.FILE)
 """What a session began with, which is never written again."""
 
 

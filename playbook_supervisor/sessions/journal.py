@@ -28,13 +28,13 @@ from playbook_supervisor.records import Record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.formats.located import Document
 
-SCHEMA: Final = NEWEST["journal.yaml"]
-HEADER: Final = b"schema: 1\nentries:\n"
-EMPTY: Final = b"schema: 1\nentries: []\n"
+SCHEMA = NEWEST["journal.yaml"]
+HEADER = b"schema: 1\nentries:\n"
+EMPTY = b"schema: 1\nentries: []\n"
 
 
 # ── entry → text ────────────────────────────────────────────────────────────────────────────
@@ -82,7 +82,7 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
     return {key: value for key, value in pairs.items() if value not in _ABSENT}
 
 
-_ABSENT: Final[tuple[object, ...]] = (None, "", [], {})
+_ABSENT: tuple[object, ...] = (None, "", [], {})
 
 
 def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
@@ -192,17 +192,17 @@ class ParsedJournal(Record):
     """What an empty journal has for a value (`[]`), to be taken out before the first entry."""
 
 
-MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """Journals grow: some 40,000 entries, where a file that a person writes may have 1 MiB."""
 
-_BREAK: Final = rb"\r\n?|\n"
-_ENTRIES: Final = (
+_BREAK = rb"\r\n?|\n"
+_ENTRIES = (
     rb"""(?m)^(?:\xef\xbb\xbf)?(["']?)entries\1[ \t]*:(?P<value>[ \t]*(?:\[[ \t]*\]|~|null)?)"""
     rb"""(?=[ \t]*(?:[ \t]#.*)?\r?$)"""
 )
-_DASH: Final = rb"(?m)^( *)-(?=[ \t\r\n])"
-_NO_TEXT: Final = rb"[ \t]*(?:#|\r?\n|\Z)"
-_DOCUMENT_END: Final = rb"(?m)^\.\.\.(?=\s|\Z)"
+_DASH = rb"(?m)^( *)-(?=[ \t\r\n])"
+_NO_TEXT = rb"[ \t]*(?:#|\r?\n|\Z)"
+_DOCUMENT_END = rb"(?m)^\.\.\.(?=\s|\Z)"
 
 
 def parse_journal(data: bytes, source: str) -> ParsedJournal:

@@ -18,11 +18,11 @@ from playbook_supervisor.system.files import Stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-FORMAT: Final = NEWEST["runtime"]
-NAME: Final = "runtime"
-JOURNAL: Final = "journal.yaml"
+FORMAT = NEWEST["runtime"]
+NAME = "runtime"
+JOURNAL = "journal.yaml"
 
 Artifacts = dict[str, Stamp | None]
 """Repository-relative path → what stood there, None where nothing did."""

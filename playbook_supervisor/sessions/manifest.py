@@ -17,13 +17,9 @@ from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+SCHEMA = NEWEST["session.yaml"]
 
-SCHEMA: Final = NEWEST["session.yaml"]
-
-SESSION_ID: Final = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
+SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
 
 

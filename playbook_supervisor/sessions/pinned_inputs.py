@@ -22,7 +22,7 @@ from playbook_supervisor.system.files import digest, read_bytes, write_atomicall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
 
 def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
@@ -114,7 +114,7 @@ def _read_playbook(data: bytes, source: str) -> Playbook:
     return read_playbook(data, source)
 
 
-_PLAYBOOK: Final = _PinnedKind(
+_PLAYBOOK = _PinnedKind(
     "playbook",
     "playbook.yaml",
     "compiled.json",
@@ -122,7 +122,7 @@ _PLAYBOOK: Final = _PinnedKind(
     serialize.playbook_to_json,
     serialize.playbook_from_json,
 )
-_POLICY: Final = _PinnedKind(
+_POLICY = _PinnedKind(
     "policy",
     session_policy.FILE,
     "policy.json",

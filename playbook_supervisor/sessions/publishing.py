@@ -17,15 +17,13 @@ from playbook_supervisor.system.cancellation import Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
     from playbook_supervisor.sessions.store import Store
 
-_SETTLED: Final = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
-_SUBJECT: Final = 72  # characters of a commit's first line
+_SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
+_SUBJECT = 72  # characters of a commit's first line
 
 
 def publishes(step: Step) -> bool:

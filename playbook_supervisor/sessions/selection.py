@@ -15,11 +15,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.store import Store
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-OPEN: Final = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
+OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 
 class SelectedSession(Record):

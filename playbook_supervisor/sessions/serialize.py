@@ -20,11 +20,11 @@ from playbook_supervisor.sessions.journal import entry_mapping, entry_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     Json = dict[str, Any]
 
-PROTOCOL: Final = 1
+PROTOCOL = 1
 
 
 # ── the compiled playbook ───────────────────────────────────────────────────────────────────
@@ -83,7 +83,7 @@ def _step_from_json(shape: Json) -> Step:
     return Step(**said)
 
 
-_WORDS_OF_A_STEP: Final = {
+_WORDS_OF_A_STEP = {
     "preconditions": Condition,
     "postconditions": Condition,
     "escalation_triggers": Trigger,
@@ -137,8 +137,8 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
 
 # ── what a worker brought ───────────────────────────────────────────────────────────────────
 
-_OUTCOME_KEYS: Final = ("error", "output", "agent")
-_WORKER_ERRORS: Final = ("PB-AGENT-", "PB-STEP-")
+_OUTCOME_KEYS = ("error", "output", "agent")
+_WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-")
 
 
 def outcome_from_json(shape: object) -> Outcome:
@@ -288,4 +288,4 @@ def _valued(**pairs: object) -> Json:
     return {key: value for key, value in pairs.items() if value not in _ABSENT}
 
 
-_ABSENT: Final[tuple[object, ...]] = (None, "", [], {})
+_ABSENT: tuple[object, ...] = (None, "", [], {})

@@ -29,9 +29,9 @@ from playbook_supervisor.system.files import digest, read_bytes, write_atomicall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_ENDED: Final = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
+_ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
 
 
 class OpenSession(Record, frozen=False):

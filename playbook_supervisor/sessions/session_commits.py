@@ -19,29 +19,25 @@ from playbook_supervisor.system.cancellation import Interrupted, unheeded
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.processes import Completed, run
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-SESSION: Final = "Playbook-Session"
-NAME: Final = "Playbook-Name"
+SESSION = "Playbook-Session"
+NAME = "Playbook-Name"
 """The trailers by which such a commit is known."""
 
-_SESSIONS: Final = ".playbooks/sessions"
-_UNFINISHED: Final = ".playbook-tmp-*"  # what is being written at this moment
-_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while somebody else holds a lock
-_LOCK: Final = r"'([^'\n]{1,4096}\.lock)'"
-_LEAST: Final = 2.0  # seconds for a git command when time is up: to say what became of the last one
+_SESSIONS = ".playbooks/sessions"
+_UNFINISHED = ".playbook-tmp-*"  # what is being written at this moment
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while somebody else holds a lock
+_LOCK = r"'([^'\n]{1,4096}\.lock)'"
+_LEAST = 2.0  # seconds for a git command when time is up: to say what became of the last one
 _LAST_LINES, _LAST_WORDS = 3, 300  # lines, characters
-_WHO: Final = "git config --global user.email"  # what git advises in any language
-_SAY_WHO: Final = (
+_WHO = "git config --global user.email"  # what git advises in any language
+_SAY_WHO = (
     "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`; "
     "the next commit has all of {folder}."
 )
-_OF_PUSH: Final = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
+_OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
 """What `git push --porcelain` says itself on stdout."""
-_CREDENTIALS: Final = r"//[^/@\s]{1,1000}@"
-_UNDER_WAY: Final = {
+_CREDENTIALS = r"//[^/@\s]{1,1000}@"
+_UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
@@ -49,7 +45,7 @@ _UNDER_WAY: Final = {
     "REVERT_HEAD": "a revert",
 }
 """What git leaves in its directory while it waits for a person to go on with something."""
-_NOBODY: Final = {
+_NOBODY = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
@@ -57,8 +53,8 @@ _NOBODY: Final = {
     "GIT_EDITOR": ":",
 }
 """Nobody can be asked for a name, a password or a message."""
-_TERMINAL: Final = frozenset({"GPG_TTY", "SSH_ASKPASS"})
-_NO_CHORES: Final = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_TERMINAL = frozenset({"GPG_TTY", "SSH_ASKPASS"})
+_NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
 
 class Commit(Record):

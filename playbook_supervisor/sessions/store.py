@@ -34,12 +34,8 @@ from playbook_supervisor.system.files import (
     write_atomically,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-SESSIONS: Final = ".playbooks/sessions"
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+SESSIONS = ".playbooks/sessions"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""

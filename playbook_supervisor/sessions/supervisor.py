@@ -42,16 +42,14 @@ from playbook_supervisor.system.process_groups import kill_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.sessions.evidence import CheckInputs
 
 # What evidence needs is imported where there is a check to answer or a launch to record: `next`
 # and `report` of most steps ask nothing of the world.
-_SPECKIT: Final = "/speckit"
+_SPECKIT = "/speckit"
 _PATIENCE, _BRIEFLY = 120.0, 20.0  # seconds for git; a client waits half a minute for its hook
-_LONGEST: Final = 2_000  # characters of an error's text; a reviewer must not scroll past more
+_LONGEST = 2_000  # characters of an error's text; a reviewer must not scroll past more
 
 
 class Supervisor:

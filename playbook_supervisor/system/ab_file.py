@@ -14,11 +14,7 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_HEADER: Final = 112
+_HEADER = 112
 """Bytes before the content: its turn, its length and its digest, blanks, a line's end."""
 
 

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_HEEDED: Final[dict[int, Callable[[], bool]]] = {}
+_HEEDED: dict[int, Callable[[], bool]] = {}
 """Thread → how it notices. What other threads wait for is for the driver to end."""
 
 

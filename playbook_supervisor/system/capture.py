@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_TELLING: Final = 8
+_TELLING = 8
 """From this many characters on, one line of a secret is a secret by itself."""
 
 

@@ -15,16 +15,12 @@ from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.files import read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_SMALL: Final = 1 << 16
-_PACKED: Final = 1 << 26
-_LEVELS: Final = 5  # git follows as many symbolic references
-_COMMIT_LENGTHS: Final = (40, 64)  # hexadecimal digits
-_REFERENCE: Final = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
-_REFTABLE: Final = b"refs/heads/.invalid"
+_SMALL = 1 << 16
+_PACKED = 1 << 26
+_LEVELS = 5  # git follows as many symbolic references
+_COMMIT_LENGTHS = (40, 64)  # hexadecimal digits
+_REFERENCE = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
+_REFTABLE = b"refs/heads/.invalid"
 
 
 class Checkout(Record):

@@ -21,12 +21,11 @@ from playbook_supervisor.records import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from typing import Final
 
-_TEMPORARY: Final = ".playbook-tmp-"
-_CHUNK: Final = 1 << 20
-_LITTLE: Final = 1 << 15
-_OWN_SUMS: Final = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+_TEMPORARY = ".playbook-tmp-"
+_CHUNK = 1 << 20
+_LITTLE = 1 << 15
+_OWN_SUMS = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────

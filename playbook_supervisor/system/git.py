@@ -24,13 +24,13 @@ from playbook_supervisor.system.processes import POINTERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_PATIENCE: Final = 20.0  # seconds
+_PATIENCE = 20.0  # seconds
 _TRACKED, _LINES = 8, 12
 _LAST_LINES, _LAST_WORDS = 3, 400
 _COARSE = 50  # ms by which a file's time may lag behind the clock
-_SESSIONS: Final = ":(exclude,top).playbooks/sessions"
+_SESSIONS = ":(exclude,top).playbooks/sessions"
 
 
 class Worktree(Record):

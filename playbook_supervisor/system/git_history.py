@@ -11,12 +11,8 @@ from pathlib import Path
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.system.git import ask, contents
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_COMMIT: Final = re.compile(r"([0-9a-f]{40,64}) [0-9]+ [0-9]+")
-_COMMITTED: Final = "committer-time "
+_COMMIT = re.compile(r"([0-9a-f]{40,64}) [0-9]+ [0-9]+")
+_COMMITTED = "committer-time "
 
 
 def line_times(folder: Path, name: str) -> tuple[int, ...]:

@@ -10,14 +10,14 @@ from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.system.processes import Completed
 
-DEADLINE: Final = 10.0
+DEADLINE = 10.0
 """Seconds that `gh` has to answer."""
 
-_QUIET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+_QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 
 
 def can_be_asked(branch: str) -> bool:

@@ -15,17 +15,13 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-GRACE: Final = 2.0
+GRACE = 2.0
 """Seconds between asking a group to end and ending it."""
-PATIENCE: Final = 5.0
+PATIENCE = 5.0
 """Seconds for the system to carry out a SIGKILL."""
 _PROC = Path("/proc")
-_DESCRIPTORS: Final = 4_096  # as many as a process of ours may have open
-_NAMED: Final = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
+_DESCRIPTORS = 4_096  # as many as a process of ours may have open
+_NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
 
 # ── groups ──────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from selectors import BaseSelector, SelectorKey
     from typing import IO, NoReturn
 
-POINTERS: Final = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
+POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
 """What a surrounding git (a hook, an alias) says of itself: a child's own folder decides."""
-_DRAIN: Final = 0.5
+_DRAIN = 0.5
 """Seconds of reading on after the leader has ended, if others hold its pipes."""
-_TICK: Final = 0.1
+_TICK = 0.1
 """Seconds after which a child that says nothing is looked at."""
-_CHUNK: Final = 1 << 16
-_FED_AT_ONCE: Final = 512  # POSIX: a pipe reported writable takes this much without blocking
-_NOT_STARTABLE: Final = "Mend its mode or arguments, or what is too much at once (`ulimit -n`)."
+_CHUNK = 1 << 16
+_FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
+_NOT_STARTABLE = "Mend its mode or arguments, or what is too much at once (`ulimit -n`)."
 
 
 class Completed(Record):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from project import Project
@@ -35,10 +35,10 @@ from playbook_supervisor.project.config import Claude, Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import call_for
 
-STREAMS: Final = Path(__file__).parents[1] / "streams"
+STREAMS = Path(__file__).parents[1] / "streams"
 
 StandIn = Callable[..., None]
-PROGRAM: Final = """\
+PROGRAM = """\
 #!/bin/sh
 cd '{folder}'
 printf '%s\\n' "$@" >>argv
@@ -359,7 +359,7 @@ def test_one_that_was_remembered_is_told_of(project: Project) -> None:
 
 # ── what a run leaves for a step ────────────────────────────────────────────────────────────
 
-GROUP: Final = """\
+GROUP = """\
 name: group
 description: One, then two at once
 version: "1.0"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge,
 from playbook_supervisor.agents.registry import Budget
 from playbook_supervisor.kernel.directives import Failure
 
-STREAMS: Final = Path(__file__).parents[1] / "streams"
+STREAMS = Path(__file__).parents[1] / "streams"
 
 
 def lines(name: str) -> list[str]:
@@ -117,11 +117,11 @@ def test_a_call_of_a_tool_is_told_in_a_few_words(
     assert described(tool, given_, "/project") == told
 
 
-KEYS: Final = (
+KEYS = (
     "type subtype message content model usage id result name input is_error status errors"
     " permission_denials tool_input resetsAt total_cost_usd modelUsage"
 )
-KEYS_OF_EVENTS: Final = (
+KEYS_OF_EVENTS = (
     "message slash_commands permission_denials result is_error errors total_cost_usd modelUsage"
     " num_turns rate_limit_info api_error_status"
 )

@@ -21,15 +21,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from project import Project
 
 from claude.model import Model
 from playbook_supervisor.drivers.claude_code import ancestry
 
-KEY: Final = "dummy"
-TIMEOUT: Final = 240.0
+KEY = "dummy"
+TIMEOUT = 240.0
 """Seconds for one run; a turn takes less than one on an idle machine, and many on a busy one."""
 
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 import pytest
 from project import Project
@@ -19,13 +18,13 @@ from claude.recorder import Recorder
 from claude.runner import ONE, STRAIGHT, TWO, Headless
 from claude.terminal import Terminal, tmux
 
-REQUIRED: Final = "PLAYBOOK_REQUIRE_CLAUDE"
+REQUIRED = "PLAYBOOK_REQUIRE_CLAUDE"
 
 Start = Callable[..., Client]
 Open = Callable[..., Terminal]
 Sit = Callable[[Script], Terminal]
 
-FREE: Final = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
+FREE = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,Skill")
 """With this nothing but gates asks for permission."""
 
 

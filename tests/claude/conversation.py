@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-DIRECTIVE: Final = "playbook-directive: "
+DIRECTIVE = "playbook-directive: "
 
-NOTIFICATION: Final = re.compile(r"(?s)<task-notification>(.*?)</task-notification>")
-ELEMENT: Final = re.compile(r"(?s)<([a-z-]+)>(.*?)</\1>")
+NOTIFICATION = re.compile(r"(?s)<task-notification>(.*?)</task-notification>")
+ELEMENT = re.compile(r"(?s)<([a-z-]+)>(.*?)</\1>")
 
 
 # ── what the model says ─────────────────────────────────────────────────────────────────────
@@ -63,8 +63,8 @@ class Failure:
 Block = Text | Call | Pause | Used | Refused
 Reply = Sequence[Block] | Failure
 
-OVERLOADED: Final = Failure(529, "overloaded_error", "Overloaded")
-BROKEN: Final = Failure(500, "api_error", "Internal server error")
+OVERLOADED = Failure(529, "overloaded_error", "Overloaded")
+BROKEN = Failure(500, "api_error", "Internal server error")
 
 
 def text(words: str) -> Text:

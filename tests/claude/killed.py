@@ -19,7 +19,6 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
 
 from project import Project
 
@@ -29,11 +28,11 @@ from claude.model import Model
 from claude.runner import STRAIGHT, command_of, works
 from claude.scripts import FILES
 
-HERE: Final = Path(__file__).resolve().parent
-STEPS: Final = ("plan", "tasks")
-PATIENCE: Final = 8
+HERE = Path(__file__).resolve().parent
+STEPS = ("plan", "tasks")
+PATIENCE = 8
 """One runner of so many is left in peace."""
-LONGEST: Final = 2.5
+LONGEST = 2.5
 """Seconds that a runner may live that is not: as long as a whole run takes."""
 
 

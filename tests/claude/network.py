@@ -13,12 +13,12 @@ import socket
 import subprocess
 import sys
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-PORT: Final = 8765
+PORT = 8765
 """The model's port in a private network, where nobody else can have taken it."""
 
-MAKER: Final = f"""
+MAKER = f"""
 import fcntl, os, socket, struct
 sets_flags, up = 0x8914, 0x1
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

@@ -6,13 +6,13 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from claude.conversation import Pause, Reply, Request, call, text
 from claude.scripts import FILES
 
-_ORDER: Final = re.compile(r"Skill `([^`]+)`(?: with args `([^`]*)`)?")
-_WAITING: Final = [text("I wait.")]
+_ORDER = re.compile(r"Skill `([^`]+)`(?: with args `([^`]*)`)?")
+_WAITING = [text("I wait.")]
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Obedient:
         return [*hold, text(f"{skill} is done")]
 
 
-_OWN_QUESTION: Final = {
+_OWN_QUESTION = {
     "question": "Shall I do as I like?",
     "header": "Mine",
     "multiSelect": False,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from project import Project
 
-_HEAD: Final = """\
+_HEAD = """\
 name: {name}
 description: For a test
 version: "1.0"
@@ -21,7 +20,7 @@ args:
 steps:
 """
 
-_STEPS: Final = {
+_STEPS = {
     "two": """\
   - id: plan
     command: /speckit.plan

@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-EVENTS: Final = (
+EVENTS = (
     "ConfigChange",
     "Notification",
     "PermissionRequest",
@@ -39,7 +39,7 @@ EVENTS: Final = (
     "UserPromptSubmit",
 )
 
-SCRIPT: Final = """\
+SCRIPT = """\
 import fcntl, json, re, sys
 from pathlib import Path
 

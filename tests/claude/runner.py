@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
 
 from claude.client import Client
 from claude.conversation import Reply, Request, call, text
@@ -14,7 +13,7 @@ from claude.scripts import FILES
 Headless = Callable[..., Client]
 """Put the client on the project's PATH as `claude`, with this model behind it."""
 
-ONE: Final = """\
+ONE = """\
 name: one
 description: For a test
 version: "1.0"
@@ -27,7 +26,7 @@ steps:
     postconditions: [plan_exists]
     error_policy: stop
 """
-TWO: Final = f"""\
+TWO = f"""\
 {ONE.replace("name: one", "name: two")}\
   - id: tasks
     command: /speckit.tasks
@@ -36,7 +35,7 @@ TWO: Final = f"""\
     postconditions: [tasks_exists]
     error_policy: stop
 """
-STRAIGHT: Final = TWO.replace("name: two", "name: straight").replace("gate_always", "auto")
+STRAIGHT = TWO.replace("name: two", "name: straight").replace("gate_always", "auto")
 
 
 def command_of(request: Request) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from project import FEATURE, Project
 
@@ -26,8 +26,8 @@ from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
-PASS: Final = "---\nverdict: PASS\n---\n"
-FILES: Final = {
+PASS = "---\nverdict: PASS\n---\n"
+FILES = {
     "speckit.plan": (f"specs/{FEATURE}/plan.md", "the plan\n"),
     "speckit.tasks": (f"specs/{FEATURE}/tasks.md", "- [ ] T1\n"),
     "agreement.create": (f".agreements/{FEATURE}/agreement.yaml", "a: 1\n"),
@@ -37,7 +37,7 @@ FILES: Final = {
 }
 """What each command writes."""
 
-SHORT: Final = """\
+SHORT = """\
 name: short
 description: Plan, build, and ask before handing in
 version: "1.0"
@@ -64,7 +64,7 @@ steps:
 """
 """Two steps of work, one that is skipped, one behind a gate."""
 
-FREE: Final = (
+FREE = (
     "--permission-mode",
     "acceptEdits",
     "--allowedTools",
@@ -76,7 +76,7 @@ FREE: Final = (
 Line = Callable[[Request], Reply | None]
 """What a model says, or None where it obeys."""
 
-LONG: Final = 120.0
+LONG = 120.0
 """Seconds for another thread to come to a point, however busy the machine."""
 
 DriveResult = Literal["completed", "waiting", "failed", "stalled", "tampered", "let go"]

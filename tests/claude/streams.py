@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -26,18 +26,18 @@ from claude.client import Client
 from claude.conversation import OVERLOADED, Failure, Refused, Reply, Request, call, text
 from claude.model import Model
 
-FOLDER: Final = Path(__file__).resolve().parent.parent / "streams"
-RESET: Final = 1_950_000_000
+FOLDER = Path(__file__).resolve().parent.parent / "streams"
+RESET = 1_950_000_000
 """When a usage limit ends: a second in 2031."""
-SUBSCRIBED: Final = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy", "ANTHROPIC_API_KEY": ""}
+SUBSCRIBED = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy", "ANTHROPIC_API_KEY": ""}
 """Only who has a subscription has a usage limit."""
-AT_ONCE: Final = {"CLAUDE_CODE_MAX_RETRIES": "0"}
+AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 """The client tries nothing again by itself."""
-_LONG: Final = frozenset(
+_LONG = frozenset(
     {"agents", "capabilities", "mcp_servers", "memory_paths", "messaging_socket_path", "plugins"}
     | {"skills", "subagent_stats", "terminal_slash_commands", "tools"}
 )
-_OWN: Final = ("agreement.", "bang", "feature.", "qa.", "speckit.")
+_OWN = ("agreement.", "bang", "feature.", "qa.", "speckit.")
 
 
 def limit(reset: int) -> Failure:
@@ -91,13 +91,13 @@ def _recovers(request: Request) -> Reply:
     return OVERLOADED if request.number == 1 else [text("fine")]
 
 
-_REFUSING: Final = {
+_REFUSING = {
     "permissions": {"deny": ["Bash(curl *)", "Edit(/secret/**)"]},
     "hooks": {"PreToolUse": [{"matcher": "Read", "hooks": [{"type": "command"}]}]},
 }
 _REFUSING["hooks"]["PreToolUse"][0]["hooks"][0]["command"] = "echo no >&2; exit 2"  # type: ignore[index]
 
-SCENES: Final[dict[str, Scene]] = {
+SCENES: dict[str, Scene] = {
     "works": Scene(_works),
     "unknown-command": Scene(lambda request: [text("I see.")], prompt="/nosuch 013"),
     "denied": Scene(

@@ -17,25 +17,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from claude.client import Client
 
 COLUMNS, LINES = 140, 50
 
-READY: Final = r"─\n❯"
+READY = r"─\n❯"
 """The prompt stands under a rule; a dialog's cursor does not."""
 
-BUSY: Final = "esc to interrupt|Esc to cancel"
+BUSY = "esc to interrupt|Esc to cancel"
 """Stands on the screen in the middle of a turn, or at a dialog."""
 
-PATIENCE: Final = 100.0
+PATIENCE = 100.0
 """Seconds until what is waited for has to be there; on an idle machine it is within one."""
 
-IGNORED: Final = 4.0
+IGNORED = 4.0
 """Seconds after which a key without any effect may have been ignored; each time twice as long."""
 
-CONFIGURATION: Final = """\
+CONFIGURATION = """\
 set -g default-terminal screen-256color
 set -g escape-time 0
 set -g focus-events on

@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from project import Project, Result
@@ -201,7 +201,7 @@ def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
 
 # ── limits ──────────────────────────────────────────────────────────────────────────────────
 
-WAITS: Final = "agents: {claude: {wait_for_limit: true}}\n"
+WAITS = "agents: {claude: {wait_for_limit: true}}\n"
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before-work", "in-the-middle"])
@@ -284,7 +284,7 @@ def test_what_a_run_may_cost_is_remembered_until_somebody_says_otherwise(
 
 # ── what every agent promises ───────────────────────────────────────────────────────────────
 
-CONFORMING: Final[dict[str, Reply]] = {
+CONFORMING: dict[str, Reply] = {
     "works": [call("Write", file_path="works.txt", content="done\n")],
     "fails": Failure(400, "invalid_request_error"),
     "dies": [call("Bash", command="kill -9 $CLAUDE_PID", description="die")],
@@ -292,7 +292,7 @@ CONFORMING: Final[dict[str, Reply]] = {
     "shouts": [text("\n".join("A" * 100 for _ in range(100)))],
     "colours": [text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e and more")],
 }
-_SAID: Final[list[Block]] = [text("It works.")]
+_SAID: list[Block] = [text("It works.")]
 
 
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)

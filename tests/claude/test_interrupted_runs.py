@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Final
 
 import pytest
 from project import Project
@@ -25,8 +24,8 @@ from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
 from playbook_supervisor.system.process_groups import until, worker_alive
 
-INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
-SIGNALS: Final = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+INTERRUPTED = "PB-STATE-INTERRUPTED"
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def _tool(request: Request) -> Reply | None:
     return None if request.calls else [call("Bash", command="echo > begun; sleep 600")]
 
 
-PHASES: Final = {
+PHASES = {
     "starting": Phase(told="start /speckit.plan"),
     "answering": Phase(lambda request: [text("I begin."), Pause()], asked=1),
     "in-a-tool": Phase(_tool, told="Bash echo", config="{allowed_tools: [Bash]}"),
@@ -166,7 +165,7 @@ def test_the_client_of_a_runner_that_was_killed_is_ended_where_that_is_asked(
     assert commands(client) == ["speckit.plan", "speckit.tasks", "speckit.tasks"]
 
 
-KILLS: Final = int(os.environ.get("CLAUDE_KILLS", "3"))
+KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
 """How many kills at random moments; `make fuzz` takes more."""
 
 

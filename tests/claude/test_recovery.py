@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import pytest
 from project import Project
@@ -17,8 +16,8 @@ from claude.obedient import Obedient
 from claude.recorder import Recorder
 from playbook_supervisor.system.process_groups import until
 
-INTERRUPTED: Final = "PB-STATE-INTERRUPTED"
-SCRIPT: Final = """\
+INTERRUPTED = "PB-STATE-INTERRUPTED"
+SCRIPT = """\
 steps:
   plan: {write: {specs/013-playbook-create/plan.md: the plan}}
   tasks: {write: {specs/013-playbook-create/tasks.md: the tasks}}
@@ -265,7 +264,7 @@ class TestAConversation:
         assert "resolution" not in project.journal()[1]
 
 
-BREAKS: Final = """\
+BREAKS = """\
 #!/bin/sh
 payload=$(cat)
 case $payload in *'<task-notification>'*) mkdir '{broken}' 2>/dev/null && exit 1;; esac

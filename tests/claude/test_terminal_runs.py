@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from project import Project
@@ -16,7 +16,7 @@ from claude.obedient import Obedient
 from claude.recorder import Recorder
 from claude.scripts import FILES
 
-TASKS: Final = "Run /speckit.tasks (step tasks) now"
+TASKS = "Run /speckit.tasks (step tasks) now"
 
 
 @pytest.fixture

@@ -15,14 +15,13 @@ import termios
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
 
 from project import Project
 from screen import Screen
 
-_PATIENCE: Final = 120.0
-_FRAME_ENDS: Final = "\x1b[?2026l"
-_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
+_PATIENCE = 120.0
+_FRAME_ENDS = "\x1b[?2026l"
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
 class Terminal:

@@ -6,7 +6,6 @@ import io
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import pytest
 from held import Held
@@ -26,10 +25,10 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-HEAD: Final = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
-STEP: Final = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
-SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-SPINNER: Final = tuple(map(spinner, range(0, 10_000, 50)))
+HEAD = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
+STEP = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
+SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+SPINNER = tuple(map(spinner, range(0, 10_000, 50)))
 
 
 class Tty(io.StringIO):

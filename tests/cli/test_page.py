@@ -9,7 +9,6 @@ from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -36,10 +35,10 @@ from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
 
-REQUIRED: Final = "PLAYBOOK_REQUIRE_BROWSER"
+REQUIRED = "PLAYBOOK_REQUIRE_BROWSER"
 """Set where the browser may not be left out."""
-_VOID: Final = {"meta"}
-_HOSTILE: Final = "</style><script>alert(1)</script><img src=x onerror='alert(2)'>\x1b[31m\u202e"
+_VOID = {"meta"}
+_HOSTILE = "</style><script>alert(1)</script><img src=x onerror='alert(2)'>\x1b[31m\u202e"
 
 
 class _Page(HTMLParser):

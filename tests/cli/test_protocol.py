@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from project import Project, Result
@@ -99,7 +99,7 @@ def test_a_report_of_what_is_not_outstanding_is_3_and_says_what_is(project: Proj
         assert "outstanding is" in refused.err
 
 
-WAITING: Final = """\
+WAITING = """\
 import pathlib, sys, time
 from playbook_supervisor.__main__ import program
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
-from typing import Final
 
 from playbook_supervisor.kernel.directives import (
     Answer,
@@ -51,10 +50,10 @@ from playbook_supervisor.kernel.vocabulary import (
 
 Journal = tuple[Entry, ...]
 
-AGENT_FAILED: Final = Failure("PB-AGENT-FAILED", "the agent gave up")
-STEP_FAILED: Final = Failure("PB-STEP-FAILED", "exit status 1")
-PRE: Final = (Condition.SPEC_EXISTS,)
-POST: Final = (Condition.PLAN_EXISTS,)
+AGENT_FAILED = Failure("PB-AGENT-FAILED", "the agent gave up")
+STEP_FAILED = Failure("PB-STEP-FAILED", "exit status 1")
+PRE = (Condition.SPEC_EXISTS,)
+POST = (Condition.PLAN_EXISTS,)
 
 
 def step(
@@ -233,18 +232,16 @@ class Offer:
     verdict_standings: bool = True
 
 
-EVERYTHING: Final = Offer(
+EVERYTHING = Offer(
     tuple(Answer), (None, *Standing), (None, AGENT_FAILED, STEP_FAILED), (True, False)
 )
-WITHOUT_SYNONYMS: Final = Offer(
+WITHOUT_SYNONYMS = Offer(
     (Answer.HELD, Answer.NOT_HELD), (None, *Standing), (None, AGENT_FAILED), (True, False), False
 )
 """What could not be checked counts as failed, one worker's error as another's, and what humans
 have said of a verdict changes nothing."""
-FEW: Final = Offer(
-    (Answer.HELD, Answer.NOT_HELD), (None, Standing.NEW), (None, AGENT_FAILED), (True,)
-)
-FEWEST: Final = replace(FEW, standings=(None,), failures=(None,))
+FEW = Offer((Answer.HELD, Answer.NOT_HELD), (None, Standing.NEW), (None, AGENT_FAILED), (True,))
+FEWEST = replace(FEW, standings=(None,), failures=(None,))
 
 
 def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:

@@ -22,22 +22,18 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_LONGEST: Final = 60  # characters of a line in a label
+_LONGEST = 60  # characters of a line in a label
 # A `%%{…}%%` is a directive wherever it stands, a backtick begins Markdown, and `$$` is
 # mathematics even where it is spelled out.
-_ESCAPED: Final = {ord(character): f"#{ord(character)};" for character in '"#&;<>`\\%$'}
-_STATES: Final = {
+_ESCAPED = {ord(character): f"#{ord(character)};" for character in '"#&;<>`\\%$'}
+_STATES = {
     EntryStatus.DONE: "✓ done",
     EntryStatus.FAILED: "✗ failed",
     EntryStatus.SKIPPED: "– skipped",
     EntryStatus.IN_PROGRESS: "… at work",
 }
-_ENDED: Final = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
-_STYLES: Final = (
+_ENDED = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
+_STYLES = (
     "classDef gate fill:#fff8c5,stroke:#d4a72c,color:#1f2328",
     "classDef done fill:#dafbe1,stroke:#1a7f37,color:#1f2328",
     "classDef failed fill:#ffebe9,stroke:#cf222e,color:#1f2328",

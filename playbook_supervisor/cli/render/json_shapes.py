@@ -25,7 +25,7 @@ from playbook_supervisor.sessions.serialize import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.commands.install.updater import UpdatePlan
     from playbook_supervisor.commands.overview import SessionOverview
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-WAIT: Final = "playbook next --wait"
-_LONGEST_LINE: Final = 4_000  # bytes of a directive as one line, so that a client does not cut it
+WAIT = "playbook next --wait"
+_LONGEST_LINE = 4_000  # bytes of a directive as one line, so that a client does not cut it
 
 
 def directive(
@@ -125,7 +125,7 @@ def ending(
     return shape
 
 
-_NOWHERE: Final = SessionHeader("", "", "", 0, 1)
+_NOWHERE = SessionHeader("", "", "", 0, 1)
 
 
 def attempt(entry: Entry) -> Json:

@@ -11,17 +11,17 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     Json = dict[str, Any]
 
-UNKNOWN: Final = "–"
-_WIDTH: Final = 80
-_LONGEST: Final = 40
-_LEAST: Final = 5  # columns for a playbook and a blank before its step
-_FEW: Final = 9.95  # seconds; from here on tenths are not told
-_MANY: Final = 99.95  # of one unit; from here on the next one is taken
-_FORTUNE: Final = 100_000  # dollars
+UNKNOWN = "–"
+_WIDTH = 80
+_LONGEST = 40
+_LEAST = 5  # columns for a playbook and a blank before its step
+_FEW = 9.95  # seconds; from here on tenths are not told
+_MANY = 99.95  # of one unit; from here on the next one is taken
+_FORTUNE = 100_000  # dollars
 
 
 class Sheet(Record):

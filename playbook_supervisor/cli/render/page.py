@@ -20,13 +20,11 @@ from playbook_supervisor.system import templates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.errors import PlaybookError
     from playbook_supervisor.project.session_policy import Effect
 
-_SIGNS: Final = {"done": "✓", "failed": "✗", "skipped": "–", "in_progress": "…"}
+_SIGNS = {"done": "✓", "failed": "✗", "skipped": "–", "in_progress": "…"}
 
 
 def page(

@@ -16,14 +16,14 @@ from playbook_supervisor.sessions.serialize import PROTOCOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.commands.planning import Need, PlannedStep, RunPlan
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
-_LINE: Final = 400
+_LINE = 400
 _INDENT, _LEAST, _SHORTEST = 13, 40, 20
-_MARKS: Final = {
+_MARKS = {
     Answer.HELD: ("✓", _GREEN),
     Answer.NOT_HELD: ("·", _DIM),
     Answer.ERROR: ("?", _YELLOW),

@@ -18,12 +18,10 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_POLL: Final = 0.25  # seconds between two looks at whether the gate was answered elsewhere
-_LONGEST: Final = 65_536  # bytes of one line; nobody types more
+_POLL = 0.25  # seconds between two looks at whether the gate was answered elsewhere
+_LONGEST = 65_536  # bytes of one line; nobody types more
 
 
 class Prompt(Record, frozen=False):

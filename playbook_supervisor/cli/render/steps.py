@@ -15,15 +15,15 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Literal
 
     from playbook_supervisor.sessions.snapshot import Snapshot
 
     Tone = Literal["done", "failed", "skipped", "waits", "works", "due"]
 
-_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_TURN: Final = 250  # ms that one shape of the spinner stands
-_MARKS: Final[dict[EntryStatus, tuple[str, Tone]]] = {
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TURN = 250  # ms that one shape of the spinner stands
+_MARKS: dict[EntryStatus, tuple[str, Tone]] = {
     EntryStatus.DONE: ("✓", "done"),
     EntryStatus.FAILED: ("✗", "failed"),
     EntryStatus.SKIPPED: ("–", "skipped"),

@@ -22,7 +22,7 @@ from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, TextIO
+    from typing import TextIO
 
     from playbook_supervisor.cli.render.board import Line
     from playbook_supervisor.cli.render.metrics_tables import Sheet
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_PACE: Final = 0.25  # seconds between two frames
-_MARGIN: Final = 6  # lines of a terminal that the list leaves free: for a question, and an answer
-_SHORTEST: Final = 12  # columns that a name may take on any terminal
-_SHIFT: Final = 4  # columns by which a line goes on to the right
-_GROWTH: Final = 4  # columns that two signs of what was cut take more where there is ASCII alone
-_GAP: Final = 2  # columns between two of a table
-_WORDS: Final = 24  # columns below which a line of the agent says nothing
+_PACE = 0.25  # seconds between two frames
+_MARGIN = 6  # lines of a terminal that the list leaves free: for a question, and an answer
+_SHORTEST = 12  # columns that a name may take on any terminal
+_SHIFT = 4  # columns by which a line goes on to the right
+_GROWTH = 4  # columns that two signs of what was cut take more where there is ASCII alone
+_GAP = 2  # columns between two of a table
+_WORDS = 24  # columns below which a line of the agent says nothing
 _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # a frame is shown as a whole, where that is known
-_STYLES: Final = {
+_STYLES = {
     "done": ("green", "", "dim"),
     "failed": ("red", "", "red"),
     "skipped": ("dim", "dim", "dim"),
@@ -48,7 +48,7 @@ _STYLES: Final = {
     "due": ("dim", "dim", "dim"),
 }
 """What a row's tone means for its mark, its name and its words."""
-_TONES: Final = {"plain": "", "waits": "bold yellow", "works": "cyan", "dim": "dim"}
+_TONES = {"plain": "", "waits": "bold yellow", "works": "cyan", "dim": "dim"}
 
 
 class Region(Record, frozen=False):

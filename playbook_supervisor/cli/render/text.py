@@ -15,16 +15,14 @@ from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateRea
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_LINE: Final = 400
-_LONGEST: Final = 2_000  # characters that are to be pasted somewhere, and so never cut
-_NOTABLE: Final = 100  # ms
-_CONTEXT: Final = 20  # lines; what is longer is not read at a gate
-_CENT: Final = 0.01  # USD
-_MANY: Final = 1_000  # tokens
+_LINE = 400
+_LONGEST = 2_000  # characters that are to be pasted somewhere, and so never cut
+_NOTABLE = 100  # ms
+_CONTEXT = 20  # lines; what is longer is not read at a gate
+_CENT = 0.01  # USD
+_MANY = 1_000  # tokens
 
 
 def stamp(ms: int) -> str:
@@ -243,7 +241,7 @@ def _step(entry: Entry) -> tuple[str, ...]:
     return entry.id, entry.status.value, lasted, spent
 
 
-_AFTERWARDS: Final = {
+_AFTERWARDS = {
     "failed": "mend it, then: playbook resume --retry",
     "interrupted": "go on: playbook resume",
     "paused": "go on: playbook resume",

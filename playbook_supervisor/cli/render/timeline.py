@@ -12,14 +12,10 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_TICKS: Final = 4
-_THINNEST: Final = 0.4  # per cent; what took a moment is seen, too
-_SECOND: Final = 1_000
-_STEPS: Final = tuple(
+_TICKS = 4
+_THINNEST = 0.4  # per cent; what took a moment is seen, too
+_SECOND = 1_000
+_STEPS = tuple(
     number * unit
     for unit, numbers in (
         (_SECOND, (1, 2, 5, 10, 15, 30)),

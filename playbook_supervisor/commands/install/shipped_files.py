@@ -15,21 +15,17 @@ from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-PLAYBOOKS: Final = ("auto-feature", "auto-speckit", "auto-validate")
+PLAYBOOKS = ("auto-feature", "auto-speckit", "auto-validate")
 """Those that ship, the one that does most first."""
-COMMANDS: Final = tuple(
+COMMANDS = tuple(
     f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
 )
 """The slash commands that ship."""
 
-GUIDES: Final = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
+GUIDES = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
 """Where the guide for authors lies: with what a project knows, or else with its documents."""
 
-RELEASES: Final = "released.sha256"
+RELEASES = "released.sha256"
 """Among the templates: a line `digest  path` for each content that a file had in a release."""
 
 

@@ -28,11 +28,9 @@ from playbook_supervisor.system.files import remove, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from playbook_supervisor.commands.install.file_actions import Merge
 
-BESIDE: Final = ".new"
+BESIDE = ".new"
 """What the new version of an edited file is called, behind the file's own name."""
 
 
@@ -197,7 +195,7 @@ class _Known:
         )
 
 
-_COMPARE: Final = "the new version beside yours; compare: diff"
+_COMPARE = "the new version beside yours; compare: diff"
 
 
 # ── applying ────────────────────────────────────────────────────────────────────────────────

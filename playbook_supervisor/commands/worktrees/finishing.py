@@ -21,11 +21,7 @@ from playbook_supervisor.system import checkout, git
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import contained, ensure_folder, read_bytes, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_UNDER_WAY: Final = {
+_UNDER_WAY = {
     "rebase-merge": "a rebase",
     "rebase-apply": "a rebase",
     "MERGE_HEAD": "a merge",

@@ -18,13 +18,9 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.system import git
 from playbook_supervisor.system.files import write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_FOLDERS: Final = (".playbooks", ".claude", ".specify", ".features")
-_SESSIONS: Final = ".playbooks/sessions/"
-_LINK: Final = "120000"
+_FOLDERS = (".playbooks", ".claude", ".specify", ".features")
+_SESSIONS = ".playbooks/sessions/"
+_LINK = "120000"
 
 
 class _Blob(Record):

@@ -16,14 +16,14 @@ from playbook_supervisor.system import git, github
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_SESSIONS: Final = ".playbooks/sessions/"
-_WORK: Final = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
-_DIFFERENCE: Final = ("diff-tree", "-r")  # whatever a person has set for their own `git diff`
-_HEADS: Final = "refs/heads/"
-_ORIGIN: Final = "refs/remotes/origin/HEAD"
-_CUSTOMARY: Final = ("refs/heads/main", "refs/heads/master")
+_SESSIONS = ".playbooks/sessions/"
+_WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
+_DIFFERENCE = ("diff-tree", "-r")  # whatever a person has set for their own `git diff`
+_HEADS = "refs/heads/"
+_ORIGIN = "refs/remotes/origin/HEAD"
+_CUSTOMARY = ("refs/heads/main", "refs/heads/master")
 _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
 
 

@@ -26,14 +26,10 @@ from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.files import contained, read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_CLAUDE: Final = "claude"
-_RUN: Final = "playbook.run"
-_MISSING: Final = " is missing"
-_INSTALL: Final = "Run `playbook init`, commit what it writes, then repeat."
+_CLAUDE = "claude"
+_RUN = "playbook.run"
+_MISSING = " is missing"
+_INSTALL = "Run `playbook init`, commit what it writes, then repeat."
 
 
 class Preflight(Record):

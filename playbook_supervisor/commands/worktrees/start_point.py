@@ -15,14 +15,10 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.system import git
 from playbook_supervisor.system.checkout import Checkout
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_SESSIONS: Final = ":(exclude,top).playbooks/sessions"
-_HEADS: Final = "refs/heads/"
-_REMOTES: Final = "refs/remotes/"
-_SHOWN: Final = 5
+_SESSIONS = ":(exclude,top).playbooks/sessions"
+_HEADS = "refs/heads/"
+_REMOTES = "refs/remotes/"
+_SHOWN = 5
 
 
 class Base(Record):

@@ -26,12 +26,8 @@ from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_HEADS: Final = "refs/heads/"
-_REMOTES: Final = "refs/remotes/"
+_HEADS = "refs/heads/"
+_REMOTES = "refs/remotes/"
 
 
 class StartRequest(Record):

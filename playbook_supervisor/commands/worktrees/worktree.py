@@ -26,13 +26,9 @@ from playbook_supervisor.system.files import (
 )
 from playbook_supervisor.system.process_groups import worker_alive
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_PATIENCE: Final = 600.0
+_PATIENCE = 600.0
 """Seconds for those who came before: a checkout may be large, and a hook may take its time."""
-_BASE: Final = "base.json"
+_BASE = "base.json"
 
 
 class WorktreePlan(Record):

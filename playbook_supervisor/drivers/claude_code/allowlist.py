@@ -13,9 +13,9 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, Literal
+    from typing import Any, Literal
 
-READING: Final = frozenset(
+READING = frozenset(
     {
         "BashOutput",
         "CronList",
@@ -35,7 +35,7 @@ READING: Final = frozenset(
 )
 """Tools of the main thread that change nothing."""
 
-DISPATCHING: Final = frozenset(
+DISPATCHING = frozenset(
     {
         "CronCreate",
         "CronDelete",
@@ -51,17 +51,17 @@ DISPATCHING: Final = frozenset(
 )
 """Other ways to prompt, or to work around a supervisor: a scheduled `continue` looks typed."""
 
-AGENTS: Final = frozenset({"Agent", "Task"})
-_FILE_KEYS: Final = ("file_path", "notebook_path", "path")
-_OURS: Final = r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
-_JOURNAL: Final = ".playbooks/sessions"
-_PRIVATE: Final = (
+AGENTS = frozenset({"Agent", "Task"})
+_FILE_KEYS = ("file_path", "notebook_path", "path")
+_OURS = r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
+_JOURNAL = ".playbooks/sessions"
+_PRIVATE = (
     r"\.git(?:/(?:worktrees|modules)/[^\s]{1,200}?)?/playbook\b"
     r"|git-(?:common-)?dir\)?/playbook\b|git-path\s{1,9}playbook\b"
 )
-_HOOK: Final = r"playbook(?:_supervisor)?\s{1,9}hook\b"
-_QUOTING: Final = str.maketrans("", "", "'\"\\")
-_SLASHES: Final = r"/(?:\./|/)+"
+_HOOK = r"playbook(?:_supervisor)?\s{1,9}hook\b"
+_QUOTING = str.maketrans("", "", "'\"\\")
+_SLASHES = r"/(?:\./|/)+"
 
 
 class ToolCall(Record):
@@ -92,7 +92,7 @@ class ToolDecision(Record):
     attempt: str = ""
 
 
-PASS: Final = ToolDecision("pass")
+PASS = ToolDecision("pass")
 
 
 def rule(call: ToolCall) -> ToolDecision:

@@ -12,15 +12,11 @@ from pathlib import Path
 
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 _PROC: Path = Path("/proc")
-_ENDED: Final = frozenset({"Z", "X"})  # it waits for somebody to ask how it ended, no more
-_TERMINAL: Final = "/dev/tty"
-_HIGHEST: Final = 1_000  # processes above one another, more than there ever are
-_SECONDS: Final = 5.0
+_ENDED = frozenset({"Z", "X"})  # it waits for somebody to ask how it ended, no more
+_TERMINAL = "/dev/tty"
+_HIGHEST = 1_000  # processes above one another, more than there ever are
+_SECONDS = 5.0
 
 
 class Process(Record):

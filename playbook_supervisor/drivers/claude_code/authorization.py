@@ -18,18 +18,14 @@ from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_INSIDE: Final = "CLAUDECODE"
-_CONVERSATION: Final = "CLAUDE_CODE_SESSION_ID"
-_CLIENT: Final = "CLAUDE_PID"
-_SHELL: Final = "Claude Code runs this shell"
-_NO_TERMINAL: Final = "there is no terminal here"
-_BRINGING: Final = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
+_INSIDE = "CLAUDECODE"
+_CONVERSATION = "CLAUDE_CODE_SESSION_ID"
+_CLIENT = "CLAUDE_PID"
+_SHELL = "Claude Code runs this shell"
+_NO_TERMINAL = "there is no terminal here"
+_BRINGING = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
 """How git begins to tell in its log of HEAD that a commit came here, and was not made here."""
-_UNKNOWN: Final = "unknown"
+_UNKNOWN = "unknown"
 """Its file says that nobody knows who has driven the session."""
 
 

@@ -29,13 +29,13 @@ from playbook_supervisor.system.files import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Literal
 
-_FILE: Final = "claude.json"
-_SEAL: Final = "digest"
-_DISMISSED: Final = 100  # agents that are remembered after their attempt was settled
-_LOCK: Final = "claude.lock"
-_DIALOG: Final = "dialog"
+_FILE = "claude.json"
+_SEAL = "digest"
+_DISMISSED = 100  # agents that are remembered after their attempt was settled
+_LOCK = "claude.lock"
+_DIALOG = "dialog"
 
 
 class Subagent(Record):

@@ -28,10 +28,10 @@ from playbook_supervisor.system.process_groups import worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_LEFT: Final = "left.json"
-_EVENT: Final = "UserPromptExpansion"
+_LEFT = "left.json"
+_EVENT = "UserPromptExpansion"
 
 
 def command(
@@ -206,7 +206,7 @@ def _abort(typed: TypedCommand) -> HookReply:
     return HookReply(_EVENT, decision="block", reason="\n".join(said))
 
 
-_COMMANDS: Final = {
+_COMMANDS = {
     "playbook.run": _run,
     "playbook.resume": _resume,
     "playbook.pause": _pause,

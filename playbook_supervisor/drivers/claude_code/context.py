@@ -18,9 +18,9 @@ from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final, Literal
+    from typing import Any, Literal
 
-_SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})
+_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class HookReply(Record):

@@ -16,17 +16,17 @@ from playbook_supervisor.drivers.claude_code.marker import git_directory, marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from playbook_supervisor.drivers.claude_code.allowlist import ToolDecision
 
-_LONGEST: Final = 10_000  # characters of a path
-_SESSIONS: Final = ".playbooks/sessions"
-_LOOKED_AT: Final = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
+_LONGEST = 10_000  # characters of a path
+_SESSIONS = ".playbooks/sessions"
+_LOOKED_AT = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
 """Tools whose calls begin or end something."""
-_UNHEARD: Final = frozenset({"SessionEnd", "SubagentStart"})
+_UNHEARD = frozenset({"SessionEnd", "SubagentStart"})
 """Events of which nothing follows."""
-_ROUND: Final = "PostToolBatch"
+_ROUND = "PostToolBatch"
 
 
 def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolDecision | None:

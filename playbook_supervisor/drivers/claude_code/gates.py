@@ -8,21 +8,17 @@ from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-NOBODY: Final = "Nobody answers a question here: stop; the gate stays open."
-_UNHEARD: Final = 5  # refusals in a row after which no further dialog is put
-_HEADER: Final = 12  # characters that the client shows of a header
-_MEANS: Final = {
+NOBODY = "Nobody answers a question here: stop; the gate stays open."
+_UNHEARD = 5  # refusals in a row after which no further dialog is put
+_HEADER = 12  # characters that the client shows of a header
+_MEANS = {
     "continue": "it is mended: check again",
     "retry": "run the step again",
     "accept": "go on although it fails",
     "skip": "leave the step out",
     "abort": "end the session",
 }
-_MEANS_HERE: Final[dict[str, dict[str, str]]] = {
+_MEANS_HERE: dict[str, dict[str, str]] = {
     GateReason.GATE_ALWAYS: {"continue": "run the step now"},
     GateReason.PRECONDITION_FAIL: {"accept": "run the step all the same"},
     GateReason.AGREEMENT_BREAKING: {

@@ -33,9 +33,9 @@ from playbook_supervisor.system.files import locked, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-_COMMAND: Final = "playbook."
+_COMMAND = "playbook."
 
 
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
@@ -292,7 +292,7 @@ def _nothing(desk: HookContext) -> HookReply | None:
     return None
 
 
-_EVENTS: Final = {
+_EVENTS = {
     "ConfigChange": _settings_changed,
     "PermissionRequest": _permission,
     "PostToolBatch": stopping.round_over,

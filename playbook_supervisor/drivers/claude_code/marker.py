@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-MARKER: Final = "playbook/bound"
+MARKER = "playbook/bound"
 """In the git directory."""
 
-MARK: Final = ": playbook-supervisor;"
+MARK = ": playbook-supervisor;"
 """How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
 
-_LARGEST: Final = 10_000
+_LARGEST = 10_000
 
 
 def git_directory(root: str) -> str:

@@ -17,12 +17,8 @@ from playbook_supervisor.drivers.claude_code.context import process
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import StateError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 _PROC: Path = Path("/proc")
-_OF_AN_AGENT: Final = "_agent"
+_OF_AN_AGENT = "_agent"
 """How the client's name for whom it runs a process ends; of a hook it says `_harness`."""
 
 

@@ -12,14 +12,10 @@ import os
 import time
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-WARNED: Final = 100  # requests after which the model is told what is expected
-ENDED: Final = 120  # requests after which its run is ended
-_WAITING: Final = 60.0  # seconds that one request stands for while an agent is at work
-_FILE: Final = "requests"  # one byte each, so that counting costs next to nothing
+WARNED = 100  # requests after which the model is told what is expected
+ENDED = 120  # requests after which its run is ended
+_WAITING = 60.0  # seconds that one request stands for while an agent is at work
+_FILE = "requests"  # one byte each, so that counting costs next to nothing
 
 
 def spent(private: str) -> int:

@@ -14,31 +14,27 @@ from playbook_supervisor.drivers.claude_code.marker import MARK as MARK
 from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
 from playbook_supervisor.formats.json_edit import JsonText
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+FILE = ".claude/settings.json"
+LOCAL_FILE = ".claude/settings.local.json"
+_CODE = "PB-CHECK-SETTINGS"
 
-FILE: Final = ".claude/settings.json"
-LOCAL_FILE: Final = ".claude/settings.local.json"
-_CODE: Final = "PB-CHECK-SETTINGS"
-
-ALLOW: Final = tuple(
+ALLOW = tuple(
     f"Bash(playbook {command} *)"
     for command in ("begin", "next", "report", "status", "show", "list", "probe")
 )
 """What a model may run of ours without being asked: nothing that decides."""
 
-DENY: Final = ("Edit(/.playbooks/sessions/**)",)
+DENY = ("Edit(/.playbooks/sessions/**)",)
 """The journal is ours. `Edit` rules hold for Write, and for the shell's own redirections, too."""
 
-_RULES: Final = {"allow": ALLOW, "deny": DENY}
+_RULES = {"allow": ALLOW, "deny": DENY}
 
-_LOST: Final = (
+_LOST = (
     "playbook does not answer, and a session of it is bound here, so nothing goes on. "
     "Run `playbook doctor` in a terminal; "
     "/playbook.pause or /playbook.abort let go of the session."
 )
-_MISSING: Final = json.dumps(
+_MISSING = json.dumps(
     {
         "decision": "block",
         "reason": "playbook is not installed here, or not on PATH. "
@@ -48,7 +44,7 @@ _MISSING: Final = json.dumps(
 """In JSON, for the client shows a hook that exits with 2 together with its whole command."""
 
 # No process is started to find the marker: a client calls this many times a minute.
-_FIND: Final = (
+_FIND = (
     """\
 d=${CLAUDE_PROJECT_DIR:-.}; g=$d/.git; l=; p=
 if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${l#gitdir: }
@@ -57,11 +53,11 @@ b=$g/"""
     + MARKER
 )
 
-_WHERE_BOUND: Final = """
+_WHERE_BOUND = """
 [ -f "$b" ] || exit 0
 IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook"""
 
-_ALWAYS: Final = f"""
+_ALWAYS = f"""
 [ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
 command -v "$p" >/dev/null || {{ echo '{_MISSING}'; exit; }}"""
 
@@ -73,9 +69,9 @@ def _command(reach: str, failed: int) -> str:
 echo '{_LOST}' >&2; exit {failed}"""
 
 
-_TIMEOUT: Final = 30  # seconds
-_AGENTS: Final = "Agent|Task|Skill|AskUserQuestion"
-_BEGINNING: Final = "UserPromptExpansion"
+_TIMEOUT = 30  # seconds
+_AGENTS = "Agent|Task|Skill|AskUserQuestion"
+_BEGINNING = "UserPromptExpansion"
 
 
 def _guard(reach: str = _WHERE_BOUND) -> dict[str, object]:
@@ -90,7 +86,7 @@ def _witness() -> dict[str, object]:
     return {"type": "command", "command": _command(_WHERE_BOUND, failed=1), "timeout": _TIMEOUT}
 
 
-HOOKS: Final[dict[str, tuple[str, dict[str, object]]]] = {
+HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     _BEGINNING: (r"^playbook\.", _guard(_ALWAYS)),
     "UserPromptSubmit": ("", _guard()),
     "PreToolUse": ("*", _guard()),

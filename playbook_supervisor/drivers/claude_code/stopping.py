@@ -13,13 +13,9 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-_BLOCKS: Final = 6  # Stop hooks since anything was accepted, after which it is let go
-_REFUSALS: Final = 20  # refused calls since then, after which its run is ended
-_ERROR: Final = 100  # characters of an error that a person is told
+_BLOCKS = 6  # Stop hooks since anything was accepted, after which it is let go
+_REFUSALS = 20  # refused calls since then, after which its run is ended
+_ERROR = 100  # characters of an error that a person is told
 
 
 def refuse(desk: HookContext, reason: str) -> HookReply:

@@ -21,19 +21,19 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
-NOTIFICATION: Final = "<task-notification>"
-DISMISSED: Final = "This step was interrupted, and nobody waits for it: end your turn now."
-_UNHEARD: Final = "the client lists its agent no longer, and no hook has told of its end"
-_STILL: Final = "background work of its own still running"
-_FIELD: Final = r"(?s)<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>"
-_OURS: Final = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
-_MARK: Final = "[Request interrupted by user"
-_WAKING: Final = 3  # stops that are refused until an agent that waited is taken for lost
-_INTERRUPTED: Final = "interrupted"
-_FAILED: Final = "failed"
-_TAIL: Final = 65_536  # bytes of a transcript that are looked at for the end of a turn
+NOTIFICATION = "<task-notification>"
+DISMISSED = "This step was interrupted, and nobody waits for it: end your turn now."
+_UNHEARD = "the client lists its agent no longer, and no hook has told of its end"
+_STILL = "background work of its own still running"
+_FIELD = r"(?s)<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>"
+_OURS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
+_MARK = "[Request interrupted by user"
+_WAKING = 3  # stops that are refused until an agent that waited is taken for lost
+_INTERRUPTED = "interrupted"
+_FAILED = "failed"
+_TAIL = 65_536  # bytes of a transcript that are looked at for the end of a turn
 
 
 def launch(desk: HookContext, attempt_id: str) -> HookReply:
