@@ -1,7 +1,7 @@
-"""Makes the parts of the documents that can be generated: tables of words, keys, codes, choices.
+"""Generates the tables and diagrams in the documents: words, keys, codes, choices, packages.
 
-Each stands between `<!-- generated: NAME -->` and `<!-- end -->`, and comes from the program's own
-tables, so that a document cannot say anything else. A word without an explanation here is an error.
+Each generated part is between `<!-- generated: NAME -->` and `<!-- end -->` and comes from the
+program itself. A word that has no explanation here is an error.
 
     python tools/generate_docs.py            # writes them
     python tools/generate_docs.py --check    # names those that are out of date, and exits with 1
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tables import table
 from tables_of_errors import codes, warnings
 from tables_of_keys import keys
+from tables_of_packages import graph, packages
 from tables_of_rules import journals, rules
 from tables_of_words import (
     choices,
@@ -29,48 +29,18 @@ from tables_of_words import (
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
-    REPOSITORY / "README.md",
     REPOSITORY / "templates" / "playbook-authoring.md",
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("architecture", "vocabulary")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "concepts", "conditions", "errors")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("format", "gates", "config", "policies")),
 )
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# ── commands ────────────────────────────────────────────────────────────────────────────────
-
-_SECTION = re.compile(r"([A-Z][^:\n]*):")
-_COMMAND = re.compile(r"  ([a-z]+) {2,}(\S.*)")
-
-
-def commands() -> str:
-    """Every subcommand by group, with its line of `playbook --help`."""
-    from click import Context
-
-    from playbook_supervisor.cli.app import program
-
-    rows: list[list[str]] = []
-    group = ""
-    for line in program.get_help(Context(program, info_name="playbook")).splitlines():
-        if section := _SECTION.fullmatch(line):
-            group = section[1]
-        elif group not in ("", "Options") and (found := _COMMAND.fullmatch(line)):
-            rows.append([group, f"`playbook {found[1]}`", found[2]])
-        elif rows and line.startswith("   ") and group != "Options":
-            rows[-1][2] += f" {line.strip()}"
-    return table(("", "command", "does"), _named_once(rows))
-
-
-def _named_once(rows: list[list[str]]) -> Iterator[tuple[str, str, str]]:
-    """The group stands only in its first row."""
-    former = ""
-    for group, command, does in rows:
-        yield "" if group == former else f"**{group}**", command, does
-        former = group
-
-
 # ── putting them in ─────────────────────────────────────────────────────────────────────────
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    "packages": packages,
+    "package-graph": graph,
     "vocabulary": vocabulary,
     "journal-words": journal_words,
     "conditions": condition_table,
@@ -80,7 +50,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "audit-rules": rules,
     "audit-journals": journals,
     "codes": codes,
-    "commands": commands,
     "warnings": warnings,
     "playbook-keys": keys("playbook"),
     "arg-keys": keys("playbook", "definitions", "arg"),

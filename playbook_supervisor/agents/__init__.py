@@ -1,4 +1,2 @@
-"""Coding agents behind the headless runner: a protocol, a literal registry, one module each.
-
-Agents carry out one step and say how it ended. They know nothing of the journal.
-"""
+"""Coding agents that carry out one step and say how it ended: a protocol, a literal registry and
+one module each, without knowledge of the journal."""

@@ -1,4 +1,2 @@
-"""Reads any journal, whatever tool wrote it, and judges what cannot be true of it.
-
-Nothing here uses the engine that writes journals, and nothing here changes a file.
-"""
+"""Reads any journal, whichever tool wrote it, and reports what cannot be true of it, without using
+the engine and without changing a file."""

@@ -1,1 +1,1 @@
-"""The command line: declarations, the error handler and rendering. No logic."""
+"""The command line: declarations, the error handler and rendering, but no logic."""

@@ -1,4 +1,2 @@
-"""One function for each subcommand, for the command line and for Python alike.
-
-Functions take and return data. No words on a screen, and no exit codes.
-"""
+"""One function for each subcommand, called by the command line and from Python: data in, data out,
+no text for a screen and no exit codes."""

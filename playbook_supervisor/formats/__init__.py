@@ -1,4 +1,2 @@
-"""Text to data and back: strict YAML and JSON, located values, edits that keep a layout.
-
-Pure. What the data mean is decided elsewhere.
-"""
+"""Converts text to data and back: strict YAML and JSON, values with their positions, and edits that
+keep the layout; pure, and without knowledge of what the data mean."""

@@ -1,4 +1,2 @@
-"""What must happen next: a pure function of the playbook, the journal and an observation.
-
-No files, clocks, processes or random numbers.
-"""
+"""Decides what must happen next from the playbook, the journal and an observation, as a pure
+function: no files, clocks, processes or random numbers."""

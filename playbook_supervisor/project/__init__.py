@@ -1,4 +1,2 @@
-"""What people wrote in the repository: playbooks, settings, policies, features, commands, reports.
-
-What happened in a session belongs to `sessions`.
-"""
+"""Reads what people wrote in the repository (playbooks, settings, policies, features, commands,
+reports), but not what happened in a session."""

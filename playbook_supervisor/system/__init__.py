@@ -1,4 +1,2 @@
-"""Files, locks, processes, git and the forge. The only package that starts a program.
-
-Nothing here knows what a session or a playbook is.
-"""
+"""Files, locks, processes, git and GitHub, and the only package that starts a program, without
+knowledge of sessions and playbooks."""

@@ -1,1 +1,1 @@
-"""What people and programs are shown: plain text, JSON, pages, and a terminal's live list."""
+"""Turns results into plain text, JSON, HTML pages and live terminal output."""

@@ -1,1 +1,1 @@
-"""Sessions in worktrees of their own: started, and removed once their work is merged."""
+"""Sessions in worktrees of their own: how they start, and how they are removed after the merge."""
