@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 
-class PlaybookError(Exception):
-    """What a person is told (Catalyst E-7: `{code, message, guidance, cause?}`).
+TextPosition = tuple[int, int]
+"""Line and column in a file, counted from 1."""
 
-    `message` is one sentence, `where` a place (`file:line:col`, a path, a session) or empty,
-    `guidance` the sentence that says how to mend it, `cause` what lay beneath or empty. `details`
-    are further lines for machines and `--json` (never needed to understand the message).
+
+class PlaybookError(Exception):
+    """The base of every error that we report (Catalyst E-7: `{code, message, guidance, cause?}`).
+
+    `message` is one sentence and `guidance` says how to fix it. `source` is a file, folder or
+    session, `position` a line and column in that file, `cause` the text of the underlying error.
+    `details` are further lines for machines and `--json`; the message is clear without them.
     """
 
     exit_code: ClassVar[int] = 70
@@ -27,6 +31,7 @@ class PlaybookError(Exception):
         message: str,
         *,
         where: str = "",
+        position: TextPosition | None = None,
         guidance: str = "",
         cause: str = "",
         details: tuple[str, ...] = (),
@@ -34,10 +39,16 @@ class PlaybookError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-        self.where = where
+        self.source = where
+        self.position = position
         self.guidance = guidance or CODES.get(code, "")
         self.cause = cause
         self.details = details
+
+    @property
+    def where(self) -> str:
+        """`file:line:col`, a path, a session, or an empty string."""
+        return ":".join(map(str, (self.source, *(self.position or ()))))
 
     def as_mapping(self) -> dict[str, str]:
         """The JSON shape of an error; `where` and `cause` only where there is one."""

@@ -180,7 +180,7 @@ class _Reading:
         return data
 
     def _fault(self, at: Place, message: str, *, key: bool = False) -> None:
-        line, column = self._document.key_place(at) if key else self._document.place(at)
+        line, column = self._document.key_position(at) if key else self._document.position(at)
         self._faults.append((f"{self._document.source}:{line}:{column}", message))
 
 

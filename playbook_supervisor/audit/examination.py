@@ -24,7 +24,7 @@ from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseJournal, LooseSession
 from playbook_supervisor.audit.replay import Replay, replay
 from playbook_supervisor.audit.rules import RULES
-from playbook_supervisor.errors import CheckError, PlaybookError, StateError
+from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.located import Document
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
@@ -168,9 +168,9 @@ def _heard(
     try:
         heard = read(exhibit.data, exhibit.file)
     except CheckError as error:
-        return None, [_problem("AUD-READ", error.message, *_place(error))]
+        return None, [_problem("AUD-READ", error.message, *(error.position or (1, 1)))]
     unclear = islice(heard.unclear, MOST)
-    places = heard.document.place
+    places = heard.document.position
     return heard, [_problem("AUD-FORM", each.why, *places(each.path)) for each in unclear]
 
 
@@ -183,7 +183,7 @@ def _entries(
     try:
         return parse_journal(exhibit.data, exhibit.file).entries, []
     except StateError as error:
-        return None, [_problem("AUD-FORM", error.message, *_place(error))]
+        return None, [_problem("AUD-FORM", error.message, *(error.position or (1, 1)))]
 
 
 def _policy(exhibit: SessionFile | None) -> tuple[Policy, list[Problem]]:
@@ -194,7 +194,7 @@ def _policy(exhibit: SessionFile | None) -> tuple[Policy, list[Problem]]:
     try:
         return read_policy(exhibit.data, exhibit.file), []
     except StateError as error:
-        return Policy(), [_problem("AUD-READ", error.message, *_place(error))]
+        return Policy(), [_problem("AUD-READ", error.message, *(error.position or (1, 1)))]
 
 
 def _plan(
@@ -218,16 +218,11 @@ def _plan(
     return (plan if plan is not None and steps <= plan.by_id.keys() else None), None
 
 
-def _place(error: PlaybookError) -> tuple[int, int]:
-    line, col = error.where.rsplit(":", 2)[1:]
-    return int(line), int(col)
-
-
 # ── findings as problems ────────────────────────────────────────────────────────────────────
 
 
 def _located(finding: AuditFinding, document: Document) -> Problem:
-    return _problem(finding.code, finding.message, *document.place(finding.path))
+    return _problem(finding.code, finding.message, *document.position(finding.path))
 
 
 def _missing(exhibit: SessionFile) -> Problem:

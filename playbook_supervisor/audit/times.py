@@ -120,7 +120,7 @@ def _too_late(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
             message = f"{entry.name} speaks of {to_time(ms)}, which is yet to come"
             yield found("AUD-FUTURE", path, message)
             return
-        line = case.journal.document.place(path)[0]
+        line = case.journal.document.position(path)[0]
         committed = case.committed[line - 1] if line <= len(case.committed) else 0
         if committed and ms > committed + SKEW:
             message = (

@@ -156,7 +156,7 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
 
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for effect in effects(playbook, merged(rules, playbook)):
-        line, col = document.place(("steps", places[effect.step], "autonomy"))
+        line, col = document.position(("steps", places[effect.step], "autonomy"))
         said = f"policy {effect.policy}: {effect.said}"
         yield Problem(line, col, "note", "PB-POLICY-TIGHTENS", said, "Sessions run it so.")
 
@@ -205,8 +205,8 @@ def _fault(fault: Fault, code: str) -> Problem:
 
 def _refused(error: PlaybookError) -> Problem:
     """What cannot be read at all, at the place that the reader names."""
-    line, col = error.where.rsplit(":", 2)[1:]
-    return Problem(int(line), int(col), "error", error.code, error.message, error.guidance)
+    line, col = error.position or (1, 1)
+    return Problem(line, col, "error", error.code, error.message, error.guidance)
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:

@@ -44,7 +44,7 @@ class Faults:
 
     def add(self, path: Path, text: str, cure: str = "", *, key: bool = False) -> None:
         """A fault of the value at `path`, or of its `key`."""
-        find = self._document.key_place if key else self._document.place
+        find = self._document.key_position if key else self._document.position
         name = ".".join(first_line(part, 60) for part in path if isinstance(part, str))
         said = f"{name}: {text}" if name else text
         if len(self._found) < MOST:
@@ -61,7 +61,8 @@ def refusal(code: str, source: str, faults: Sequence[Fault]) -> CheckError:
     return CheckError(
         code,
         first.message + (f" (and {len(more)} more)" if more else ""),
-        where=f"{source}:{first.line}:{first.col}",
+        where=source,
+        position=(first.line, first.col),
         guidance=f"`playbook check {source}` lists them all." if more else first.guidance,
         details=tuple(
             f"{source}:{each.line}:{each.col}: {each.message}. {each.guidance}" for each in faults

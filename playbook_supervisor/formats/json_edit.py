@@ -70,9 +70,13 @@ class JsonText:
             self._text = data.decode()
         except UnicodeDecodeError as fault:
             before = data[: fault.start].decode()
-            place = "{}:{}:{}".format(source, *_place(before, len(before)))
-            cure = "Save the file as UTF-8."
-            raise CheckError(code, "it is no UTF-8", where=place, guidance=cure) from None
+            raise CheckError(
+                code,
+                "not valid UTF-8",
+                where=source,
+                position=_place(before, len(before)),
+                guidance="Save the file as UTF-8.",
+            ) from None
         self._source, self._code = source, code
         self._top = _SpanReader(self._text, source, code).read()
         margin = _margin(self._lead(self._top)) if self._top.parts else ""
@@ -178,12 +182,12 @@ class JsonText:
         return JsonText(text.encode(), self._source, self._code)
 
     def _unfit(self, path: Path, value: _Value, wanted: str) -> NoReturn:
-        line, col = _place(self._text, value.start)
         name = ".".join(map(str, path)) or "the document"
         raise CheckError(
             self._code,
             f"{name} has to be {wanted}",
-            where=f"{self._source}:{line}:{col}",
+            where=self._source,
+            position=_place(self._text, value.start),
             guidance=f"Make it {wanted}, or take it out; nothing was written.",
         )
 
@@ -253,9 +257,13 @@ class _SpanReader:
         self._fail(f"`{word}` is no number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
-        place = "{}:{}:{}".format(self._source, *_place(self._text, self._at))
-        cure = "Mend the JSON at the place named: no comments, no comma behind the last item."
-        raise CheckError(self._code, message, where=place, guidance=cure)
+        raise CheckError(
+            self._code,
+            message,
+            where=self._source,
+            position=_place(self._text, self._at),
+            guidance="Correct the JSON: comments and trailing commas are not allowed.",
+        )
 
 
 def _integer(digits: str) -> int | str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.errors import CheckError, StateError, TextPosition
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
 
@@ -72,18 +72,18 @@ class Document(Record):
     source: str
     _root: _Node = field(default=(1, 1, 1, 1, None), repr=False, compare=False)
 
-    def place(self, path: Sequence[str | int]) -> tuple[int, int]:
-        """Line and column of the value there, or of the nearest thing around it that exists."""
+    def position(self, path: Sequence[str | int]) -> TextPosition:
+        """Line and column of the value at `path`, or of its nearest ancestor that exists."""
         return self._find(path)[:2]
 
-    def told(self, path: Sequence[str | int]) -> str:
-        """That place as an error tells it: `source:line:col`."""
-        line, col = self.place(path)
-        return f"{self.source}:{line}:{col}"
-
-    def key_place(self, path: Sequence[str | int]) -> tuple[int, int]:
-        """Line and column of the key (an item of a sequence has none: of the item)."""
+    def key_position(self, path: Sequence[str | int]) -> TextPosition:
+        """Line and column of the key at `path`; of the item itself in a sequence."""
         return self._find(path)[2:4]
+
+    def corrupt(self, path: Sequence[str | int], message: str) -> StateError:
+        """The error of a session's file whose value at `path` is wrong."""
+        position = self.position(path)
+        return StateError("PB-STATE-CORRUPT", message, where=self.source, position=position)
 
     def _find(self, path: Sequence[str | int]) -> _Node:
         node = self._root
@@ -106,7 +106,7 @@ def refuse(
 ) -> NoReturn:
     """Raise the error of a file that is not read, at its place."""
     code = "PB-CHECK-HOSTILE" if hostile else "PB-CHECK-YAML"
-    raise CheckError(code, message, where=f"{source}:{line}:{col}", guidance=guidance)
+    raise CheckError(code, message, where=source, position=(line, col), guidance=guidance)
 
 
 class _Mapping:

@@ -60,7 +60,11 @@ def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Docu
         return load(data, source, limit=limit)
     except CheckError as error:
         raise StateError(
-            "PB-STATE-CORRUPT", error.message, where=error.where, cause=error.guidance
+            "PB-STATE-CORRUPT",
+            error.message,
+            where=error.source,
+            position=error.position,
+            cause=error.guidance,
         ) from error
 
 

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
+    from playbook_supervisor.formats.located import Document
+
     Data: TypeAlias = Mapping[str, Any]
 
 NEWEST: dict[str, int] = {
@@ -32,23 +34,26 @@ MIGRATIONS: dict[tuple[str, int], Callable[[Data], Data]] = {}
 """Kind and number → its data as of the next number."""
 
 
-def current(kind: str, number: int, data: Data, where: Callable[[], str]) -> Data:
-    """The data of a file of that kind and number, as today's number has them.
+def current(
+    kind: str, number: int, data: Data, source: str, document: Document | None = None
+) -> Data:
+    """The data of a file of that kind and number, migrated to the newest number.
 
-    StateError PB-STATE-NEWER, at the place that `where` finds, for a number of the future.
+    StateError PB-STATE-NEWER if the number is newer than ours, at `schema` in the `document`.
     """
-    refuse_newer(kind, number, where)
+    refuse_newer(kind, number, source, document)
     for step in range(number, NEWEST[kind]):
         data = MIGRATIONS[kind, step](data)
     return data
 
 
-def refuse_newer(kind: str, number: int, where: Callable[[], str]) -> None:
-    """The same of a file that is generated, and need not be migrated."""
+def refuse_newer(kind: str, number: int, source: str, document: Document | None = None) -> None:
+    """Raise PB-STATE-NEWER as `current` does, for a generated file that needs no migration."""
     if number > NEWEST[kind]:
         raise StateError(
             "PB-STATE-NEWER",
             f"{kind} was made by a newer playbook (its number is {number}, this one reads "
             f"{NEWEST[kind]}): upgrade this one",
-            where=where(),
+            where=source,
+            position=document.position(("schema",)) if document else None,
         )

@@ -132,7 +132,7 @@ def _of_today(document: Document, faults: Faults) -> Data:
         faults.add(("schema",), "must be a whole number from 1, without quotes")
         return data
 
-    return dict(current("config.yaml", number, data, lambda: document.told(("schema",))))
+    return dict(current("config.yaml", number, data, FILE, document))
 
 
 _KEYS = (

@@ -72,7 +72,8 @@ def read_installation(root: Path) -> Installation:
         raise CheckError(
             "PB-CHECK-SCHEMA",
             str(unfit),
-            where=document.told((unfit.key,)),
+            where=FILE,
+            position=document.position((unfit.key,)),
             guidance="Mend the file, or remove it: what equals a release still counts as ours.",
         ) from None
 
@@ -103,6 +104,6 @@ def _read(document: Document) -> Installation:
     if not isinstance(document.data, dict):
         raise UnfitError("schema", "is missing")
     number = Fields(document.data).integer("schema", least=1)
-    data = current("install.yaml", number, document.data, lambda: document.told(("schema",)))
+    data = current("install.yaml", number, document.data, FILE, document)
     fields = Fields(data)
     return Installation(fields.text("version"), fields.strings("files"), fields.flag("no_hooks"))

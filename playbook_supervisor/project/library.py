@@ -241,7 +241,7 @@ def index_is_stale(root: Path) -> str:
     if conflict_line(there.decode("utf-8", "replace")):
         return f"git has left a conflict in {INDEX}"
     if numbered := re.search(_NUMBER, there):
-        refuse_newer("_index.yaml", int(numbered[1]), lambda: INDEX)
+        refuse_newer("_index.yaml", int(numbered[1]), INDEX)
     return f"{INDEX} does not say what stands in {FOLDER}/"
 
 

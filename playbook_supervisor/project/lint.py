@@ -55,7 +55,7 @@ def lint(
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]
     problems = (
-        Problem(*document.place(path), "warning", code, message, guidance)
+        Problem(*document.position(path), "warning", code, message, guidance)
         for path, code, message, guidance in warnings
     )
     return tuple(sorted(problems, key=lambda problem: (problem.line, problem.col)))

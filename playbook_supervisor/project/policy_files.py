@@ -117,7 +117,7 @@ def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Fau
         return (), faults.found()
     for item, path in listed:
         rule = Section(faults, item, path, ("match", *_DEMANDED))
-        rules.append(_rule(rule, policy, document.place(path)[0], known=isinstance(item, dict)))
+        rules.append(_rule(rule, policy, document.position(path)[0], known=isinstance(item, dict)))
     return tuple(rules), faults.found()
 
 

@@ -74,7 +74,8 @@ def read_playbook(data: bytes, source: str) -> Playbook:
     raise CheckError(
         "PB-CHECK-INVALID",
         first.message + (f" (and {more} more)" if more else ""),
-        where=f"{source}:{first.line}:{first.col}",
+        where=source,
+        position=(first.line, first.col),
         guidance=first.guidance if not more else "",
         details=tuple(
             f"{source}:{error.line}:{error.col}: {error.message}. {error.guidance}"
@@ -137,7 +138,7 @@ def _first(found: Iterable[Violation]) -> Iterator[Violation]:
 
 
 def _located(violation: Violation, document: Document) -> Problem:
-    place = document.key_place if violation.at_key else document.place
+    place = document.key_position if violation.at_key else document.position
     return Problem(
         *place(violation.path),
         "warning" if violation.warning else "error",
@@ -148,8 +149,8 @@ def _located(violation: Violation, document: Document) -> Problem:
 
 
 def _unread(error: CheckError) -> Problem:
-    line, col = error.where.rsplit(":", 2)[1:]
-    return Problem(int(line), int(col), "error", error.code, error.message, error.guidance)
+    line, col = error.position or (1, 1)
+    return Problem(line, col, "error", error.code, error.message, error.guidance)
 
 
 def _by_place(problem: Problem) -> tuple[int, int, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from playbook_supervisor.errors import PolicyError, StateError
+from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
@@ -188,10 +188,9 @@ def read_policy(data: bytes, source: str) -> Policy:
     try:
         shape = document.data if isinstance(document.data, dict) else {}
         number = Fields(shape).integer("schema", least=1)
-        return policy_from_json(current(FILE, number, shape, lambda: document.told(("schema",))))
+        return policy_from_json(current(FILE, number, shape, source, document))
     except UnfitError as unfit:
-        where = document.told((unfit.key,))
-        raise StateError("PB-STATE-CORRUPT", str(unfit), where=where) from None
+        raise document.corrupt((unfit.key,), str(unfit)) from None
 
 
 def demand_to_json(demand: Demand) -> dict[str, object]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.timestamps import from_time as from_time
 from playbook_supervisor.formats.timestamps import to_time as to_time
@@ -222,8 +221,8 @@ def parse_journal(data: bytes, source: str) -> ParsedJournal:
             entries, [isinstance(item, dict) and "attempt" in item for item in items]
         )
     dashes = [_dash(data, lines, document, index) for index in range(len(items))]
-    begin = document.key_place(("entries",))[0]
-    behind = (document.key_place((key,))[0] for key in top)
+    begin = document.key_position(("entries",))[0]
+    behind = (document.key_position((key,))[0] for key in top)
     end = min((lines[line - 1] for line in behind if line > begin), default=len(data))
     if closing := re.compile(_DOCUMENT_END).search(data, dashes[-1][0] if dashes else 0):
         end = min(end, closing.start())
@@ -265,7 +264,7 @@ def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
         try:
             seconds = Fields(item).maybe_decimal("duration_seconds")
         except UnfitError as unfit:
-            raise _corrupt(document, ("entries", index, unfit.key), str(unfit)) from None
+            raise document.corrupt(("entries", index, unfit.key), str(unfit)) from None
         if seconds is not None:
             yield index, seconds
 
@@ -280,30 +279,30 @@ def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
     """The top level and its entries."""
     top = document.data
     if not isinstance(top, dict) or "entries" not in top:
-        raise _corrupt(document, (), "a journal has `entries:` at its top level")
+        raise document.corrupt((), "a journal has `entries:` at its top level")
     fields = Fields(top)
     try:
         number = fields.maybe_integer("schema", least=1) or 1
-        data = current("journal.yaml", number, top, lambda: _at(document, ("schema",)))
+        data = current("journal.yaml", number, top, document.source, document)
         return data, Fields(data).items("entries")
     except UnfitError as unfit:
-        raise _corrupt(document, (unfit.key,), str(unfit)) from None
+        raise document.corrupt((unfit.key,), str(unfit)) from None
 
 
 def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
     path: tuple[str | int, ...] = ("entries", index)
     if not isinstance(item, Mapping):
-        raise _corrupt(document, path, "an entry is a mapping with `step_id`, `status` and so on")
+        raise document.corrupt(path, "an entry is a mapping with `step_id`, `status` and so on")
     try:
         return read_entry(item, legacy=legacy)
     except UnfitError as unfit:
-        raise _corrupt(document, (*path, unfit.key), str(unfit)) from None
+        raise document.corrupt((*path, unfit.key), str(unfit)) from None
 
 
 def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> tuple[int, int]:
     """Offset of the line with the entry's dash, and the dash's column."""
     path = ("entries", index)
-    first = line = document.place(path)[0]
+    first = line = document.position(path)[0]
     while line > 1:
         start = lines[line - 1]
         if dash := re.compile(_DASH).match(data, start):
@@ -311,20 +310,11 @@ def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> 
         if line < first and not re.compile(_NO_TEXT).match(data, start):
             break
         line -= 1
-    raise _corrupt(document, path, "each entry begins a line of its own, with a dash")
+    raise document.corrupt(path, "each entry begins a line of its own, with a dash")
 
 
 def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> ParsedJournal:
     if not (top := re.compile(_ENTRIES).match(data, line)):
-        raise _corrupt(document, ("entries",), "an empty journal says `entries: []` on a line")
+        raise document.corrupt(("entries",), "an empty journal says `entries: []` on a line")
     line_end = data.find(b"\n", top.end()) + 1 or end
     return ParsedJournal((), (), legacy, line_end, hollow=top.span("value"))
-
-
-def _corrupt(document: Document, path: tuple[str | int, ...], why: str) -> StateError:
-    return StateError("PB-STATE-CORRUPT", why, where=_at(document, path))
-
-
-def _at(document: Document, path: tuple[str | int, ...]) -> str:
-    line, col = document.place(path)
-    return f"{document.source}:{line}:{col}"

@@ -121,7 +121,7 @@ class Runtime(Record, frozen=False):
             return None
         try:
             data = json.loads(written)
-            return cls._from_json(current("runtime", data["format"], data, lambda: str(place.path)))
+            return cls._from_json(current("runtime", data["format"], data, str(place.path)))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise unreadable(place, str(error)) from error
         except (RecursionError, StateError) as error:

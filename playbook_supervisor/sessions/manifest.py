@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
@@ -107,13 +106,10 @@ def read_manifest(data: bytes, source: str) -> Manifest:
         if not isinstance(document.data, dict):
             raise UnfitError("session_id", "is missing")  # noqa: TRY301 - one way to say it
         number = Fields(document.data).maybe_integer("schema", least=1) or 1
-        of_today = current(
-            "session.yaml", number, document.data, lambda: document.told(("schema",))
-        )
+        of_today = current("session.yaml", number, document.data, source, document)
         return _read(Fields(of_today), legacy="schema" not in document.data)
     except UnfitError as unfit:
-        where = document.told((unfit.key,))
-        raise StateError("PB-STATE-CORRUPT", str(unfit), where=where) from None
+        raise document.corrupt((unfit.key,), str(unfit)) from None
 
 
 def _read(fields: Fields, *, legacy: bool) -> Manifest:

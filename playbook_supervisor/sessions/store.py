@@ -310,8 +310,8 @@ class Store:
         try:
             yield
         except PlaybookError as error:
-            if error.where.startswith(f"{SESSIONS}/"):
-                error.where = self._shown(self.checkout.root / error.where)
+            if error.source.startswith(f"{SESSIONS}/"):
+                error.source = self._shown(self.checkout.root / error.source)
             error.guidance = naming(error.guidance, session_id)
             raise
 

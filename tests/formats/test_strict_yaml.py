@@ -120,7 +120,7 @@ def test_a_file_that_says_nothing_is_the_empty_scalar(parser: str) -> None:
 def test_a_byte_order_mark_is_accepted_and_does_not_move_places(parser: str) -> None:
     document = read("\ufeffa: b\n")
     assert document.data == {"a": "b"}
-    assert document.place(("a",)) == (1, 4)
+    assert document.position(("a",)) == (1, 4)
 
 
 def test_line_ends_of_other_systems_are_line_ends(parser: str) -> None:
@@ -147,22 +147,22 @@ def test_a_document_may_be_marked_at_both_ends(parser: str) -> None:
 
 def test_every_value_and_every_key_has_its_place(parser: str) -> None:
     document = read("# top\nname: é x\nsteps:\n  - id: one\n    pre: [a, b]\n  - id: two\n")
-    assert document.place(()) == (2, 1)
-    assert document.place(("name",)) == (2, 7)
-    assert document.place(("steps", 0)) == (4, 5)
-    assert document.place(("steps", 0, "pre", 1)) == (5, 14)
-    assert document.key_place(("steps", 0, "pre")) == (5, 5)
-    assert document.key_place(("steps", 1)) == (6, 5)
+    assert document.position(()) == (2, 1)
+    assert document.position(("name",)) == (2, 7)
+    assert document.position(("steps", 0)) == (4, 5)
+    assert document.position(("steps", 0, "pre", 1)) == (5, 14)
+    assert document.key_position(("steps", 0, "pre")) == (5, 5)
+    assert document.key_position(("steps", 1)) == (6, 5)
 
 
 def test_what_is_absent_has_the_place_of_the_nearest_thing_around_it(parser: str) -> None:
     document = read("steps:\n  - id: one\n")
-    assert document.place(("steps", 0, "command")) == (2, 5)
-    assert document.place(("steps", 7, "id")) == (2, 3)
-    assert document.place(("steps", -1)) == (2, 3)
-    assert document.place(("steps", "id")) == (2, 3)
-    assert document.place(("args",)) == (1, 1)
-    assert document.place(("steps", 0, "id", "deeper")) == (2, 9)
+    assert document.position(("steps", 0, "command")) == (2, 5)
+    assert document.position(("steps", 7, "id")) == (2, 3)
+    assert document.position(("steps", -1)) == (2, 3)
+    assert document.position(("steps", "id")) == (2, 3)
+    assert document.position(("args",)) == (1, 1)
+    assert document.position(("steps", 0, "id", "deeper")) == (2, 9)
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────
@@ -311,10 +311,10 @@ def test_json_is_read_into_the_same_documents() -> None:
         '{"a": [1, true, {}],\r\n  "b": null, "c": "\\ud83d\\ude00\\/"\n, "d": -1.5e3}', "f.json"
     )
     assert document.data == {"a": ["1", "true", {}], "b": "", "c": "😀/", "d": "-1.5e3"}
-    assert document.place(("a", 1)) == (1, 11)
-    assert document.key_place(("b",)) == (2, 3)
-    assert document.place(("c",)) == (2, 19)
-    assert document.place(("d",)) == (3, 8)
+    assert document.position(("a", 1)) == (1, 11)
+    assert document.key_position(("b",)) == (2, 3)
+    assert document.position(("c",)) == (2, 19)
+    assert document.position(("d",)) == (3, 8)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_any_bytes_are_a_document_or_a_check_error(
             assert int(line) >= 1
             assert int(col) >= 1
         else:
-            assert document.place(()) >= (1, 1)
+            assert document.position(()) >= (1, 1)
 
 
 JSON_VALUES = st.recursive(
