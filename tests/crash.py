@@ -27,7 +27,7 @@ from typing import Any
 
 from stored import FEATURE, Scene, playbook, step
 
-from playbook_supervisor.agents.registry import Call, Message, Running
+from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
 from playbook_supervisor.drivers.headless import Runner

@@ -51,7 +51,7 @@ AGENT = """\
 # the script of the embedded agent says.
 import json, os, sys
 from pathlib import Path
-from playbook_supervisor.agents.registry import Call, carry_out
+from playbook_supervisor.agents.protocol import Call, carry_out
 from playbook_supervisor.agents.script import create
 from playbook_supervisor.project.config import Config
 

@@ -23,7 +23,7 @@ from stored import ask, step, unsynced
 from test_journeys import STEPS, WORK, at_work, playbook, wait_until
 
 from playbook_supervisor.agents.exec import ExecAgent
-from playbook_supervisor.agents.registry import Call, Message, Running, failed
+from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer

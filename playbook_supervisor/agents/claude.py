@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents.claude_conversation import Client, Conversation
 from playbook_supervisor.agents.process import environment
-from playbook_supervisor.agents.registry import Budget, Call, Running
+from playbook_supervisor.agents.protocol import Budget, Call, Running
 from playbook_supervisor.errors import ArgumentError
 
 TYPE_CHECKING = False
@@ -57,6 +57,7 @@ class ClaudeAgent:
 
     name = NAME
     keeps_budgets = True
+    reads_claude_commands = True
 
     def __init__(self, config: Claude) -> None:
         self._config = config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playbook_supervisor.agents.claude_stream import Stream
-from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.records import Record, field, replace
 
 

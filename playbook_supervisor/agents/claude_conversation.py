@@ -27,10 +27,10 @@ from playbook_supervisor.agents.process import (
     ended_early,
     harmless,
     not_started,
+    whole_output,
 )
-from playbook_supervisor.agents.registry import Budget, Call, Message
+from playbook_supervisor.agents.protocol import Budget, Call, Message
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.processes import Worker
@@ -108,8 +108,8 @@ class Conversation:
                 self._account.retries += 1
                 self._hindrance = self._start()
             else:
-                said = first_line(harmless(str(stream.result.get("result") or ""), self._call))
-                return Outcome(self._shown(verdict.failure), said)
+                output = whole_output(str(stream.result.get("result") or ""), self._call)
+                return Outcome(self._shown(verdict.failure), output)
         return Outcome(self._shown(self._hindrance))
 
     # ── a process ───────────────────────────────────────────────────────────────────────────

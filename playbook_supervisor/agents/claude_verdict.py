@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from playbook_supervisor.agents.claude_permissions import lacking, refusal
 from playbook_supervisor.agents.claude_stream import Stream
-from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time

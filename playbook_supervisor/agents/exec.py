@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.agents.process import launch
-from playbook_supervisor.agents.registry import Call, Running, as_typed
+from playbook_supervisor.agents.protocol import Call, Running, resolve_path
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 
@@ -35,7 +35,7 @@ def create(argument: str, config: Config, root: Path) -> ExecAgent:
     if not argv or not argv[0]:
         raise ArgumentError("PB-ARG-AGENT", "exec: names no program")
     if os.sep in argv[0]:
-        argv[0] = str(as_typed(argv[0], root))
+        argv[0] = str(resolve_path(argv[0], root))
     return ExecAgent("exec", argv, root)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.agents.registry import Call, Message, Running, failed
+from playbook_supervisor.agents.protocol import Call, Message, Running, capped, failed
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
@@ -95,6 +95,11 @@ class OutputMessages:
         yield Message(said if self._left >= 0 else cut)
 
 
+def whole_output(text: str, call: Call) -> str:
+    """All that the agent said, sanitized and capped."""
+    return capped(harmless(text, call).strip(), call.cap)
+
+
 def harmless(text: str, call: Call) -> str:
     """Without control characters and, after that, without secrets: they could hide in them."""
     return redact(printable(text, keep_newlines=True), call.secrets)
@@ -119,7 +124,7 @@ def _seconds(deadline: float | None) -> str:
 
 
 def _ended(worker: Worker, call: Call, name: str) -> Outcome:
-    output = first_line(harmless(worker.stdout, call))
+    output = whole_output(worker.stdout, call)
     if worker.stopped_by:
         return ended_early(worker.stopped_by, call, name, output)
     if worker.returncode == 0:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from playbook_supervisor.agents.process import launch
-from playbook_supervisor.agents.registry import Call, Message, Running, as_typed, failed
+from playbook_supervisor.agents.protocol import Call, Message, Running, failed, resolve_path
 from playbook_supervisor.agents.script_format import Script, read
 from playbook_supervisor.agents.script_worker import ScriptAction, write_files
 from playbook_supervisor.errors import ArgumentError, PlaybookError
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
@@ -33,7 +33,7 @@ def create(argument: str, config: Config, root: Path) -> ScriptAgent:
     del config
     if not argument:
         raise ArgumentError("PB-ARG-AGENT", "script: names no file")
-    return ScriptAgent(read(as_typed(argument, root)))
+    return ScriptAgent(read(resolve_path(argument, root)))
 
 
 class ScriptAgent:
@@ -83,7 +83,7 @@ def _perform(deed: ScriptAction, call: Call) -> Iterator[Message]:
         said = f"{NAME} could not write: {error.message}"
         yield Message(outcome=failed("PB-AGENT-FAILED", said, name=NAME, cause=error.code))
         return
-    done = Outcome(output=first_line("\n".join(deed.say)), agent={"name": NAME})
+    done = Outcome(output="\n".join(map(printable, deed.say)), agent={"name": NAME})
     yield from _ending(iter((Message(outcome=done),)), deed)
 
 

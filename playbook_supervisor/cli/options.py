@@ -12,7 +12,7 @@ from playbook_supervisor.cli import completion
 from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.registry import Budget
+    from playbook_supervisor.agents.protocol import Budget
     from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
@@ -236,7 +236,7 @@ def drive(how: dict[str, object]) -> DriveOptions:
 
 
 def _limits(how: dict[str, object]) -> Budget:
-    from playbook_supervisor.agents.registry import Budget
+    from playbook_supervisor.agents.protocol import Budget
 
     turns, calls, cost = how["max_turns"], how["max_tool_calls"], how["max_cost_usd"]
     return Budget(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from playbook_supervisor import __version__
+from playbook_supervisor.agents import registry
 from playbook_supervisor.commands.install import updater
 from playbook_supervisor.commands.install.installer import COMMANDS
 from playbook_supervisor.drivers.claude_code import settings
@@ -288,7 +289,7 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """Whether a step that `playbook run` gives to Claude Code can do its work: it asks nobody."""
     kept = config.load(here.root)
-    if kept.agent not in ("", "claude"):
+    if not registry.is_default(kept.agent):
         yield Diagnosis("headless", "fine", f"`playbook run` calls the agent {kept.agent}")
         return
     mode = kept.claude.permission_mode

@@ -16,7 +16,7 @@ from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.registry import Agent, Budget
+    from playbook_supervisor.agents.protocol import Agent, Budget
     from playbook_supervisor.drivers.driver_lock import Request
     from playbook_supervisor.drivers.headless import DriveResult
     from playbook_supervisor.drivers.observers import Observer, Prompter
@@ -58,7 +58,7 @@ def run(
     Without a `person` a gate ends the drive: `why` is `waiting`. Raises what `beginning` and the
     agents raise before anything is created.
     """
-    from playbook_supervisor.agents import registry
+    from playbook_supervisor.agents import protocol, registry
     from playbook_supervisor.drivers import budget
     from playbook_supervisor.project import config
     from playbook_supervisor.sessions import creation
@@ -68,7 +68,7 @@ def run(
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
     agent = registry.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
     budget.require_keeping(agent, drive.limits or budget.NO_LIMITS)
-    if agent.name == "claude":  # it alone finds its commands where we look for them
+    if protocol.reads_claude_commands(agent):
         wanted = creation.intend(store, reference, args, start=start)
     known = _remembered(drive, store.checkout.root)
     session_id = creation.begin(store, wanted, start=start, runtime=known)
@@ -258,12 +258,12 @@ def _drive(
 
 def _remembered(drive: DriveOptions, root: Path) -> Runtime:
     """What a `resume` without arguments goes by: there from the session's first moment on."""
-    from playbook_supervisor.agents.registry import from_anywhere
+    from playbook_supervisor.agents.registry import with_absolute_path
     from playbook_supervisor.drivers import budget
     from playbook_supervisor.sessions.local_state import Runtime
 
     return Runtime(
-        agent=from_anywhere(drive.agent, root),
+        agent=with_absolute_path(drive.agent, root),
         mode=(drive.mode or Mode.MANUAL).value,
         limits=budget.to_remember(drive.limits or budget.NO_LIMITS),
     )

@@ -23,7 +23,7 @@ from playbook_supervisor.sessions.creation import RunRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.registry import Agent
+    from playbook_supervisor.agents.protocol import Agent
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.store import Store
 
@@ -107,8 +107,8 @@ def plan(
     settings = config.load(root)
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
     refusals: list[PlaybookError] = []
-    name = _agent(agent, settings, root, suits, refusals)
-    if name == "claude":  # it alone finds its commands where we look for them
+    name, reads_claude_commands = _agent(agent, settings, root, suits, refusals)
+    if reads_claude_commands:
         try:
             wanted = creation.intend(store, reference, args, start=start)
         except PlaybookError as error:
@@ -140,17 +140,19 @@ def _agent(
     root: Path,
     suits: Callable[[Agent], None],
     refusals: list[PlaybookError],
-) -> str:
-    from playbook_supervisor.agents import registry
+) -> tuple[str, bool]:
+    """The agent's name, and whether it reads Claude Code's command files."""
+    from playbook_supervisor.agents import protocol, registry
 
     name = wanted or settings.agent
+    reads_claude_commands = name == registry.DEFAULT
     try:
         agent = registry.choose(wanted, settings, root)
-        name = agent.name
+        name, reads_claude_commands = agent.name, protocol.reads_claude_commands(agent)
         suits(agent)
     except PlaybookError as error:
         refusals.append(error)
-    return name
+    return name, reads_claude_commands
 
 
 def _adopted(

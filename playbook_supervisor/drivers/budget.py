@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from playbook_supervisor.agents.registry import Agent, Budget, keeps_budgets
+from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Run
 from playbook_supervisor.records import as_mapping, fields

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty
 
-from playbook_supervisor.agents.registry import Agent, Budget, Call
+from playbook_supervisor.agents.protocol import Agent, Budget, Call
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool

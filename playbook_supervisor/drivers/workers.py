@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from playbook_supervisor.agents.registry import Agent, Call, Running, carry_out, failed
+from playbook_supervisor.agents.protocol import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field
@@ -111,8 +111,8 @@ class WorkerPool(Record, frozen=False):
                 self.agent,
                 call,
                 lambda line: self.news.put(WorkerEvent(attempt, line=line)),
-                under_way=worker.under_way,
-                note=lambda line: self.news.put(WorkerEvent(attempt, notice=line)),
+                on_start=worker.under_way,
+                on_notice=lambda line: self.news.put(WorkerEvent(attempt, notice=line)),
             )
         except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
             said = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"

@@ -142,8 +142,9 @@ class Failure(Record):
 class Outcome(Record):
     """What an agent or executor brings back (Catalyst TaskResult).
 
-    `output` is a capped first line; `agent` the usage record of the journal (`name`, `id`,
-    `model`, `cost_usd`, …). `error` is None exactly when the worker ended well; its code begins
+    `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its
+    first line, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
+    `model`, `cost_usd`, …). `error` is None exactly when the worker succeeded; its code begins
     with `PB-AGENT-` or `PB-STEP-`.
     """
 

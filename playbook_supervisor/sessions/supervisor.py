@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -339,7 +340,8 @@ class Supervisor:
 
 
 def _bounded(outcome: Outcome) -> Outcome:
-    """The same, its error short enough for a journal that is read again and again."""
+    """The outcome as the journal keeps it: the output's first line, the error cut short."""
+    outcome = replace(outcome, output=first_line(outcome.output))
     error = outcome.error
     if error is None:
         return outcome

@@ -18,15 +18,8 @@ import pytest
 from project import Project
 
 from playbook_supervisor.agents import claude_conversation
-from playbook_supervisor.agents.registry import (
-    Agent,
-    Budget,
-    Call,
-    Message,
-    Running,
-    carry_out,
-    choose,
-)
+from playbook_supervisor.agents.protocol import Agent, Budget, Call, Message, Running, carry_out
+from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.commands import driving
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import ArgumentError
@@ -114,7 +107,7 @@ def test_every_value_belongs_to_its_option_and_the_prompt_to_none(
     hostile = "--dangerously-skip-permissions"
     call = planning(tmp_path, prompt=f"/speckit.plan {hostile}", model=hostile, budget=budget)
     outcome, heard = carried_out(call, allowed_tools=(hostile, "Bash(git commit *)"))
-    assert (outcome.ok, outcome.output) == (True, "The plan is written.")
+    assert (outcome.ok, outcome.output) == (True, "The plan is written.\nAnd more.")
     assert heard == ["I write it.", "Write plan.md", "The plan is written."]
     assert (folder / "argv").read_text().splitlines() == [
         "-p",

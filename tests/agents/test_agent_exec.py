@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.agents.exec import ExecAgent
-from playbook_supervisor.agents.registry import Agent, Call, Message, carry_out, choose
+from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
+from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import replace
@@ -136,13 +137,13 @@ def test_a_program_that_does_not_read_its_prompt_is_not_waited_for(
     assert ended(deaf, call).ok
 
 
-def test_exit_status_zero_means_returned_and_the_first_line_is_the_output(
+def test_exit_status_zero_is_success_and_all_of_stdout_the_output(
     agent: Write, tmp_path: Path
 ) -> None:
     outcome = ended(agent("print()\nprint('x' * 500)\nprint('y')\n"), call_for("works", tmp_path))
     assert outcome.ok
     assert outcome.agent == {"name": "mine"}
-    assert outcome.output == "x" * 199 + "…"
+    assert outcome.output == "x" * 500 + "\ny"
 
 
 def test_blank_lines_are_not_messages(agent: Write, tmp_path: Path) -> None:

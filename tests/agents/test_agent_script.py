@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.registry import Agent, Call, Message, carry_out, choose
+from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
+from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.errors import AgentError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
@@ -95,7 +96,9 @@ def test_it_writes_whole_files_with_the_call_filled_in(agent: Write, call: Call)
     """
     messages = list(agent(script).run(replace(call, args="{{feature}} as typed")))
     assert [message.text for message in messages] == ["attempt 1", "{{feature}} as typed", ""]
-    assert messages[-1].outcome == Outcome(output="attempt 1", agent={"name": "script"})
+    assert messages[-1].outcome == Outcome(
+        output="attempt 1\n{{feature}} as typed", agent={"name": "script"}
+    )
     assert (call.cwd / "specs/013-conformance/plan.md").read_text() == "# 013-conformance\n"
     assert (call.cwd / "empty.txt").read_text() == ""
     assert (call.cwd / "version.txt").read_text() == "1.10"
@@ -360,7 +363,7 @@ def test_the_documented_script_is_one(agent: Write, call: Call) -> None:
     page = (REPOSITORY / "docs/script-agent.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     documented = agent(example)
-    assert ended(documented, call).output == "reading the specification"
+    assert ended(documented, call).output == "reading the specification\nthe plan is written"
     assert ended(documented, replace(call, step="tasks")).output == "nothing to do"
     for key in ("say", "seconds", "write", "fail", "hang", "die"):
         assert f"| `{key}` |" in page

@@ -17,7 +17,7 @@ from playbook_supervisor.agents.claude_account import Account
 from playbook_supervisor.agents.claude_permissions import lacking, refusal
 from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage, described
 from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown
-from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.kernel.directives import Failure
 
 STREAMS = Path(__file__).parents[1] / "streams"

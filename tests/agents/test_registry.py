@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor import testing
-from playbook_supervisor.agents.registry import (
-    Agent,
-    Call,
-    Message,
-    Running,
-    carry_out,
-    choose,
-    failed,
-    known,
-)
+from playbook_supervisor.agents.protocol import Agent, Call, Message, Running, carry_out, failed
+from playbook_supervisor.agents.registry import choose, known
 from playbook_supervisor.errors import CODES, AgentError, ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
@@ -26,7 +18,7 @@ from playbook_supervisor.system.files import locked
 from playbook_supervisor.testing import AgentCheck, ConformanceError, call_for
 
 PLUGIN = """\
-from playbook_supervisor.agents.registry import Message, Running
+from playbook_supervisor.agents.protocol import Message, Running
 from playbook_supervisor.system.files import locked
 from playbook_supervisor.kernel.directives import Outcome
 
@@ -55,7 +47,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (site / f"{name}_agents.py").write_text(PLUGIN.format(reason=reason))
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-agents\n")
         (metadata / "entry_points.txt").write_text(
-            f"[playbook_supervisor.agents.registry]\n{name} = {value or f'{name}_agents:Parrot'}\n"
+            f"[playbook_supervisor.agents]\n{name} = {value or f'{name}_agents:Parrot'}\n"
         )
         monkeypatch.syspath_prepend(str(site))
 
@@ -223,10 +215,12 @@ def brought_back(agent: Agent, folder: Path) -> tuple[Outcome, list[str]]:
     return carry_out(agent, call_for("works", folder), heard.append), heard
 
 
-def test_of_what_an_agent_brings_back_its_first_line_is_kept(tmp_path: Path) -> None:
-    giant = Outcome(output="\n\x1b[1mall is well\n" + "more\n" * 100_000)
+def test_the_whole_output_is_kept_up_to_the_cap(tmp_path: Path) -> None:
+    giant = Outcome(output="\x1b[1mall is well\n" + "more\n" * 300_000 + "the end")
     outcome, _ = brought_back(Odd(lambda: iter([Message(outcome=giant)])), tmp_path)
-    assert outcome.output == "all is well"
+    assert outcome.output.startswith("all is well\nmore\n")
+    assert outcome.output.endswith("more\nthe end")
+    assert len(outcome.output) < call_for("works", tmp_path).cap + testing.MARK
 
 
 def error_of(agent: Agent, folder: Path) -> Failure:
@@ -249,14 +243,14 @@ def test_what_whoever_watches_has_to_know_is_noted_besides(tmp_path: Path) -> No
     )
     heard: list[str] = []
     noted: list[str] = []
-    carry_out(agent, call_for("works", tmp_path), heard.append, note=noted.append)
+    carry_out(agent, call_for("works", tmp_path), heard.append, on_notice=noted.append)
     assert (heard, noted) == (["one", "two"], ["two"])
     assert brought_back(agent, tmp_path) == (FINE, ["one", "two"])
 
 
 def test_an_agent_that_ends_without_an_outcome_has_failed(tmp_path: Path) -> None:
     error = error_of(Odd(lambda: iter([Message("well")])), tmp_path)
-    assert (error.code, "without saying how" in error.message) == ("PB-AGENT-FAILED", True)
+    assert (error.code, "without an outcome" in error.message) == ("PB-AGENT-FAILED", True)
 
 
 def test_an_agent_that_raises_has_failed_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -296,7 +290,7 @@ def test_nothing_an_agent_says_can_move_the_cursor(tmp_path: Path) -> None:
 def test_the_running_call_is_handed_over_so_that_it_can_be_stopped(tmp_path: Path) -> None:
     running: list[Running] = []
     agent = Odd(lambda: iter([Message(outcome=Outcome())]))
-    carry_out(agent, call_for("works", tmp_path), print, under_way=running.append)
+    carry_out(agent, call_for("works", tmp_path), print, on_start=running.append)
     assert [type(each) for each in running] == [Running]
 
 
@@ -383,8 +377,8 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
         (testing.its_output_is_capped, Faulty({"shouts": [Message("A" * 10_000, FINE)]}), "10000"),
         (
             testing.its_output_is_capped,
-            Faulty({"shouts": [Message("a", Outcome(output="a\nb"))]}),
-            "the output is too long",
+            Faulty({"shouts": [Message("a", Outcome(output="a" * 10_000))]}),
+            "10000 bytes of output",
         ),
         (
             testing.what_it_says_is_harmless,

@@ -10,7 +10,7 @@ from cli.scripts import GATED, WORKS, conforms
 from cli.terminal import Terminal
 from project import FEATURE, Project
 
-from playbook_supervisor.agents.registry import Budget
+from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.cli.streams import shows_colour
 from playbook_supervisor.commands import driving, dry_run, locate

@@ -157,15 +157,16 @@ def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
 
 
 @pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
-def test_a_giant_error_is_journaled_as_far_as_people_read(
+def test_a_giant_outcome_is_cut_short_in_the_journal(
     scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
 ) -> None:
     """A worker cannot fill the journal, which is read whole again and again."""
     supervisor = scene.create("a")
     supervisor.begin()
     giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
-    report(supervisor, "a#1", Outcome(giant))
+    report(supervisor, "a#1", Outcome(giant, "\n" + "o" * 500 + "\nand more"))
     (entry,) = scene.store.journal(supervisor.id).entries
+    assert entry.output == "o" * 199 + "…"
     assert entry.error == "m" * 1_999 + "…"
     assert entry.error_guidance == "g" * 1_999 + "…"
     assert entry.error_cause == "c" * 2_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from playbook_supervisor.agents import registry
 from playbook_supervisor.commands.install import installer
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.drivers.claude_code import settings
@@ -26,7 +27,6 @@ from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.files import contained, read_bytes
 
-_CLAUDE = "claude"
 _RUN = "playbook.run"
 _MISSING = " is missing"
 _INSTALL = "Run `playbook init`, commit what it writes, then repeat."
@@ -86,8 +86,8 @@ class Preflight(Record):
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
     def _commands_elsewhere(self) -> bool:
-        """Whether the project's agent is not the one that finds its commands in `.claude/`."""
-        return config.load(self.tree).agent not in ("", _CLAUDE)
+        """Whether the project's agent keeps its commands outside `.claude/`."""
+        return not registry.is_default(config.load(self.tree).agent)
 
     def _is_here(self, reference: str) -> bool:
         try:

@@ -1,0 +1,187 @@
+"""The contract of a coding agent: what it is given, what it returns, and how a call is run.
+
+An agent carries out one call and streams its output; the last message carries the outcome. It knows
+nothing of other agents, of sessions or of the kernel's decisions (Catalyst FR-5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from playbook_supervisor.errors import CODES, PlaybookError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.system.capture import Capture
+
+if TYPE_CHECKING:
+    from playbook_supervisor.project.config import Config
+
+
+class Budget(Record):
+    """The limits of a call: model turns, tool calls and cost in dollars; None means no limit."""
+
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    max_cost_usd: float | None = None
+
+
+class Call(Record, kw_only=True):
+    """One attempt at one step, as an agent receives it (Catalyst FR-5.3).
+
+    `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
+    `prompt` what a person would type, command and args; `model` is empty for the default model.
+    `env` is added to the parent's environment. `wall` and `idle` are deadlines in seconds, `cap`
+    the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked.
+    The values in `secrets` never leave the agent. Only an agent that `keeps_budgets` is given a
+    `budget`.
+    """
+
+    session: str
+    directive: str
+    step: str
+    attempt: int
+    command: str
+    args: str
+    feature: str
+    prompt: str
+    cwd: Path
+    model: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    worker_file: Path | None = None
+    wall: float | None = None
+    idle: float | None = None
+    cap: int = 1_000_000
+    budget: Budget = field(default_factory=Budget)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+class Message(Record):
+    """A line of the agent's output or, as the last message of a call, its outcome.
+
+    A `notice` is shown even where the agent's output is not.
+    """
+
+    text: str = ""
+    outcome: Outcome | None = None
+    notice: bool = False
+
+
+class Running(Record):
+    """A call in progress. One thread iterates over the messages; any other may call `stop`.
+
+    `stop` ends the whole process group within two seconds and may be called twice or too late; the
+    messages still end with an outcome. Dropping the iterator also stops the call.
+    """
+
+    messages: Iterator[Message]
+    stop: Callable[[], None]
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.messages
+
+
+class Agent(Protocol):
+    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
+
+    Two optional attributes describe it further: `keeps_budgets` and `reads_claude_commands`.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in the journal (`agent.name`)."""
+        ...
+
+    def available(self) -> str | None:
+        """Why it cannot be used on this machine, in one sentence, or None."""
+        ...
+
+    def run(self, call: Call) -> Running:
+        """Start the call at once. Every failure is an outcome, never an exception."""
+        ...
+
+
+def keeps_budgets(agent: Agent) -> bool:
+    """Whether the agent measures its usage and stops at the limits of `Call.budget`."""
+    return getattr(agent, "keeps_budgets", False) is True
+
+
+def reads_claude_commands(agent: Agent) -> bool:
+    """Whether its slash commands are Claude Code's files, so that a missing one is seen at once."""
+    return getattr(agent, "reads_claude_commands", False) is True
+
+
+Factory = Callable[[str, "Config", Path], Agent]
+"""`(argument, config, root)`: `argument` is the part after the colon of `--agent NAME:…`."""
+
+
+def resolve_path(path: str, root: Path) -> Path:
+    """A path in a factory's argument: relative to the working directory, else to the repository."""
+    here = Path.cwd() / path
+    return here if here.exists() else root / path
+
+
+def carry_out(
+    agent: Agent,
+    call: Call,
+    on_line: Callable[[str], None],
+    *,
+    on_start: Callable[[Running], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run the call to its end and return its outcome, whatever the agent does.
+
+    `on_line` receives each line of output, safe for a terminal, and `on_notice` those that are
+    notices; `on_start` receives the running call, so that another thread can stop it. An agent that
+    raises, or ends without an outcome, has failed.
+    """
+    outcome: Outcome | None = None
+    try:
+        running = agent.run(call)
+        if on_start is not None:
+            on_start(running)
+        for message in running:
+            if message.text:
+                on_line(printable(message.text))
+                if message.notice and on_notice is not None:
+                    on_notice(printable(message.text))
+            outcome = message.outcome or outcome
+    except PlaybookError as error:
+        outcome = failed("PB-AGENT-FAILED", error.message, cause=error.code, name=agent.name)
+    except Exception as error:  # a plugin's fault is a failed step, not the end of the run
+        message_text = f"the agent {agent.name} raised {type(error).__name__}: {error}"
+        outcome = failed("PB-AGENT-CRASHED", message_text, name=agent.name)
+    if outcome is None:
+        message_text = f"the agent {agent.name} ended without an outcome"
+        outcome = failed("PB-AGENT-FAILED", message_text, name=agent.name)
+    return _sanitized(outcome, call.cap)
+
+
+def failed(
+    code: str, message: str, *, name: str, guidance: str = "", cause: str = "", output: str = ""
+) -> Outcome:
+    """The outcome of a failed call; `code` begins with `PB-AGENT-`."""
+    failure = Failure(code, message, guidance or CODES[code], cause)
+    return Outcome(error=failure, output=output, agent={"name": name})
+
+
+def capped(text: str, cap: int) -> str:
+    """The text, or its beginning and its end where it is longer than `cap` bytes."""
+    capture = Capture(cap)
+    capture.add(text.encode())
+    return capture.text()
+
+
+def _sanitized(outcome: Outcome, cap: int) -> Outcome:
+    error = outcome.error
+    if error is not None:
+        error = replace(
+            error,
+            message=printable(error.message),
+            guidance=printable(error.guidance),
+            cause=printable(error.cause, keep_newlines=True),
+        )
+    output = capped(printable(outcome.output, keep_newlines=True), cap)
+    return replace(outcome, error=error, output=output)
