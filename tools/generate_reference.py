@@ -1,4 +1,4 @@
-"""Makes docs/cli.md from what `--help` prints, and docs/json.md from the JSON Schemas.
+"""Generates docs/cli.md from `--help`, and docs/json.md from the JSON Schemas.
 
 python tools/generate_reference.py            # writes them
 python tools/generate_reference.py --check    # names those that are out of date, exits with 1
@@ -40,30 +40,30 @@ Schema = Mapping[str, Any]
 CLI = """\
 # The `playbook` command
 
-Data go to stdout, prose, questions and progress to stderr; with `--json` there is exactly one
-object on stdout and nothing else ([json.md](json.md)). Everything works from any folder of the
-repository and in any worktree. What `--help` prints stands here word for word.
+Results go to stdout; messages, questions and progress go to stderr. With `--json`, stdout contains exactly
+one object ([json.md](json.md)). Commands work from any folder of the repository and in any worktree. The
+help texts below are the output of `--help`.
 
-| exit code | means |
+| exit code | meaning |
 | --- | --- |
-| 0 | completed, paused, or done as asked |
+| 0 | completed, paused, or done as requested |
 | 1 | invalid input: arguments, a playbook, usage |
-| 2 | the session failed or was aborted, or no agent is there; `probe`: a condition does not hold |
-| 3 | the state forbids it: corrupt, changed, locked, not a repository |
+| 2 | the session failed or was aborted, or there is no agent; `probe`: a condition does not hold |
+| 3 | not possible in this state: corrupt, changed, locked, not a repository |
 | 4 | `run` and `resume`: a gate waits for a human |
-| 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a terminal that was closed |
-| 70 | a bug of ours; the file that is named can be pasted into a report |
+| 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a closed terminal |
+| 70 | an internal error; the message names a report that you can paste into an issue |
 
-A log (where stderr is no terminal) has a line for each thing that happens; a gate that waits is
-the one that says `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected.
-`$PLAYBOOK_SESSION` names the session where no argument does.
+If stderr is not a terminal, progress is a log with one line for each event; the line of a waiting gate
+contains `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected. `$PLAYBOOK_SESSION`
+names the session if no argument does.
 
-**Completion.** Put the line of your shell into its start-up file; then Tab completes commands,
-flags, playbooks, sessions and steps:
+**Completion.** Add the line for your shell to its start-up file. Tab then completes commands, options,
+playbooks, sessions and steps:
 
 ```sh
 eval "$(playbook completion bash)"   # ~/.bashrc
-eval "$(playbook completion zsh)"    # ~/.zshrc, behind its `compinit`
+eval "$(playbook completion zsh)"    # ~/.zshrc, after `compinit`
 playbook completion fish | source    # ~/.config/fish/config.fish
 ```
 
@@ -72,9 +72,9 @@ playbook completion fish | source    # ~/.config/fish/config.fish
 JSON = """\
 # What `--json` prints
 
-Each command prints exactly one object. `protocol` counts the versions of the shapes: keys are
-added without a new number, and never change their meaning. Times are UTC, ISO 8601. A key without
-a value is left out. The JSON Schema of each shape comes with `playbook schema NAME`.
+Each command prints exactly one object. `protocol` is the version of the shapes. New keys may be added without
+a new version; existing keys never change their meaning. Times are UTC in ISO 8601. Keys without a value are
+omitted. `playbook schema NAME` prints the JSON Schema of each shape.
 """
 
 
