@@ -40,9 +40,9 @@ Schema = Mapping[str, Any]
 CLI = """\
 # The `playbook` command
 
-Results go to stdout; messages, questions and progress go to stderr. With `--json`, stdout contains exactly
-one object ([json.md](json.md)). Commands work from any folder of the repository and in any worktree. The
-help texts below are the output of `--help`.
+Results go to stdout; messages, questions and progress go to stderr. With `--json`, stdout
+contains exactly one object ([json.md](json.md)). Commands work from any folder of the repository
+and in any worktree. The help texts below are the output of `--help`.
 
 | exit code | meaning |
 | --- | --- |
@@ -54,12 +54,12 @@ help texts below are the output of `--help`.
 | 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a closed terminal |
 | 70 | an internal error; the message names a report that you can paste into an issue |
 
-If stderr is not a terminal, progress is a log with one line for each event; the line of a waiting gate
-contains `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected. `$PLAYBOOK_SESSION`
-names the session if no argument does.
+If stderr is not a terminal, progress is a log with one line for each event; the line of a waiting
+gate contains `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected.
+`$PLAYBOOK_SESSION` names the session if no argument does.
 
-**Completion.** Add the line for your shell to its start-up file. Tab then completes commands, options,
-playbooks, sessions and steps:
+**Completion.** Add the line for your shell to its start-up file. Tab then completes commands,
+options, playbooks, sessions and steps:
 
 ```sh
 eval "$(playbook completion bash)"   # ~/.bashrc
@@ -72,9 +72,9 @@ playbook completion fish | source    # ~/.config/fish/config.fish
 JSON = """\
 # What `--json` prints
 
-Each command prints exactly one object. `protocol` is the version of the shapes. New keys may be added without
-a new version; existing keys never change their meaning. Times are UTC in ISO 8601. Keys without a value are
-omitted. `playbook schema NAME` prints the JSON Schema of each shape.
+Each command prints exactly one object. `protocol` is the version of the shapes. New keys may be
+added without a new version; existing keys never change their meaning. Times are UTC in ISO 8601.
+Keys without a value are omitted. `playbook schema NAME` prints the JSON Schema of each shape.
 """
 
 
