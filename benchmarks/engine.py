@@ -1,8 +1,8 @@
-"""The engine alone, in a process of its own: `python engine.py WHAT NUMBER FOLDER`.
+"""Measures the engine alone, in its own process: `python engine.py WHAT NUMBER FOLDER`.
 
-Prints one line of JSON. `run`: a session of so many no-op steps, driven by the headless runner
-with the embedded agent. `write`: one report, and what it writes, at so many journal entries.
-`check`: so many playbooks of 20 steps. `commit`: a session's commit, and git's own, so many times.
+Prints one line of JSON. `run`: a session of NUMBER no-op steps, driven by the headless runner with
+the embedded agent. `write`: one report in a session of NUMBER journal entries. `check`: NUMBER
+playbooks of 20 steps. `commit`: a session's commit and a plain `git commit`, NUMBER times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STEPS = 1060
 
 
 class Stopwatch(NullObserver):
-    """Notes when each step is launched."""
+    """Records when each step is launched."""
 
     def __init__(self) -> None:
         self.launched: list[float] = []
@@ -45,9 +45,9 @@ class Stopwatch(NullObserver):
 
 
 def run(steps: int, folder: Path) -> dict[str, float]:
-    """Milliseconds for each step, of the first and of the last hundred, and memory in MiB.
+    """Milliseconds per step, overall and for the first and last hundred, and memory in MiB.
 
-    From launch to launch: what the end costs, `commit` says.
+    Measured from launch to launch. `commit` measures the end of a session.
     """
     supervisor = sample.session(sample.repository(folder), steps)
     watch = Stopwatch()
@@ -69,7 +69,7 @@ def run(steps: int, folder: Path) -> dict[str, float]:
 
 
 def write(entries: int, folder: Path) -> dict[str, float]:
-    """Median milliseconds of a report: its step settled, the next one launched, all on the disk."""
+    """Median milliseconds of a report that settles a step and launches the next, synced to disk."""
     supervisor = sample.part_of_the_way(sample.repository(folder), entries, STEPS)
     times = []
     for number in range(entries, entries + 50):
@@ -80,7 +80,7 @@ def write(entries: int, folder: Path) -> dict[str, float]:
 
 
 def check(playbooks: int, folder: Path) -> dict[str, float]:
-    """Milliseconds for each playbook, read and examined."""
+    """Milliseconds to read and validate each playbook."""
     folder.mkdir(parents=True)
     file = folder / "sample.yaml"
     file.write_bytes(sample.playbook(20, conditions=True))
@@ -93,7 +93,7 @@ def check(playbooks: int, folder: Path) -> dict[str, float]:
 
 
 def commit(times: int, folder: Path) -> dict[str, float]:
-    """Median milliseconds of the commit of a session, and of `git commit` of the same by hand."""
+    """Median milliseconds of a session's commit, and of a plain `git commit` of the same change."""
     supervisor = sample.session(sample.repository(folder), 20)
     supervisor.begin()
     by_hand = ["git", "commit", "--quiet", "--message=x", "--only", "--", ".playbooks/sessions"]
@@ -117,7 +117,7 @@ def commit(times: int, folder: Path) -> dict[str, float]:
 
 
 def _replaced(folder: Path) -> float:
-    """Median milliseconds in which this disk replaces one small file durably, to compare with."""
+    """Median milliseconds to replace one small file durably on this disk, for comparison."""
     times = []
     for _ in range(50):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Measures a step of `playbook run` by the real client beside a bare `claude -p` of the same.
+"""Compares a step of `playbook run` with the real client to a bare `claude -p`.
 
 PYTHONPATH=tests python benchmarks/headless.py FOLDER    # prints one JSON object of milliseconds
 
@@ -40,7 +40,7 @@ STEP = """\
 
 
 def measured(folder: Path) -> dict[str, float]:
-    """Milliseconds of a bare call, and of a step of ours; medians."""
+    """Median milliseconds of a bare call and of a step."""
     home = folder / "home"
     home.mkdir(parents=True)
     templates = Path(__file__).resolve().parent.parent / "templates"
@@ -68,7 +68,7 @@ def measured(folder: Path) -> dict[str, float]:
 
 
 def milliseconds(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> float:
-    """Of a whole process, which must succeed."""
+    """Milliseconds of a process, which must succeed."""
     began = time.perf_counter()
     subprocess.run(
         argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, check=True, capture_output=True

@@ -1,4 +1,4 @@
-"""What is measured on: repositories, playbooks of steps that do nothing, sessions half done."""
+"""The subjects of the benchmarks: repositories, no-op playbooks, half-finished sessions."""
 
 from __future__ import annotations
 
@@ -22,28 +22,33 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def playbook(steps: int, name: str = "sample", *, conditions: bool = False) -> bytes:
-    """A valid playbook of so many steps, with a condition each or with none."""
+def playbook(
+    steps: int, name: str = "sample", *, conditions: bool = False, gated: int = -1
+) -> bytes:
+    """A valid playbook with that number of steps; step `gated` is `gate_always`."""
     head = f"name: {name}\ndescription: Steps that do nothing.\n"
     head += 'version: "1.0"\nargs: [{name: feature, description: It., required: true}]\nsteps:\n'
     step = "  - id: s{}\n    command: /nothing\n    autonomy: auto\n    error_policy: stop\n"
     step += "    postconditions: [plan_exists]\n" if conditions else ""
-    return (head + "".join(step.format(number) for number in range(steps))).encode()
+    each = [step.format(number) for number in range(steps)]
+    if gated >= 0:
+        each[gated] = each[gated].replace("autonomy: auto", "autonomy: gate_always")
+    return (head + "".join(each)).encode()
 
 
-def session(root: Path, steps: int) -> Supervisor:
+def session(root: Path, steps: int, *, gated: int = -1) -> Supervisor:
     """A pending session of such a playbook."""
     store = Store(checkout.find(root))
-    text = playbook(steps)
+    text = playbook(steps, gated=gated)
     return Supervisor(
         store,
         store.create(playbook="sample", text=text, feature=FEATURE, args={"feature": FEATURE}),
     )
 
 
-def part_of_the_way(root: Path, entries: int, steps: int) -> Supervisor:
-    """A session of so many steps, of which so many are settled and the next one runs."""
-    supervisor = session(root, steps)
+def part_of_the_way(root: Path, entries: int, steps: int, *, gate: bool = False) -> Supervisor:
+    """A session with that number of settled entries; the next step runs or waits at its gate."""
+    supervisor = session(root, steps, gated=entries if gate else -1)
     supervisor.begin()
     for number in range(entries):
         supervisor.report(f"s{number}#1", Outcome(output="nothing"))

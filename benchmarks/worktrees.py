@@ -1,4 +1,4 @@
-"""Measures `start` beside `git worktree add`, and `status` over many worktrees beside `git status`.
+"""Compares `start` with `git worktree add`, and `status` over many worktrees with `git status`.
 
 python benchmarks/worktrees.py FOLDER    # prints one JSON object of milliseconds
 """
@@ -25,7 +25,7 @@ FILES, TREES, SESSIONS, ROUNDS = 2_000, 10, 200, 11
 
 
 def project(folder: Path) -> Path:
-    """An installed project of some size, committed."""
+    """A committed project of some size with playbook installed."""
     root = sample.repository(folder / "project")
     (root / ".playbooks/playbooks").mkdir(parents=True)
     (root / ".playbooks/playbooks/sample.yaml").write_bytes(sample.playbook(8))
@@ -48,20 +48,20 @@ def git(root: Path, *arguments: str) -> None:
 
 
 def took(argv: Sequence[str], cwd: Path) -> float:
-    """Milliseconds of a whole process, which must succeed."""
+    """Milliseconds of a process, which must succeed."""
     began = time.perf_counter()
     subprocess.run(argv, cwd=cwd, check=True, capture_output=True)
     return (time.perf_counter() - began) * 1000
 
 
 def in_turn(one: Callable[[int], float], other: Callable[[int], float]) -> tuple[float, float]:
-    """The medians of both, measured one after the other."""
+    """The median of each, measured alternately."""
     pairs = [(one(number), other(number)) for number in range(ROUNDS)]
     return median(first for first, _ in pairs), median(second for _, second in pairs)
 
 
 def start(root: Path) -> dict[str, float]:
-    """One start, one bare `git worktree add`, and eight starts at once."""
+    """One `start`, one bare `git worktree add`, and eight `start`s at the same time."""
 
     def started(number: int) -> float:
         return took([*PLAYBOOK, "start", "sample", f"{number:03}-started"], root)
@@ -83,7 +83,7 @@ def start(root: Path) -> dict[str, float]:
 
 
 def status(root: Path) -> dict[str, float]:
-    """`status` over 200 sessions in 10 worktrees; then merged, so that each has all of them."""
+    """`status` for 200 sessions in 10 worktrees, first separate, then merged into each."""
     for number in range(TREES - 1):
         git(root, "worktree", "add", "-q", "-b", f"tree-{number}", f"../tree-{number}")
     trees = [root, *(root.with_name(f"tree-{number}") for number in range(TREES - 1))]
