@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -38,7 +38,7 @@ def playbook(
 
 def session(root: Path, steps: int, *, gated: int = -1) -> Supervisor:
     """A pending session of such a playbook."""
-    store = Store(checkout.find(root))
+    store = DiskStore(checkout.find(root))
     text = playbook(steps, gated=gated)
     return Supervisor(
         store,

@@ -17,7 +17,7 @@ from statistics import median
 import sample
 
 from playbook_supervisor.commands import maintain
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
 PLAYBOOK = (sys.executable, "-m", "playbook_supervisor")
@@ -88,7 +88,7 @@ def status(root: Path) -> dict[str, float]:
         git(root, "worktree", "add", "-q", "-b", f"tree-{number}", f"../tree-{number}")
     trees = [root, *(root.with_name(f"tree-{number}") for number in range(TREES - 1))]
     for tree in trees:
-        store = Store(checkout.find(tree))
+        store = DiskStore(checkout.find(tree))
         for number in range(SESSIONS // TREES):
             feature = f"{number:03}-sample"
             store.create(

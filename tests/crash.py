@@ -37,7 +37,7 @@ from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Resolution
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 STEPS = (
@@ -151,7 +151,7 @@ class Ana:
 
 def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     """Create the session or take it up, and drive it to its end."""
-    scene.store = Store(scene.store.checkout)
+    scene.store = DiskStore(scene.store.checkout)
     sessions = scene.store.ids()
     if sessions:
         session_id = sessions[0]
@@ -228,7 +228,7 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
     if len(sessions) != 1:
         yield f"{len(sessions)} sessions"
         return
-    supervisor = Supervisor(Store(scene.store.checkout), sessions[0])
+    supervisor = Supervisor(DiskStore(scene.store.checkout), sessions[0])
     data = scene.file(supervisor, "journal.yaml").read_bytes()
     entries = parse_journal(data, "journal.yaml").entries
     yield from _in_the_journal(entries)

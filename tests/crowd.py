@@ -21,7 +21,7 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 Told = list[str]
@@ -39,7 +39,7 @@ def together(scene: Scene, session_id: str, crowd: int, deed: ScriptAction) -> l
             told: Told = []
             try:
                 os.read(start, 1)
-                supervisor = Supervisor(Store(scene.store.checkout), session_id)
+                supervisor = Supervisor(DiskStore(scene.store.checkout), session_id)
                 deed(supervisor, number, told)
             except BaseException:
                 told.append(f"! {traceback.format_exc()}")

@@ -15,7 +15,7 @@ import yaml
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot, running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -57,7 +57,7 @@ class Scene:
 
     root: Path
     clock: Clock = field(default_factory=Clock)
-    store: Store = field(init=False)
+    store: DiskStore = field(init=False)
 
     def __post_init__(self) -> None:
         git = self.root / ".git"
@@ -66,9 +66,9 @@ class Scene:
         (git / "HEAD").write_text("ref: refs/heads/013-x\n")
         self.store = self.fresh()
 
-    def fresh(self) -> Store:
+    def fresh(self) -> DiskStore:
         """The store as a new process sees it."""
-        return Store(checkout.find(self.root), clock=self.clock)
+        return DiskStore(checkout.find(self.root), clock=self.clock)
 
     def create(self, *steps: dict[str, object] | str) -> Supervisor:
         """A pending session of a playbook with these steps."""

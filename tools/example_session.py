@@ -21,7 +21,7 @@ from playbook_supervisor.commands import overview
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -102,14 +102,14 @@ ANSWERS: Mapping[str, Answer] = {
 }
 
 
-def journaled(root: Path) -> tuple[Store, str, Clock]:
+def journaled(root: Path) -> tuple[DiskStore, str, Clock]:
     """Drive auto-feature to its last gate, in a repository of its own at `root`."""
     (root / "specs" / FEATURE).mkdir(parents=True)
     (root / "specs" / FEATURE / "spec.md").write_text("# Create playbooks\n")
     git = shutil.which("git") or "git"
     subprocess.run([git, "init", "-q", "-b", FEATURE, str(root)], check=True)
     clock = Clock()
-    store = Store(checkout.find(root), clock=clock)
+    store = DiskStore(checkout.find(root), clock=clock)
     text = (REPOSITORY / "templates" / "playbooks" / "auto-feature.yaml").read_bytes()
     args = {"feature": FEATURE}
     name = store.create(playbook="auto-feature", text=text, feature=FEATURE, args=args)

@@ -20,7 +20,7 @@ from playbook_supervisor.project.library import FOLDER
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.journal import MAX_BYTES
 from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.store import SESSIONS, Store
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system.files import locked, read_bytes
 
 TYPE_CHECKING = False
@@ -101,7 +101,7 @@ def _meant(names: Sequence[str], here: Path, *, every: bool) -> Iterator[_Found]
             yield _of_path(here / name, name)
 
 
-def _of_store(store: Store, session_id: str, here: Path) -> _Found:
+def _of_store(store: DiskStore, session_id: str, here: Path) -> _Found:
     """A session of a worktree, as it stands between two writes of whoever drives it."""
     shown = os.path.relpath(store.checkout.root / SESSIONS / session_id, here)
     journal = f"{shown}/{_JOURNAL}"

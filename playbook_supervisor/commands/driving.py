@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer, Prompter
     from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 _PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
@@ -208,7 +208,7 @@ def pause(session: str = "", *, cwd: Path | None = None) -> Snapshot:
 
 
 def _drive(
-    store: Store,
+    store: DiskStore,
     session_id: str,
     agent: Agent,
     drive: DriveOptions,
@@ -283,7 +283,7 @@ def _with_those_elsewhere(watcher: Observer, supervisor: Supervisor) -> Observer
     return CompositeObserver(each)
 
 
-def _pin(store: Store, session_id: str) -> None:
+def _pin(store: DiskStore, session_id: str) -> None:
     """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
     from playbook_supervisor.project import library, schema
     from playbook_supervisor.project.session_policy import emit_policy
@@ -296,7 +296,7 @@ def _pin(store: Store, session_id: str) -> None:
         store.pin(session_id, text, b"" if policy is None else emit_policy(policy))
 
 
-def _require_room(store: Store, session_id: str) -> None:
+def _require_room(store: DiskStore, session_id: str) -> None:
     """One checkout drives one open session: what is open here goes before what is taken up."""
     from playbook_supervisor.sessions import creation
 
@@ -332,7 +332,7 @@ def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> No
         raise driver_lock.driven(supervisor.private)
 
 
-def _by(store: Store) -> str:
+def _by(store: DiskStore) -> str:
     from playbook_supervisor.system.git import identity
 
     return identity(store.checkout.root)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
     from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 VARIABLE = "PLAYBOOK_SESSION"
@@ -31,23 +31,23 @@ def current_folder() -> Path:
         ) from error
 
 
-def store(cwd: Path | None = None) -> Store:
+def store(cwd: Path | None = None) -> DiskStore:
     """The sessions of the worktree that the folder lies in. StateError outside of one."""
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system import checkout
 
     here = cwd or current_folder()
-    return Store(checkout.find(here), seen_from=Path(os.path.realpath(here)))
+    return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(store: Store, session_id: str, *, exports: bool = True) -> Supervisor:
+def supervisor(store: DiskStore, session_id: str, *, exports: bool = True) -> Supervisor:
     """What drives a session of that store; `exports`: workers are given its environment."""
     from playbook_supervisor.sessions.supervisor import Supervisor
 
     return Supervisor(store, session_id, exports=exports)
 
 
-def undriven(store: Store, session_id: str) -> Supervisor:
+def undriven(store: DiskStore, session_id: str) -> Supervisor:
     """What a client drives a session with; StateError `PB-STATE-DRIVEN` while a runner does."""
     from playbook_supervisor.drivers import driver_lock
 
@@ -57,7 +57,7 @@ def undriven(store: Store, session_id: str) -> Supervisor:
     return driving
 
 
-def admitted(store: Store, session_id: str) -> Supervisor:
+def admitted(store: DiskStore, session_id: str) -> Supervisor:
     """The same, for a conversation of Claude Code only where our hooks have seen it."""
     driving = undriven(store, session_id)
     if inside():
@@ -67,7 +67,7 @@ def admitted(store: Store, session_id: str) -> Supervisor:
     return driving
 
 
-def a_human(store: Store, session_id: str, command: str) -> None:
+def a_human(store: DiskStore, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where a client drives the session and a model may ask."""
     from playbook_supervisor.drivers.claude_code import authorization
 
@@ -88,7 +88,7 @@ def named() -> str:
 
 def meant(
     session: str, cwd: Path | None = None, watcher: Observer | None = None
-) -> tuple[Store, str]:
+) -> tuple[DiskStore, str]:
     """The session that is meant, and the store of the worktree that it lives in.
 
     One that is named, by argument or environment, may live in any worktree of the repository.
@@ -107,7 +107,7 @@ def meant(
     return here, name
 
 
-def chosen(store: Store, session: str, watcher: Observer | None = None) -> str:
+def chosen(store: DiskStore, session: str, watcher: Observer | None = None) -> str:
     """The session of that name, else of the environment, else of this worktree (kai FR15).
 
     Where this worktree has none, the error tells a person which are open in the others.
@@ -126,7 +126,7 @@ def chosen(store: Store, session: str, watcher: Observer | None = None) -> str:
     return found.session_id
 
 
-def _open_elsewhere(error: StateError, store: Store) -> StateError:
+def _open_elsewhere(error: StateError, store: DiskStore) -> StateError:
     from playbook_supervisor.commands.overview import sessions
     from playbook_supervisor.sessions.selection import OPEN
 
@@ -179,7 +179,7 @@ def waiting_elsewhere(error: StateError, cwd: Path | None = None) -> StateError:
     return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
-def kept(store: Store, outlook: Snapshot) -> Snapshot:
+def kept(store: DiskStore, outlook: Snapshot) -> Snapshot:
     """The same, with what the store has to say; what was journaled is copied out of reach."""
     if outlook.events:
         with store.open(outlook.manifest.session_id) as opened:

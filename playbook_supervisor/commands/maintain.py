@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.install.installer import InstallPlan
     from playbook_supervisor.commands.install.updater import UpdatePlan
     from playbook_supervisor.commands.repair import Difference
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
 
 
 def plan(*, no_hooks: bool | None = None, cwd: Path | None = None) -> InstallPlan:
@@ -126,7 +126,7 @@ def repair(
     return RepairReport(session_id, found, store.checkout.root if lost else None)
 
 
-def _readable(store: Store, session_id: str) -> None:
+def _readable(store: DiskStore, session_id: str) -> None:
     """StateError where nothing differs only because no copy is kept to compare with."""
     try:
         store.manifest(session_id)

@@ -17,7 +17,7 @@ from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.selection import OPEN
-from playbook_supervisor.sessions.store import SESSIONS, Store
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes
@@ -48,7 +48,7 @@ class SessionOverview(Record):
     `activity` is ns since the epoch.
     """
 
-    store: Store
+    store: DiskStore
     session_id: str
     manifest: Manifest | None
     problem: str = ""
@@ -68,14 +68,14 @@ class SessionOverview(Record):
         return self.manifest is None or self.manifest.status in OPEN
 
 
-def sessions(store: Store) -> tuple[SessionOverview, ...]:
+def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
     """Every session once: those that wait, the longest first; then by latest activity.
 
     A session's folder is in git, so that it may stand in several worktrees: the one that drives
     it counts, else the one that it names, else the one where its journal goes furthest; where
     they all went home, the main checkout.
     """
-    found: dict[str, list[Store]] = {}
+    found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
         for session_id in {*other.ids(), *other.vanished()}:
             found.setdefault(session_id, []).append(other)
@@ -86,7 +86,7 @@ def sessions(store: Store) -> tuple[SessionOverview, ...]:
     return tuple(sorted(seen, key=_urgency))
 
 
-def _where_it_counts(session_id: str, copies: list[Store]) -> SessionOverview:
+def _where_it_counts(session_id: str, copies: list[DiskStore]) -> SessionOverview:
     """The copy that counts; the others, which are many after merges, are not read at all."""
     if len(copies) > 1:
         driving = [each for each in copies if each.drives(session_id)]
@@ -94,7 +94,7 @@ def _where_it_counts(session_id: str, copies: list[Store]) -> SessionOverview:
     return max((_look(each, session_id) for each in copies), key=_authority)
 
 
-def _at_home_or_furthest(session_id: str, copies: list[Store]) -> list[Store]:
+def _at_home_or_furthest(session_id: str, copies: list[DiskStore]) -> list[DiskStore]:
     for each in copies:
         try:
             named = each.manifest(session_id).worktree
@@ -106,14 +106,14 @@ def _at_home_or_furthest(session_id: str, copies: list[Store]) -> list[Store]:
     return copies
 
 
-def _reach(store: Store, session_id: str) -> tuple[int, bool]:
+def _reach(store: DiskStore, session_id: str) -> tuple[int, bool]:
     """Journals only grow, while a file's time says no more than when git wrote it."""
     journal = store.checkout.root / SESSIONS / session_id / "journal.yaml"
     here = store.checkout
     return journal.stat().st_size if journal.exists() else 0, here.root == here.main_root
 
 
-def find(store: Store, session_id: str) -> Store:
+def find(store: DiskStore, session_id: str) -> DiskStore:
     """The store of the worktree in which a session lives. StateError if there is none."""
     for seen in sessions(store):
         if seen.session_id == session_id:
@@ -122,7 +122,7 @@ def find(store: Store, session_id: str) -> Store:
     return store
 
 
-def stores(store: Store) -> list[Store]:
+def stores(store: DiskStore) -> list[DiskStore]:
     """This worktree's sessions, and those of every other worktree of the repository."""
     found = [store]
     for root in checkout.worktrees(store.checkout):
@@ -136,11 +136,11 @@ def stores(store: Store) -> list[Store]:
     return found
 
 
-def _beside(store: Store, other: Checkout) -> Store:
-    return Store(other, clock=store.clock, seen_from=store.seen_from)
+def _beside(store: DiskStore, other: Checkout) -> DiskStore:
+    return DiskStore(other, clock=store.clock, seen_from=store.seen_from)
 
 
-def pinned(store: Store, session_id: str) -> Playbook | None:
+def pinned(store: DiskStore, session_id: str) -> Playbook | None:
     """The playbook that the session runs; None where none is kept or it cannot be read."""
     try:
         data = read_bytes(store.folder(session_id) / "playbook.yaml")
@@ -149,7 +149,7 @@ def pinned(store: Store, session_id: str) -> Playbook | None:
         return None
 
 
-def held(store: Store, session_id: str) -> Policy:
+def held(store: DiskStore, session_id: str) -> Policy:
     """The policies that hold for the session; none where they cannot be read."""
     source = session_policy.FILE
     try:
@@ -159,7 +159,7 @@ def held(store: Store, session_id: str) -> Policy:
         return Policy()
 
 
-def _look(store: Store, session_id: str) -> SessionOverview:
+def _look(store: DiskStore, session_id: str) -> SessionOverview:
     driver, activity, client = None, 0, None
     try:
         client = _client(store, session_id)
@@ -178,7 +178,7 @@ def _look(store: Store, session_id: str) -> SessionOverview:
         return SessionOverview(store, session_id, None, said, driver, activity, client, code)
 
 
-def _client(store: Store, session_id: str) -> ClientState | None:
+def _client(store: DiskStore, session_id: str) -> ClientState | None:
     private = store.runtime(session_id)
     bound = binding.load(private)
     if bound is None:

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.agents.protocol import Agent
     from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
 
 _SHOWN = 3  # changes that are named
 
@@ -88,7 +88,7 @@ class RunPlan(Record):
 
 
 def plan(
-    store: Store,
+    store: DiskStore,
     reference: str,
     args: Sequence[str],
     *,
@@ -156,7 +156,7 @@ def _agent(
 
 
 def _adopted(
-    store: Store, wanted: RunRequest, free: Callable[[str], None], refusals: list[PlaybookError]
+    store: DiskStore, wanted: RunRequest, free: Callable[[str], None], refusals: list[PlaybookError]
 ) -> str:
     """The pending session that would be gone on with; where a new one could not be made, why."""
     adopts = ""
@@ -214,7 +214,7 @@ def _uncommitted(root: Path) -> Iterator[str]:
 
 
 def _phases(
-    store: Store, wanted: RunRequest, settings: Config, start: str
+    store: DiskStore, wanted: RunRequest, settings: Config, start: str
 ) -> tuple[tuple[PlannedStep, ...], ...]:
     playbook, policy = wanted.runs, wanted.policy or Policy()
     root = store.checkout.root

@@ -20,7 +20,7 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions.store import SESSIONS, Store
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def of(seen: SessionOverview) -> Progress:
 class Watch:
     """The sessions of all worktrees, as often as somebody looks."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DiskStore) -> None:
         self._store = store
-        self._stores: list[Store] = []
+        self._stores: list[DiskStore] = []
         self._worktrees: object = ()
         self._stamps: dict[_Place, object] = {}
         self._known: dict[_Place, tuple[object, Progress]] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.sessions.serialize import WorkItem
     from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
 
 _LOOK = 0.1  # seconds between two looks at a journal that others write
@@ -110,13 +110,13 @@ def _call(notice: Notice, folder: str) -> None:
     """Have the project's command call the person; a hook does not wait for it."""
     from playbook_supervisor.drivers import notifications
     from playbook_supervisor.project import config
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system import checkout
 
     with suppress(PlaybookError):  # what is wrong with the settings is told elsewhere
         here = checkout.find(Path(folder))
         argv = config.load(here.root).notify
-        private = Store(here).runtime(notice.session)
+        private = DiskStore(here).runtime(notice.session)
         if argv and notifications.news(notice, private):
             notifications.call_apart(argv, notice, here.root, private)
 
@@ -176,7 +176,7 @@ def _hooks_report(supervisor: Supervisor) -> bool:
 
 
 def _handed_out(
-    store: Store, supervisor: Supervisor, outlook: Snapshot
+    store: DiskStore, supervisor: Supervisor, outlook: Snapshot
 ) -> tuple[Snapshot, DirectiveDetails]:
     """The same, with its copies kept; a conversation that drives by commands lets an end go."""
     from playbook_supervisor.kernel.directives import Finish

@@ -29,7 +29,7 @@ from playbook_supervisor.sessions.journal import (
 )
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import (
     digest,
@@ -59,7 +59,7 @@ class Difference(Record):
     changes: tuple[tuple[str, str, str], ...] = ()
 
 
-def differences(store: Store, session_id: str) -> tuple[Difference, ...]:
+def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
     """All of them, nothing written. Empty as well where this worktree has written nothing of it."""
     kept = _Kept.of(store, session_id)
     if kept is None:
@@ -72,13 +72,13 @@ def differences(store: Store, session_id: str) -> tuple[Difference, ...]:
     )
 
 
-def take(store: Store, session_id: str) -> None:
+def take(store: DiskStore, session_id: str) -> None:
     """The files as they are count from now on. StateError if they cannot be read or replayed."""
     with _locked(store, session_id):
         _take(_Place.of(store, session_id))
 
 
-def restore(store: Store, session_id: str) -> None:
+def restore(store: DiskStore, session_id: str) -> None:
     """What was written stands there again. StateError where not all of it is kept."""
     with _locked(store, session_id):
         kept = _Kept.of(store, session_id)
@@ -111,7 +111,7 @@ class _Place(Record):
     state: ABFile
 
     @classmethod
-    def of(cls, store: Store, session_id: str) -> _Place:
+    def of(cls, store: DiskStore, session_id: str) -> _Place:
         private = store.runtime(session_id)
         return cls(session_id, store.folder(session_id), private, ABFile(private / NAME))
 
@@ -124,7 +124,7 @@ class _Kept(Record):
     copies: Mapping[str, bytes]
 
     @classmethod
-    def of(cls, store: Store, session_id: str) -> _Kept | None:
+    def of(cls, store: DiskStore, session_id: str) -> _Kept | None:
         place = _Place.of(store, session_id)
         runtime = Runtime.load(place.state)
         if runtime is None:
@@ -307,7 +307,7 @@ def _short(value: object) -> str:
 
 
 @contextmanager
-def _locked(store: Store, session_id: str) -> Iterator[None]:
+def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
     private = store.runtime(session_id)
     ensure_folder(private)
     with locked(private / "lock"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
     from playbook_supervisor.sessions.snapshot import Snapshot
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
 
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def keep(file: Path, text: str) -> None:
     write_atomically(file, text.encode(), durable=False)
 
 
-def session_meant(store: Store, named: str) -> str:
+def session_meant(store: DiskStore, named: str) -> str:
     """The session of that name in any worktree, else the one of this one."""
     from playbook_supervisor.commands import overview
 
@@ -208,7 +208,7 @@ def words() -> list[str]:
     return [*Condition, Trigger.AGREEMENT_BREAKING, Trigger.VERDICT_FAIL]
 
 
-def _feature(store: Store, given: str, session: str) -> str:
+def _feature(store: DiskStore, given: str, session: str) -> str:
     """The feature that is named, else the session's, else the branch's."""
     from playbook_supervisor.project import config, features
     from playbook_supervisor.sessions.selection import open_here

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
     from playbook_supervisor.commands.worktrees.starting import StartResult
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
 
 CLIENT = "claude"
 
@@ -74,7 +74,7 @@ def parting(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
         ) from error
 
 
-def _with_worktrees(store: Store) -> list[str]:
+def _with_worktrees(store: DiskStore) -> list[str]:
     from playbook_supervisor.commands import overview
     from playbook_supervisor.commands.worktrees import finishing
 

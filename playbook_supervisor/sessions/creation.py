@@ -16,8 +16,11 @@ from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system.files import ensure_folder, locked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 
 class RunRequest(Record):
@@ -41,7 +44,7 @@ class RunRequest(Record):
 
 
 def intend(
-    store: Store,
+    store: SessionStore,
     reference: str,
     given: Sequence[str],
     *,
@@ -95,7 +98,7 @@ def in_force(root: Path, playbook: Playbook) -> Policy | None:
 
 
 def begin(
-    store: Store,
+    store: SessionStore,
     wanted: RunRequest,
     *,
     start: str = "",
@@ -127,7 +130,7 @@ def begin(
         )
 
 
-def standing(store: Store, wanted: RunRequest, *, reserved: str = "") -> str:
+def standing(store: SessionStore, wanted: RunRequest, *, reserved: str = "") -> str:
     """The pending session of the same kind that is to be gone on with; empty where there is none.
 
     StateError `PB-STATE-OPEN` if this checkout has another open session.
@@ -162,7 +165,7 @@ def _as_yaml(text: bytes) -> bytes:
     return json.dumps(json.loads(text.decode("utf-8-sig")), indent=2, ensure_ascii=False).encode()
 
 
-def _same(store: Store, session_id: str, wanted: RunRequest) -> bool:
+def _same(store: SessionStore, session_id: str, wanted: RunRequest) -> bool:
     known = store.manifest(session_id)
     return (
         known.status is SessionStatus.PENDING
@@ -172,7 +175,7 @@ def _same(store: Store, session_id: str, wanted: RunRequest) -> bool:
     )
 
 
-def occupied(store: Store, session_id: str) -> StateError:
+def occupied(store: SessionStore, session_id: str) -> StateError:
     """The refusal that names the open session, and the ways out."""
     known = store.manifest(session_id)
     at = f" at {known.current_step}" if known.current_step else ""

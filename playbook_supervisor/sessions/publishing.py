@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _SUBJECT = 72  # characters of a commit's first line
@@ -31,7 +31,9 @@ def publishes(step: Step) -> bool:
     return Condition.PR_CREATED in step.postconditions
 
 
-def published(store: Store, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
+def published(
+    store: SessionStore, outlook: Snapshot, config: Config, *, patience: float
+) -> Snapshot:
     """The same outlook, once what its events call for is in git (config `commit_sessions`).
 
     `patience` is in seconds. What was done, or could not be, is among the notices.
@@ -40,7 +42,7 @@ def published(store: Store, outlook: Snapshot, config: Config, *, patience: floa
     return _kept(store, outlook, config, occasion, patience) if occasion else outlook
 
 
-def closed(store: Store, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
+def closed(store: SessionStore, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
     """The same for a session that has ended, whatever was refused or cut off when it did."""
     owed = isinstance(outlook.directive, Finish) and config.commit_sessions != "never"
     return _kept(store, outlook, config, _end(outlook), patience) if owed else outlook
@@ -71,7 +73,7 @@ def _when(occasion: str) -> str:
 
 
 def _kept(
-    store: Store, outlook: Snapshot, config: Config, occasion: str, patience: float
+    store: SessionStore, outlook: Snapshot, config: Config, occasion: str, patience: float
 ) -> Snapshot:
     from playbook_supervisor.sessions.session_commits import SessionInGit
 
@@ -108,7 +110,7 @@ def _commit(
     )
 
 
-def _begin_there(store: Store, outlook: Snapshot, made: Commit) -> None:
+def _begin_there(store: SessionStore, outlook: Snapshot, made: Commit) -> None:
     """What was launched at the commit's parent begins at the commit: ours is no step's work."""
     with store.open(outlook.manifest.session_id) as opened:
         launches = opened.runtime.launches
@@ -122,7 +124,7 @@ def _begin_there(store: Store, outlook: Snapshot, made: Commit) -> None:
             opened.save()
 
 
-def _went_out(store: Store, outlook: Snapshot) -> bool:
+def _went_out(store: SessionStore, outlook: Snapshot) -> bool:
     """Whether a step that publishes has run, and none is about to."""
     names = {step.id for step in outlook.state.playbook.steps if publishes(step)}
     if not names:

@@ -13,7 +13,10 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.store import Store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
@@ -25,7 +28,7 @@ class SelectedSession(Record):
     others: tuple[str, ...] = ()
 
 
-def choose(store: Store, named: str = "") -> SelectedSession:
+def choose(store: SessionStore, named: str = "") -> SelectedSession:
     """The session of that name, else the one of this worktree: an open one, else the last ended.
 
     StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if it lives in another
@@ -42,12 +45,12 @@ def choose(store: Store, named: str = "") -> SelectedSession:
     raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
 
 
-def open_here(store: Store) -> list[str]:
+def open_here(store: SessionStore) -> list[str]:
     """The open sessions of this worktree, the one with the latest activity first."""
     return _by_activity(store, _here(store, ended=False))
 
 
-def strayed(store: Store, session_id: str) -> str:
+def strayed(store: SessionStore, session_id: str) -> str:
     """A sentence where another branch is checked out than the session began on; else empty."""
     known, here = store.manifest(session_id), store.checkout.branch
     if known.branch in ("", here):
@@ -56,7 +59,7 @@ def strayed(store: Store, session_id: str) -> str:
     return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"
 
 
-def _require_home(store: Store, manifest: Manifest) -> None:
+def _require_home(store: SessionStore, manifest: Manifest) -> None:
     if _lives_elsewhere(store, manifest):
         import shlex
 
@@ -69,7 +72,7 @@ def _require_home(store: Store, manifest: Manifest) -> None:
         )
 
 
-def _here(store: Store, *, ended: bool) -> list[str]:
+def _here(store: SessionStore, *, ended: bool) -> list[str]:
     if not ended and (driven := store.driven()):
         return driven
     manifests = {name: _readable(store, name) for name in store.ids()}
@@ -87,7 +90,7 @@ def _here(store: Store, *, ended: bool) -> list[str]:
     return same_branch or [name for name, m in home.items() if _lives_here(store, m)]
 
 
-def _readable(store: Store, session_id: str) -> Manifest | None:
+def _readable(store: SessionStore, session_id: str) -> Manifest | None:
     """The manifest, or None: a broken session must not hide the others."""
     try:
         return store.manifest(session_id)
@@ -95,19 +98,19 @@ def _readable(store: Store, session_id: str) -> Manifest | None:
         return None
 
 
-def _place(store: Store, manifest: Manifest) -> Path:
+def _place(store: SessionStore, manifest: Manifest) -> Path:
     return (store.checkout.main_root / manifest.worktree).resolve()
 
 
-def _lives_here(store: Store, manifest: Manifest) -> bool:
+def _lives_here(store: SessionStore, manifest: Manifest) -> bool:
     return _place(store, manifest) == store.checkout.root.resolve()
 
 
-def _lives_elsewhere(store: Store, manifest: Manifest) -> bool:
+def _lives_elsewhere(store: SessionStore, manifest: Manifest) -> bool:
     return not _lives_here(store, manifest) and (_place(store, manifest) / ".git").exists()
 
 
-def _by_activity(store: Store, names: list[str]) -> list[str]:
+def _by_activity(store: SessionStore, names: list[str]) -> list[str]:
     if len(names) < 2:
         return names
     return sorted(names, key=lambda name: (store.activity(name), name), reverse=True)

@@ -46,7 +46,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Store:
+class DiskStore:
     """The sessions of one worktree. Everything that changes one goes through `open`."""
 
     def __init__(

@@ -36,7 +36,6 @@ from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, Work, running
 from playbook_supervisor.sessions.snapshot import outlook as outlook_of
-from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.process_groups import kill_worker
@@ -45,6 +44,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.sessions.evidence import CheckInputs
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 # What evidence needs is imported where there is a check to answer or a launch to record: `next`
 # and `report` of most steps ask nothing of the world.
@@ -61,7 +61,12 @@ class Supervisor:
     """
 
     def __init__(
-        self, store: Store, session_id: str, *, exports: bool = True, asks_the_world: bool = True
+        self,
+        store: SessionStore,
+        session_id: str,
+        *,
+        exports: bool = True,
+        asks_the_world: bool = True,
     ) -> None:
         self.store = store
         self.exports = exports

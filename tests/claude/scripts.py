@@ -22,7 +22,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Ask, Directive, Finish
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -250,11 +250,11 @@ def honest(
     here = checkout.find(project.root)
     session_id = project.session.name
     try:
-        outlook = Supervisor(Store(here), session_id).look()
+        outlook = Supervisor(DiskStore(here), session_id).look()
     except StateError as error:
         return _tampered(project, error)
     told = project.playbook("status").out
-    assert [entry.id for entry in Store(here).journal(session_id).entries] == [
+    assert [entry.id for entry in DiskStore(here).journal(session_id).entries] == [
         f"{entry['step_id']}#{entry.get('attempt', 1)}" for entry in project.journal()
     ]
     budget = [*executed(client), *ran]

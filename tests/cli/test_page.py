@@ -32,7 +32,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
 REQUIRED = "PLAYBOOK_REQUIRE_BROWSER"
@@ -101,7 +101,7 @@ def test_any_session_is_a_page_in_which_nothing_runs(
 ) -> None:
     """Also one whose journal lies, or whose files cannot be read."""
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
-    seen = SessionOverview(Store(here), manifest.session_id, manifest if whole else None)
+    seen = SessionOverview(DiskStore(here), manifest.session_id, manifest if whole else None)
     said = None if whole else StateError("PB-STATE-CORRUPT", _HOSTILE)
     read = _inert(page(seen, journal, playbook if whole else None, said, now=1_800_000_000_000))
     for entry in journal:
@@ -122,7 +122,7 @@ def test_says_what_the_agents_cost_where_they_said_so() -> None:
         "input_tokens": 1200,
     }
     entry = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000, agent=agent)
-    seen = SessionOverview(Store(here), manifest.session_id, manifest)
+    seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
     read = _inert(page(seen, [entry], None, None, now=120_000))
     for said in (
         "0.50 USD",
@@ -142,7 +142,7 @@ def _with_long_names() -> str:
         Entry("m" * 90, EntryStatus.FAILED, Decision.AUTO, 0, completed_at=726_000),
         Entry("m" * 90, EntryStatus.DONE, Decision.AUTO, 0, attempt=2, completed_at=726_000),
     ]
-    seen = SessionOverview(Store(here), manifest.session_id, manifest)
+    seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
     return page(seen, tried, None, None, now=800_000)
 
 
@@ -162,7 +162,7 @@ def test_a_gate_that_still_waits_counts_as_waiting() -> None:
         Gate("pr#1?2", GateReason.SUBAGENT_ERROR, Place.AFTER, 120_000),
     )
     entry = Entry("pr", EntryStatus.IN_PROGRESS, Decision.GATE, 0, gates=gates)
-    seen = SessionOverview(Store(here), manifest.session_id, manifest)
+    seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
     text = page(seen, [entry], None, None, now=300_000)
     assert "<dt>Of it at gates</dt><dd>4 min</dd>" in text
 
@@ -179,7 +179,7 @@ def test_what_is_to_be_typed_is_marked_up_and_not_in_backticks() -> None:
         error="`<b>` is a ` alone",
         error_guidance="Mend it, then `playbook resume --retry`.",
     )
-    seen = SessionOverview(Store(here), manifest.session_id, manifest)
+    seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
     text = page(seen, [entry], None, None, now=120_000)
     assert "Mend it, then <code>playbook resume --retry</code>." in text
     assert "<code>&lt;b&gt;</code> is a ` alone" in text

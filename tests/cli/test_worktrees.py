@@ -21,7 +21,7 @@ from playbook_supervisor.commands import worktree_commands as api
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project.library import index_is_stale
 from playbook_supervisor.sessions import selection
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout, git
 
 NEW = "014-new-thing"
@@ -126,8 +126,8 @@ def test_two_features_run_at_once_and_come_back(installed: Project) -> None:
     assert installed.git("status", "--porcelain") == ""
 
 
-def store(project: Project) -> Store:
-    return Store(checkout.find(project.root))
+def store(project: Project) -> DiskStore:
+    return DiskStore(checkout.find(project.root))
 
 
 # ── many, and killed ones ───────────────────────────────────────────────────────────────────

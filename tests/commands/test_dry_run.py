@@ -285,10 +285,10 @@ def test_a_pending_session_that_somebody_drives_is_not_gone_on_with(project: Pro
 def begin_only(project: Project) -> str:
     """A session that has not begun, as another worktree's `start` leaves it."""
     from playbook_supervisor.sessions import creation
-    from playbook_supervisor.sessions.store import Store
+    from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system import checkout
 
-    store = Store(checkout.find(project.root))
+    store = DiskStore(checkout.find(project.root))
     return creation.begin(store, creation.intend(store, "gated", [], commands_elsewhere=True))
 
 

@@ -21,7 +21,7 @@ from playbook_supervisor.commands.worktrees.starting import StartResult
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions import creation
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import locked
 
@@ -33,8 +33,8 @@ def start(project: Project, *words: str, **more: str) -> StartResult:
     return api.start(playbook, args, cwd=project.root, **more)
 
 
-def store(root: Path) -> Store:
-    return Store(checkout.find(root))
+def store(root: Path) -> DiskStore:
+    return DiskStore(checkout.find(root))
 
 
 def made(project: Project) -> list[Any]:
@@ -404,7 +404,7 @@ def test_a_place_that_will_not_do_is_refused(
 ) -> None:
     installed.write(".playbooks/config.yaml", f"worktrees: {pattern!r}\n")
     installed.commit("Settings")
-    mocker.patch.object(Store, "reserve", return_value="20260219-a7k")
+    mocker.patch.object(DiskStore, "reserve", return_value="20260219-a7k")
     installed.root.with_name("project-20260219-a7k").mkdir()
     refused(installed, code)
 

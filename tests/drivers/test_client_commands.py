@@ -16,7 +16,7 @@ from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.processes import Worker
 
@@ -188,7 +188,7 @@ class TestResume:
         assert failed == ["failed", "failed"]
 
     def test_begins_a_session_that_is_pending(self, person: Hooked) -> None:
-        store = Store(checkout.find(person.project.root))
+        store = DiskStore(checkout.find(person.project.root))
         creation.begin(store, creation.intend(store, "two", ["013"]))
         person.types("/playbook.resume")
         assert person.steps == ["plan#1 in_progress"]
@@ -220,7 +220,7 @@ class TestResume:
         person.types("/playbook.run two 013")
         person.types("/playbook.pause")
         known = person.project.session.name
-        store = Store(checkout.find(person.project.root))
+        store = DiskStore(checkout.find(person.project.root))
         text = (person.project.root / ".playbooks/playbooks/straight.yaml").read_bytes()
         store.create(playbook="straight", text=text, feature=FEATURE, args={"feature": FEATURE})
         assert "also open: " in person.types("/playbook.resume").shown

@@ -15,7 +15,7 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -548,7 +548,7 @@ class TestAGate:
         asked.calls("AskUserQuestion")
         chosen = answer(asked, "continue")
         here = checkout.find(asked.project.root)
-        elsewhere = Supervisor(Store(here), asked.project.session.name)
+        elsewhere = Supervisor(DiskStore(here), asked.project.session.name)
         elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", "Ada <ada@example.org>")
         reply = asked("PostToolUse", **chosen)
         assert reply is not None

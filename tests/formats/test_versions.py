@@ -19,7 +19,7 @@ from playbook_supervisor.project.schema import examine
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.manifest import read_manifest
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import find
 
@@ -164,7 +164,7 @@ class TestASessionOfANewerPlaybook:
 
     def test_is_nothing_to_repair(self, project: Project, session: Path) -> None:
         before = {file.name: file.read_bytes() for file in session.iterdir()}
-        assert repair.differences(Store(find(project.root)), session.name) == ()
+        assert repair.differences(DiskStore(find(project.root)), session.name) == ()
         with pytest.raises(StateError) as caught:
             maintain.repair(session.name, cwd=project.root)
         assert caught.value.code == "PB-STATE-NEWER"

@@ -18,7 +18,7 @@ from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
 RELEASE = "*@release.example.org"
@@ -319,7 +319,7 @@ def test_the_store_of_a_policy_is_the_sessions_folder(gated: Project) -> None:
     kept = (gated.session / "policy.yaml").read_bytes()
     for file in gated.session.iterdir():
         file.unlink()
-    store = Store(checkout.find(gated.root))
+    store = DiskStore(checkout.find(gated.root))
     (session_id,) = store.driven()
     locate.supervisor(store, session_id).look()
     assert (gated.session / "policy.yaml").read_bytes() == kept

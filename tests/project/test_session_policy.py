@@ -388,15 +388,15 @@ def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
     with pytest.raises(StateError, match="pinned policy was changed") as caught:
         again.look()
     assert caught.value.code == "PB-STATE-TAMPERED"
-    (difference,) = repair.differences(again.store, again.id)
+    (difference,) = repair.differences(scene.fresh(), again.id)
     assert (difference.file, difference.what) == (
         "policy.yaml",
         "the policies that hold were changed",
     )
     assert difference.changes[0][0] == "demand 1"
-    repair.restore(again.store, again.id)
+    repair.restore(scene.fresh(), again.id)
     assert scene.file(supervisor, "policy.yaml").read_bytes() == before
-    assert not repair.differences(again.store, again.id)
+    assert not repair.differences(scene.fresh(), again.id)
     assert ask(scene.again(supervisor).look()).id == "b#1?1"
 
 
@@ -407,7 +407,7 @@ def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
         opened.save()
     scene.edit(supervisor, "policy.yaml", (RELEASE, "*@example.org"))
     again = scene.again(supervisor)
-    repair.take(again.store, again.id)
+    repair.take(scene.fresh(), again.id)
     with again.store.open(again.id) as opened:
         assert opened.runtime.limits == {"max_turns": 3}  # what else was known stays known
     again.answer("b#1?1", CONTINUE, "continue", ADA)
@@ -431,7 +431,7 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
     again = scene.again(supervisor)
     with pytest.raises(StateError, match="pinned policy was changed"):
         again.look()
-    (difference,) = repair.differences(again.store, again.id)
+    (difference,) = repair.differences(scene.fresh(), again.id)
     assert difference.what.startswith("it cannot be read")
 
 
@@ -463,9 +463,9 @@ def test_one_that_is_put_there_later_is_nobodys(scene: Scene) -> None:
     again = scene.again(supervisor)
     with pytest.raises(StateError, match="put there by something else"):
         again.look()
-    (difference,) = repair.differences(again.store, again.id)
+    (difference,) = repair.differences(scene.fresh(), again.id)
     assert difference.what == "it was not there when the session began"
-    repair.restore(again.store, again.id)
+    repair.restore(scene.fresh(), again.id)
     assert not scene.file(supervisor, "policy.yaml").exists()
     assert work(scene.again(supervisor).look()).id == "a#1"
 

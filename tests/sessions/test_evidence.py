@@ -234,7 +234,7 @@ def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_a
     supervisor, _ = breaking_gate(scene)
     journal = scene.file(supervisor, "journal.yaml")
     journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
-    repair.take(supervisor.store, supervisor.id)
+    repair.take(scene.fresh(), supervisor.id)
     again = scene.again(supervisor)
     outlook = answer(again, again.outlook(), Resolution.ACCEPT)
     assert work(outlook).id == "careful#1"

@@ -12,7 +12,7 @@ from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -26,14 +26,14 @@ def publishing(name: str = "pr", **more: object) -> dict[str, object]:
 
 
 def session(project: Project, *steps: dict[str, object] | str) -> Supervisor:
-    store = Store(checkout.find(project.root))
+    store = DiskStore(checkout.find(project.root))
     text = playbook(*steps)
     return Supervisor(store, store.create(playbook="sample", text=text, feature=FEATURE, args={}))
 
 
 def again(supervisor: Supervisor) -> Supervisor:
     """The same session in a new process."""
-    return Supervisor(Store(supervisor.store.checkout), supervisor.id)
+    return Supervisor(DiskStore(supervisor.store.checkout), supervisor.id)
 
 
 def subjects(project: Project) -> list[str]:

@@ -22,7 +22,7 @@ from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.sessions.store import Store, system_clock
+from playbook_supervisor.sessions.store import DiskStore, system_clock
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 
@@ -35,7 +35,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def make(store: Store, text: bytes = b"") -> str:
+def make(store: DiskStore, text: bytes = b"") -> str:
     return store.create(
         playbook="sample", text=text or playbook("a"), feature=FEATURE, args={"n": "013"}
     )
@@ -87,8 +87,8 @@ def test_an_id_that_somebody_has_is_not_given_again(scene: Scene, mocker: Mocker
 def test_two_worktrees_cannot_get_the_same_id(project: Project, mocker: MockerFixture) -> None:
     """Ids are reserved in the git directory that all worktrees share."""
     project.git("worktree", "add", "-q", "../other", "-b", "other")
-    main = Store(checkout.find(project.root))
-    other = Store(checkout.find(project.root.parent / "other"))
+    main = DiskStore(checkout.find(project.root))
+    other = DiskStore(checkout.find(project.root.parent / "other"))
     real = os.urandom
     tails = [b"\0\0\0", b"\0\0\0", b"\0\0\1"]
     mocker.patch("os.urandom", lambda n: tails.pop(0) if n == 3 else real(n))
@@ -165,7 +165,7 @@ def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
 
 def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None:
     """A worker's `git clean -fdx` loses nothing."""
-    store = Store(checkout.find(project.root))
+    store = DiskStore(checkout.find(project.root))
     supervisor = Supervisor(store, make(store, playbook("a", "b", "c")))
     supervisor.begin()
     supervisor.report("a#1", OK)
@@ -364,11 +364,11 @@ def test_a_disk_that_refuses_a_new_session_leaves_none(
 def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
     project.git("worktree", "add", "-q", "../other", "-b", "other")
     other = project.root.parent / "other"
-    store = Store(checkout.find(other))
+    store = DiskStore(checkout.find(other))
     supervisor = Supervisor(store, make(store))
     supervisor.begin()
     project.git("worktree", "remove", "--force", "../other")
-    for again in (supervisor, Supervisor(Store(store.checkout), supervisor.id)):
+    for again in (supervisor, Supervisor(DiskStore(store.checkout), supervisor.id)):
         with pytest.raises(PlaybookError) as caught:
             again.report("a#1", OK)
         assert caught.value.exit_code == 3
@@ -497,10 +497,10 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
     """It leaves no ghost of a folder behind, though git still remembers it."""
     worktree = project.root.with_name("beside")
     project.git("worktree", "add", "-q", str(worktree), "-b", "beside")
-    store = Store(checkout.find(worktree))
+    store = DiskStore(checkout.find(worktree))
     session_id = make(store)
     shutil.rmtree(worktree)
-    for again in (store, Store(store.checkout)):
+    for again in (store, DiskStore(store.checkout)):
         with pytest.raises(StateError) as refused, again.open(session_id):
             pass
         assert refused.value.code == "PB-STATE-NO-WORKTREE"
@@ -516,7 +516,7 @@ def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(
     file = scene.store.folder(session_id) / "session.yaml"
     file.write_text(file.read_text().replace("status: pending", "status: completed"))
     assert scene.store.manifest(session_id).status is SessionStatus.PENDING
-    with pytest.raises(StateError) as refused, Store(scene.store.checkout).open(session_id):
+    with pytest.raises(StateError) as refused, DiskStore(scene.store.checkout).open(session_id):
         pass
     assert refused.value.code == "PB-STATE-TAMPERED"
 

@@ -21,7 +21,7 @@ from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.snapshot import running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.processes import Worker
@@ -35,7 +35,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def session_in(project: Project, *steps: dict[str, object] | str, feature: str = "") -> Supervisor:
-    store = Store(checkout.find(project.root))
+    store = DiskStore(checkout.find(project.root))
     args = {"what": "the spec"}
     text = playbook(*steps).replace(
         b"args: []", b'args: [{name: what, description: "-", required: false}]'
@@ -319,7 +319,7 @@ def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project
 
 def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> None:
     """A step may switch branches: HEAD is read each time."""
-    store = Store(checkout.find(project.root))
+    store = DiskStore(checkout.find(project.root))
     text = playbook("a", step("b", preconditions=["spec_exists"]))
     supervisor = Supervisor(store, store.create(playbook="s", text=text, feature="", args={}))
     supervisor.begin()

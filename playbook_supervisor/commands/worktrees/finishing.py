@@ -16,7 +16,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.store import SESSIONS, Store
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import contained, ensure_folder, read_bytes, write_atomically
@@ -38,7 +38,7 @@ class FinishPlan(Record):
     empty where none is to go; `merged` says how its work came to where it was to go.
     """
 
-    store: Store
+    store: DiskStore
     session_id: str
     main: Path
     root: Path
@@ -60,7 +60,7 @@ class FinishResult(Record):
 # ── looking ─────────────────────────────────────────────────────────────────────────────────
 
 
-def examine(store: Store, session_id: str) -> FinishPlan:
+def examine(store: DiskStore, session_id: str) -> FinishPlan:
     """Look at the session's worktree and branch. StateError where it has none to remove."""
     here = store.checkout
     main = here.main_root
@@ -77,7 +77,7 @@ def examine(store: Store, session_id: str) -> FinishPlan:
     return FinishPlan(store, session_id, main, here.root, branch, merged, tuple(obstacles))
 
 
-def lives(store: Store, session_id: str) -> bool:
+def lives(store: DiskStore, session_id: str) -> bool:
     """Whether this is the session's own worktree: a merge brings copies into those of others."""
     here = store.checkout
     if here.git_dir == here.common_dir:
@@ -86,7 +86,7 @@ def lives(store: Store, session_id: str) -> bool:
     return store.drives(session_id) or named.resolve() == here.root.resolve()
 
 
-def _without_worktree(store: Store, session_id: str) -> FinishPlan:
+def _without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
     """Somebody has removed the worktree by hand; the branch may have stayed."""
     known, main = store.manifest(session_id), store.checkout.main_root
     root = Path(os.path.normpath(main / known.worktree))
@@ -124,7 +124,7 @@ def _merged(main: Path, lines: merge_detection.Lines, branch: str, commit: str) 
 # ── what is in the way ──────────────────────────────────────────────────────────────────────
 
 
-def _unsettled(store: Store) -> Iterator[str]:
+def _unsettled(store: DiskStore) -> Iterator[str]:
     for name in open_here(store):
         known = store.manifest(name)
         if known.gate is not None:
@@ -198,7 +198,7 @@ def _brought_home(parting: FinishPlan) -> Iterator[str]:
     Nothing is written where a later pull would meet a file of its own, nor over a change.
     """
     try:
-        home = Store(checkout.find(parting.main))
+        home = DiskStore(checkout.find(parting.main))
     except StateError:
         return  # a bare repository: nothing is checked out
     for name in parting.store.ids():
@@ -207,7 +207,7 @@ def _brought_home(parting: FinishPlan) -> Iterator[str]:
             yield name
 
 
-def _comes_home(parting: FinishPlan, home: Store, name: str) -> bool:
+def _comes_home(parting: FinishPlan, home: DiskStore, name: str) -> bool:
     here, there = parting.store.folder(name), home.folder(name)
     if not there.exists():
         return not _in_git_elsewhere(parting, name)
@@ -247,7 +247,7 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _copy(source: Path, home: Store, name: str) -> None:
+def _copy(source: Path, home: DiskStore, name: str) -> None:
     for file in _files(source):
         target = contained(home.folder(name), file)
         ensure_folder(target.parent)

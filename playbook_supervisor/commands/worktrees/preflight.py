@@ -24,7 +24,7 @@ from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import contained, read_bytes
 
 _RUN = "playbook.run"
@@ -38,7 +38,7 @@ class Preflight(Record):
     `own` says that it is the tip of the branch that the worktree is going to have.
     """
 
-    store: Store
+    store: DiskStore
     tree: Path
     at: start_point.Base
     own: bool = False

@@ -23,7 +23,7 @@ from playbook_supervisor.project import config, features
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
 _HEADS = "refs/heads/"
@@ -53,7 +53,7 @@ class StartResult(Record):
     notices: tuple[str, ...]
 
 
-def start(store: Store, wish: StartRequest) -> StartResult:
+def start(store: DiskStore, wish: StartRequest) -> StartResult:
     """Make the session, `pending`, in a new worktree on a branch of its own.
 
     Raises what keeps it from being made, before anything is: ArgumentError, CheckError, GitError.
@@ -83,7 +83,7 @@ def _plan(session_id: str, path: Path, branch: Branch, at: Base) -> WorktreePlan
 
 
 @contextmanager
-def _reserved(store: Store) -> Iterator[str]:
+def _reserved(store: DiskStore) -> Iterator[str]:
     """An id, given back if nothing comes of it."""
     session_id = store.reserve()
     try:
@@ -118,7 +118,7 @@ def _unwinding() -> Iterator[None]:
 
 
 def _looked_up(
-    store: Store, wish: StartRequest, at: Base, session_id: str
+    store: DiskStore, wish: StartRequest, at: Base, session_id: str
 ) -> tuple[RunRequest, Branch]:
     """What is going to begin, and on which branch.
 
@@ -174,9 +174,9 @@ def _typed(reference: str, wanted: RunRequest) -> str:
 # ── in the new worktree ─────────────────────────────────────────────────────────────────────
 
 
-def _begun(store: Store, plan: WorktreePlan, typed: str, at: Base) -> tuple[str, ...]:
+def _begun(store: DiskStore, plan: WorktreePlan, typed: str, at: Base) -> tuple[str, ...]:
     """Begin the session there, as what is typed will; what to know of the worktree."""
-    there = Store(checkout.find(Path(plan.path)), clock=store.clock)
+    there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
     wanted = _as_checked_out(there, *shlex.split(typed)[1:])
     worktree.remember(there.runtime(plan.session_id), at)
@@ -191,7 +191,7 @@ def _begun(store: Store, plan: WorktreePlan, typed: str, at: Base) -> tuple[str,
     return ()
 
 
-def _as_checked_out(there: Store, reference: str, *given: str) -> RunRequest:
+def _as_checked_out(there: DiskStore, reference: str, *given: str) -> RunRequest:
     """The same as git has really put it there: of a sparse checkout, say, that is not all."""
     try:
         return creation.intend(there, reference, given, commands_elsewhere=True)

@@ -14,7 +14,7 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import ancestry, binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.errors import PlaybookError, StateError
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
 
@@ -59,7 +59,7 @@ def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
             _refuse(private.name, command, _NO_TERMINAL)
 
 
-def meet(store: Store, session_id: str) -> None:
+def meet(store: DiskStore, session_id: str) -> None:
     """Note that nobody knows who has driven the session, before its files are taken as they are.
 
     That is so where nothing is known of it here, no person sits at a terminal, and its journal is
@@ -76,7 +76,7 @@ def _unknown(private: Path) -> bool:
     return (private / _UNKNOWN).exists()
 
 
-def _brought(store: Store, session_id: str) -> bool:
+def _brought(store: DiskStore, session_id: str) -> bool:
     """Whether git has brought the journal here: as the last commit has it, made somewhere else."""
     from playbook_supervisor.system.git import ask, contents
 
@@ -157,7 +157,7 @@ def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) 
     seen = bound is not None and (bound.client, bound.pid) == conversation(environment)
     if not seen and not _unhooked(here):
         raise _unseen(here)
-    if bound is not None and bound.hooked and not Store(here).driven():
+    if bound is not None and bound.hooked and not DiskStore(here).driven():
         _refuse("", "begin", _SHELL)  # a session has ended here; what is typed begins another
 
 

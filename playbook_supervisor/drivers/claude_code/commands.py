@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, selection
 from playbook_supervisor.sessions.snapshot import Snapshot, running
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
@@ -29,6 +29,8 @@ from playbook_supervisor.system.process_groups import worker_alive
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 _LEFT = "left.json"
 _EVENT = "UserPromptExpansion"
@@ -43,14 +45,16 @@ def command(
         return None
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
-    typed = TypedCommand(Store(here), words, client, process(environment), interactive(environment))
+    typed = TypedCommand(
+        DiskStore(here), words, client, process(environment), interactive(environment)
+    )
     return carry_out(typed)
 
 
 class TypedCommand(Record):
     """A command, and the conversation in which it was typed."""
 
-    store: Store
+    store: SessionStore
     words: list[str]
     client: str
     pid: int

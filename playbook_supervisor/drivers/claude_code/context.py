@@ -12,13 +12,14 @@ from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import Store
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
+
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
@@ -51,7 +52,7 @@ class HookContext(Record, frozen=False):
     """One hook of the conversation that a session is bound to, under the binding's lock."""
 
     here: Checkout
-    store: Store
+    store: SessionStore
     private: Path
     bound: Binding
     payload: dict[str, Any]

@@ -27,13 +27,15 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.store import Store
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import locked, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 _COMMAND = "playbook."
 
@@ -53,11 +55,11 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         from playbook_supervisor.drivers.claude_code.commands import command
 
         origin.admit(environment)
-        return _kept(Store(here), command(here, payload, environment))
+        return _kept(DiskStore(here), command(here, payload, environment))
     session = binding.bound(here)
     if not session:
         return None
-    sessions = Store(here)
+    sessions = DiskStore(here)
     private = sessions.runtime(session)
     with locked(private / "claude.lock"):
         bound = binding.load(private)
@@ -91,7 +93,7 @@ def _lost(session: str) -> StateError:
     )
 
 
-def _kept(sessions: Store, reply: HookReply | None) -> HookReply | None:
+def _kept(sessions: SessionStore, reply: HookReply | None) -> HookReply | None:
     """The same; what was journaled on the way is copied to where no worker looks."""
     if reply is not None and reply.tell is not None and reply.tell.events:
         with sessions.open(reply.tell.manifest.session_id) as opened:

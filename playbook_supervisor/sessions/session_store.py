@@ -1,0 +1,78 @@
+"""What the rest of the program needs of a place that keeps sessions; `DiskStore` is the one today.
+
+A session works in a checkout of this machine wherever it is kept: locks, workers' files and what
+only this machine knows lie in its local folder (`runtime`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from playbook_supervisor.sessions.journal import ParsedJournal
+from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.system.checkout import Checkout
+
+
+class SessionStore(Protocol):
+    """The sessions of one worktree. Everything that changes a session goes through `open`."""
+
+    checkout: Checkout
+    clock: Callable[[], int]
+    """Milliseconds since the epoch."""
+    notices: list[str]
+    """Sentences for the person: what was restored."""
+
+    def open(self, session_id: str) -> AbstractContextManager[OpenSession]:
+        """The session as it is now, held exclusively."""
+        ...
+
+    def create(
+        self,
+        *,
+        playbook: str,
+        text: bytes,
+        feature: str,
+        args: Mapping[str, str],
+        policy: bytes = b"",
+        session_id: str = "",
+        runtime: Runtime | None = None,
+    ) -> str:
+        """A new, pending session with what it is pinned to; returns its id."""
+        ...
+
+    def changed(self, session_id: str) -> bool:
+        """Whether another process has written the session since it was last opened here."""
+        ...
+
+    def manifest(self, session_id: str) -> Manifest:
+        """What is known of the session, without its lock."""
+        ...
+
+    def journal(self, session_id: str) -> ParsedJournal:
+        """All entries of the session, without its lock."""
+        ...
+
+    def ids(self) -> list[str]:
+        """The sessions that are kept here, oldest first."""
+        ...
+
+    def drives(self, session_id: str) -> bool:
+        """Whether the session runs, or ran, in this worktree."""
+        ...
+
+    def driven(self) -> list[str]:
+        """The open sessions that run in this worktree."""
+        ...
+
+    def activity(self, session_id: str) -> int:
+        """When the session was last written, ns since the epoch; 0 where that is not known."""
+        ...
+
+    def runtime(self, session_id: str) -> Path:
+        """The session's local folder on this machine, in the git directory."""
+        ...
