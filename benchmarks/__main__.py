@@ -298,8 +298,8 @@ def _busy(load: float) -> list[str]:
     if load <= 1:
         return []
     return [
-        f"**The machine was busy, with a load of {load:.0f} per core.** This affects all figures but",
-        "processor times. Measure again on a quiet machine.",
+        f"**The machine was busy, with a load of {load:.0f} per core.** This affects all figures",
+        "except processor times. Measure again on a quiet machine.",
     ]
 
 
@@ -308,7 +308,7 @@ def _page(rows: Sequence[Row]) -> str:
         "# Performance",
         "",
         "Written by `make bench` (`python benchmarks`); do not edit. Processes are measured",
-        f"alternately with `python -c pass` and shown relative to it, as medians of {ROUNDS} runs.",
+        f"alternately with `python -c pass` and shown relative to it, medians of {ROUNDS} runs.",
         "Compare these ratios; milliseconds depend on the machine and its load. A no-op step makes",
         "two writes that are synced to disk, and its figure includes waiting for the disk; `without",
         "a disk` is the same on a file system in memory, if the machine has one.",
