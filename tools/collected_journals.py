@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from playbook_supervisor.audit.examination import AuditedSession, AuditReport, SessionFile, examine
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.timestamps import from_time
-from playbook_supervisor.project.schema import Problem
 from playbook_supervisor.records import Record
 
 JOURNALS = Path(__file__).resolve().parent.parent / "tests" / "journals"

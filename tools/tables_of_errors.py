@@ -9,8 +9,9 @@ from tables import table
 
 from playbook_supervisor import errors
 from playbook_supervisor.errors import CODES, PlaybookError
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.project.lint import lint
-from playbook_supervisor.project.schema import Problem, examine
+from playbook_supervisor.project.schema import examine
 
 if TYPE_CHECKING:
     from playbook_supervisor.project.lint import Command

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook, LooseStep
-from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal, LooseSession
-from playbook_supervisor.formats.located import Path
+from playbook_supervisor.audit.lenient_session import (
+    LooseEntry,
+    LooseGate,
+    LooseJournal,
+    LooseSession,
+)
+from playbook_supervisor.audit.rules import finding
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.session_policy import Policy
@@ -17,15 +23,6 @@ SKEW = 60_000
 _WHOLE_SECONDS = 1_000
 
 _UNKNOWN = LooseStep("")
-
-
-class AuditFinding(Record):
-    """A rule's code, the file (`journal.yaml`, `session.yaml`), the way into it, and a sentence."""
-
-    code: str
-    file: str
-    path: Path
-    message: str
 
 
 class AuditContext(Record):
@@ -62,19 +59,12 @@ class AuditContext(Record):
         return self.step(entry).autonomy == Autonomy.GATE_ALWAYS
 
 
-Judge = Callable[[AuditContext], Iterator[AuditFinding]]
+Judge = Callable[[AuditContext], Iterator[Problem]]
 
 
-def found(code: str, path: Path, message: str) -> AuditFinding:
-    """A finding in the journal."""
-    return AuditFinding(code, "journal.yaml", path, message)
-
-
-def found_in_session(code: str, key: str, message: str) -> AuditFinding:
-    """A finding in session.yaml."""
-    return AuditFinding(code, "session.yaml", (key,) if key else (), message)
-
-
-def at(entry: LooseEntry, key: str) -> Path:
-    """Where the entry says that, or should."""
-    return (*entry.path, key)
+def found(
+    code: str, message: str, each: LooseEntry | LooseGate | LooseSession, *keys: str | int
+) -> Problem:
+    """A finding about the key of an entry, a gate or a session."""
+    position = each.document.position((*each.path, *keys))
+    return finding(code, message, each.document.source, position)

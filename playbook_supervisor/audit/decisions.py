@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseGate
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
@@ -21,7 +22,7 @@ _OF_POLICY = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
 _BY_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
-def judge(case: AuditContext) -> Iterator[AuditFinding]:
+def judge(case: AuditContext) -> Iterator[Problem]:
     """All of them."""
     for entry in case.journal.entries:
         yield from _escalated(case, entry)
@@ -30,24 +31,24 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
         yield from _answered(case, entry)
 
 
-def _escalated(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _escalated(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """An entry is escalated if, and only if, it names a trigger (kai FR39)."""
     trigger = entry.trigger
     if trigger is None:
         if entry.decision is Decision.ESCALATED and "trigger" not in entry.unclear:
             message = f"{entry.name} is escalated, and names no trigger"
-            yield found("AUD-ESCALATION", at(entry, "decision"), message)
+            yield found("AUD-ESCALATION", message, entry, "decision")
         return
     raised = [gate.reason for gate in entry.gates if gate.reason in (*_TRIGGERS, None)]
     if entry.decision in (Decision.AUTO, Decision.GATE, Decision.SKIPPED):
         message = f"{entry.name} names the trigger {trigger}, and was not escalated"
-        yield found("AUD-TRIGGER", at(entry, "trigger"), message)
+        yield found("AUD-TRIGGER", message, entry, "trigger")
     elif entry.gates and (not raised or raised[-1] not in (trigger.value, None)):
         message = f"{entry.name} names the trigger {trigger}, for which its last gate did not open"
-        yield found("AUD-TRIGGER", at(entry, "trigger"), message)
+        yield found("AUD-TRIGGER", message, entry, "trigger")
     elif not _may_fire(case, entry, trigger):
         message = f"{entry.name} names the trigger {trigger}, which the step does not declare"
-        yield found("AUD-UNDECLARED", at(entry, "trigger"), message)
+        yield found("AUD-UNDECLARED", message, entry, "trigger")
 
 
 def _may_fire(case: AuditContext, entry: LooseEntry, trigger: Trigger) -> bool:
@@ -59,7 +60,7 @@ def _may_fire(case: AuditContext, entry: LooseEntry, trigger: Trigger) -> bool:
     return trigger in _OF_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
 
 
-def _decided(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _decided(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     decision, why = entry.decision, ""
     if (
         case.pinned
@@ -75,17 +76,17 @@ def _decided(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
         excused = entry.resolution is Resolution.ABORT or "gates" in entry.unclear
         why = "" if excused else f"its decision is `{decision}`, and it had no gate"
     if why:
-        yield found("AUD-DECISION", at(entry, "decision"), f"{entry.name}: {why}")
+        yield found("AUD-DECISION", f"{entry.name}: {why}", entry, "decision")
 
 
-def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """Only autonomy, `when`, `--from` or a person skips (chapter 3, property 5)."""
     if entry.status is not EntryStatus.SKIPPED:
         return
     if entry.human_response:
         if entry.decision is Decision.SKIPPED and not _before_the_start(case, entry):
             message = f"{entry.name} was skipped, and does not stand before that step"
-            yield found("AUD-SKIP", at(entry, "human_response"), message)
+            yield found("AUD-SKIP", message, entry, "human_response")
         return
     step = case.step(entry)
     by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional
@@ -99,7 +100,7 @@ def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
             fits = by_gate or entry.resolution is None  # where no answer is: AUD-GATE-OPEN
     if not fits:
         message = f"{entry.name} was skipped, and neither its playbook nor a person said so"
-        yield found("AUD-SKIP", at(entry, "status"), message)
+        yield found("AUD-SKIP", message, entry, "status")
 
 
 def _before_the_start(case: AuditContext, entry: LooseEntry) -> bool:
@@ -111,7 +112,7 @@ def _before_the_start(case: AuditContext, entry: LooseEntry) -> bool:
     return start in names and names.index(entry.step_id) < names.index(start)
 
 
-def _answered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _answered(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """What a person said, said at a gate; an abort and `--from` need none."""
     if entry.resolution is Resolution.ABORT:
         return
@@ -130,10 +131,10 @@ def _answered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
             stray, key = True, "resolution"
     if stray:
         message = f"{entry.name} has an answer, and no gate was there to be answered"
-        yield found("AUD-RESPONSE", at(entry, key), message)
+        yield found("AUD-RESPONSE", message, entry, key)
 
 
-def _as_at_the_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[AuditFinding]:
+def _as_at_the_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
     """The flat keys repeat the last answer; a `retry` may come later, with a resume."""
     for key, of_entry, gates_key, of_gate in (
         ("human_response", entry.human_response, "text", gate.text),
@@ -143,5 +144,5 @@ def _as_at_the_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[AuditFinding
         unclear = key in entry.unclear or gates_key in gate.unclear
         if of_entry != of_gate and not later and not unclear:
             message = f"{entry.name}: `{key}` is not what its last gate was answered"
-            yield found("AUD-RESPONSE", at(entry, key), message)
+            yield found("AUD-RESPONSE", message, entry, key)
             return

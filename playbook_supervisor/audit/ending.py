@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import (
-    AuditContext,
-    AuditFinding,
-    at,
-    found,
-    found_in_session,
-)
+from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.order import settled
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask
@@ -21,7 +16,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution, Sessi
 from playbook_supervisor.sessions.manifest import SESSION_ID
 
 
-def judge(case: AuditContext) -> Iterator[AuditFinding]:
+def judge(case: AuditContext) -> Iterator[Problem]:
     """All of them."""
     session = case.session
     if session is None:
@@ -33,9 +28,9 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
         for entry in case.journal.entries:
             if entry.status is EntryStatus.IN_PROGRESS:
                 message = f"{entry.name} is in progress, and the session is {session.status}"
-                yield found("AUD-ENDED", at(entry, "status"), message)
+                yield found("AUD-ENDED", message, entry, "status")
     if session.status is SessionStatus.COMPLETED:
-        yield from _completed(case)
+        yield from _completed(case, session)
     if case.state is not None:
         yield from _projection(case, session, case.state)
     else:
@@ -43,22 +38,22 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
     if case.merged and not session.ended:
         branch = first_line(session.branch or session.feature, 80)
         message = f"{branch} was merged into {case.merged}, and the session never ended"
-        yield found_in_session("AUD-MERGED", "status", message)
+        yield found("AUD-MERGED", message, session, "status")
 
 
-def _names(case: AuditContext, session: LooseSession) -> Iterator[AuditFinding]:
+def _names(case: AuditContext, session: LooseSession) -> Iterator[Problem]:
     if SESSION_ID.match(case.name) and session.session_id not in ("", case.name):
         message = f"the session calls itself {first_line(session.session_id, 40)}"
-        yield found_in_session("AUD-SESSION", "session_id", message)
+        yield found("AUD-SESSION", message, session, "session_id")
     kept = case.outline.name if case.outline is not None and case.pinned else ""
     if kept and session.playbook not in ("", kept):
         named = first_line(session.playbook, 60)
         message = f"the session names the playbook {named} and keeps {first_line(kept, 60)}"
-        yield found_in_session("AUD-PLAYBOOK", "playbook", message)
+        yield found("AUD-PLAYBOOK", message, session, "playbook")
     if session.feature and session.asked_for and not _same_feature(session):
         given = first_line(session.asked_for, 60)
         message = f"the session is of {first_line(session.feature, 60)}, asked for was {given}"
-        yield found_in_session("AUD-FEATURE", "feature", message)
+        yield found("AUD-FEATURE", message, session, "feature")
 
 
 def _same_feature(session: LooseSession) -> bool:
@@ -67,37 +62,37 @@ def _same_feature(session: LooseSession) -> bool:
     return session.feature in (session.asked_for, given) or session.feature.startswith(f"{given}-")
 
 
-def _completed(case: AuditContext) -> Iterator[AuditFinding]:
+def _completed(case: AuditContext, session: LooseSession) -> Iterator[Problem]:
     last = case.journal.last
     for entry in last.values():
         failed = entry.status is EntryStatus.FAILED or entry.resolution is Resolution.ABORT
         if failed and not settled(case, entry):
             message = f"{entry.name} is {entry.status}, and the session is completed"
-            yield found("AUD-COMPLETED", at(entry, "status"), message)
+            yield found("AUD-COMPLETED", message, entry, "status")
     for step in case.outline.steps if case.outline is not None else ():
         if step.id not in last:
             message = f"the session is completed, and {first_line(step.id, 60)} has no entry"
-            yield found_in_session("AUD-COMPLETED", "status", message)
+            yield found("AUD-COMPLETED", message, session, "status")
 
 
-def _projection(case: AuditContext, session: LooseSession, state: State) -> Iterator[AuditFinding]:
+def _projection(case: AuditContext, session: LooseSession, state: State) -> Iterator[Problem]:
     """What the kernel makes of the journal, against what session.yaml repeats of it."""
     status = machine.status(state)
     if session.status is not status:
         # what contradicts a `completed`, or goes on after an end, has been named by its entry
         if session.status is not SessionStatus.COMPLETED and not _at_work(case, session):
             message = f"the session is {session.status}, by its journal {status}"
-            yield found_in_session("AUD-STATUS", "status", message)
+            yield found("AUD-STATUS", message, session, "status")
         return
     current = phases.current_step(state)
     if session.current_step != current:
         message = f"the current step is {current or 'none'} by the journal"
-        yield found_in_session("AUD-CURRENT", "current_step", message)
+        yield found("AUD-CURRENT", message, session, "current_step")
     asked = machine.directive(state)
     waiting = asked.id if isinstance(asked, Ask) else ""
     if session.gate != waiting:
         message = f"{waiting or 'no gate'} waits by the journal"
-        yield found_in_session("AUD-WAITING", "gate", message)
+        yield found("AUD-WAITING", message, session, "gate")
 
 
 def _at_work(case: AuditContext, session: LooseSession) -> bool:
@@ -108,7 +103,7 @@ def _at_work(case: AuditContext, session: LooseSession) -> bool:
 
 def _standing(
     case: AuditContext, session: LooseSession, status: SessionStatus
-) -> Iterator[AuditFinding]:
+) -> Iterator[Problem]:
     """The same as far as it is plain without the kernel, for journals that it cannot replay."""
     entries, last = case.journal.entries, case.journal.last
     working = [entry for entry in entries if entry.status is EntryStatus.IN_PROGRESS]
@@ -126,8 +121,8 @@ def _standing(
     ):
         why = "it is failed, and no step is" if not working else ""
     if why:
-        yield found_in_session("AUD-STATUS", "status", f"the session: {why}")
+        yield found("AUD-STATUS", f"the session: {why}", session, "status")
     current = session.current_step
     if not session.ended and current and len(working) == 1 and working[0].step_id != current:
         message = f"the current step is {working[0].name} by the journal"
-        yield found_in_session("AUD-CURRENT", "current_step", message)
+        yield found("AUD-CURRENT", message, session, "current_step")

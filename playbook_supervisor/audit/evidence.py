@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition, EntryStatus, Resolution
 from playbook_supervisor.project.conditions import Workspace, artifacts
@@ -33,7 +34,7 @@ _REFUSAL = re.compile(
 """The same, where no file's name comes first."""
 
 
-def judge(case: AuditContext) -> Iterator[AuditFinding]:
+def judge(case: AuditContext) -> Iterator[Problem]:
     """All of them."""
     accepted = _first_accepted(case)
     for entry in case.journal.entries:
@@ -47,7 +48,7 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
 # ── what it says ────────────────────────────────────────────────────────────────────────────
 
 
-def _refuted(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _refuted(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """A step is done, and what was looked at says that it is not; once for an entry."""
     excused = "waived" in entry.unclear or case.step(entry).goes_on
     if entry.status is not EntryStatus.DONE or excused:
@@ -55,13 +56,13 @@ def _refuted(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
     if failing := [name for name in entry.failing if name not in entry.waived]:
         names = first_line(", ".join(failing), 100)
         message = f"{entry.name} is done, and names as failing {names}"
-        yield found("AUD-REFUTED", at(entry, "failing"), message)
+        yield found("AUD-REFUTED", message, entry, "failing")
         return
     for number, line in enumerate(entry.evidence):
         name, said = _parted(line)
         if name not in entry.waived and name in _CONDITIONS and _speaks_against(said):
             message = f"{entry.name} is done, and its evidence says {first_line(line, 100)}"
-            yield found("AUD-REFUTED", (*at(entry, "evidence"), number), message)
+            yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
 
 
@@ -69,7 +70,7 @@ def _speaks_against(said: str) -> bool:
     return any((_NO.match(said), _REFUSAL.match(said), _FLAW.search(said)))
 
 
-def _elsewhere(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _elsewhere(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """What was looked at lies in the folder of the session's feature; once for an entry."""
     session = case.session
     if session is None or not session.feature:
@@ -83,7 +84,7 @@ def _elsewhere(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
             if f"/{file}" in said and not here:
                 what, its = first_line(line, 100), first_line(session.feature, 60)
                 message = f"{entry.name} rests on {what}, and the session is of {its}"
-                yield found("AUD-FEATURE", (*at(entry, "evidence"), number), message)
+                yield found("AUD-FEATURE", message, entry, "evidence", number)
                 return
 
 
@@ -114,27 +115,27 @@ def _first_accepted(case: AuditContext) -> int | None:
     return min(times, default=None)
 
 
-def _waived(case: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[AuditFinding]:
+def _waived(case: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
     end = entry.completed_at
     in_time = accepted is not None and (end is None or accepted <= end)
     if entry.waived and not in_time and not case.step(entry).goes_on:
         names = first_line(", ".join(entry.waived), 100)
         message = f"{entry.name} waives {names}, and nobody has accepted anything before"
-        yield found("AUD-WAIVED", at(entry, "waived"), message)
+        yield found("AUD-WAIVED", message, entry, "waived")
 
 
-def _rests_on(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _rests_on(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """A step is done because its conditions held, or somebody accepted that they do not."""
     if entry.status is EntryStatus.FAILED and not entry.error and "error" not in entry.unclear:
-        yield found("AUD-ERROR", at(entry, "status"), f"{entry.name} failed, and nobody says why")
+        yield found("AUD-ERROR", f"{entry.name} failed, and nobody says why", entry, "status")
     if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
         return
     if entry.error and not (entry.waived or entry.gates or "gates" in entry.unclear):
         message = f"{entry.name} is done with an error, and nobody has looked at it"
-        yield found("AUD-ERROR", at(entry, "error"), message)
+        yield found("AUD-ERROR", message, entry, "error")
     names = {line.partition(":")[0] for line in entry.evidence} | set(entry.waived)
     missing = [name for name in case.step(entry).postconditions if name not in names]
     if missing:
         what = first_line(", ".join(missing), 100)
         message = f"{entry.name} is done, and there is no evidence of {what}"
-        yield found("AUD-EVIDENCE", at(entry, "status"), message)
+        yield found("AUD-EVIDENCE", message, entry, "status")

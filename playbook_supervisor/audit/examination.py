@@ -7,7 +7,6 @@ looked for; each family of rules is judged in the module of its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 
 from playbook_supervisor.audit import (
     decisions,
@@ -19,16 +18,16 @@ from playbook_supervisor.audit import (
     order,
     times,
 )
-from playbook_supervisor.audit.context import AuditContext, AuditFinding
+from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseJournal, LooseSession
 from playbook_supervisor.audit.replay import Replay, replay
-from playbook_supervisor.audit.rules import RULES
-from playbook_supervisor.errors import CheckError, StateError
-from playbook_supervisor.formats.located import Document
+from playbook_supervisor.audit.rules import finding
+from playbook_supervisor.errors import CheckError, PlaybookError, StateError
+from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Problem
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.project.schema import Problem, read_playbook
+from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.journal import parse_journal
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     Heard = TypeVar("Heard", LooseJournal, LooseSession)
-
-MOST = 500
 
 _FAMILIES = (
     times.judge,
@@ -82,22 +79,11 @@ class AuditedSession(Record):
     merged: str = ""
 
 
-class FileFindings(Record):
-    """One file, and what cannot be true in it, by place."""
-
-    file: str
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-
 class AuditReport(Record):
     """One session: its files, and `notes` on what could not be judged."""
 
     name: str
-    files: tuple[FileFindings, ...]
+    files: tuple[FileReport, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -134,11 +120,9 @@ def examine(session: AuditedSession, now: int) -> AuditReport:
             merged=session.merged,
             now=now,
         )
-        for finding in _findings(case, replayed):
-            if standing is not None and finding.file == "session.yaml":
-                in_session.append(_located(finding, standing.document))
-            else:
-                in_journal.append(_located(finding, journal.document))
+        for problem in _findings(case, replayed):
+            in_file = in_journal if problem.file == session.journal.file else in_session
+            in_file.append(problem)
     files = [_judged(session.journal, in_journal, notes)]
     if session.session is not None:
         files.append(_judged(session.session, in_session, notes))
@@ -147,13 +131,24 @@ def examine(session: AuditedSession, now: int) -> AuditReport:
     return AuditReport(session.name, tuple(files), tuple(notes))
 
 
-def _findings(case: AuditContext, replayed: Replay) -> list[AuditFinding]:
+def _findings(case: AuditContext, replayed: Replay) -> list[Problem]:
     """Of every family; what the kernel says of an entry only where nothing else does."""
     findings = [finding for judge in _FAMILIES for finding in judge(case)]
-    diverging = replayed.diverging
-    if diverging and not any(each.path[:2] == diverging.path for each in findings):
-        findings.append(diverging)
+    if replayed.why:
+        diverging = case.journal.entries[replayed.diverging]
+        if not any(_within(each, replayed.diverging, case.journal) for each in findings):
+            findings.append(found("AUD-REPLAY", replayed.why, diverging))
     return findings
+
+
+def _within(problem: Problem, index: int, journal: LooseJournal) -> bool:
+    """Whether a problem lies in the entry with that index."""
+    begins = [journal.document.position(each.path) for each in journal.entries[index : index + 2]]
+    return (
+        problem.file == journal.document.source
+        and begins[0] <= problem.position
+        and (begins[1:] == [] or problem.position < begins[1])
+    )
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
@@ -168,10 +163,8 @@ def _heard(
     try:
         heard = read(exhibit.data, exhibit.file)
     except CheckError as error:
-        return None, [_problem("AUD-READ", error.message, *(error.position or (1, 1)))]
-    unclear = islice(heard.unclear, MOST)
-    places = heard.document.position
-    return heard, [_problem("AUD-FORM", each.why, *places(each.path)) for each in unclear]
+        return None, [_refused("AUD-READ", error, exhibit)]
+    return heard, list(heard.unclear[:MAX_PROBLEMS])
 
 
 def _entries(
@@ -183,7 +176,7 @@ def _entries(
     try:
         return parse_journal(exhibit.data, exhibit.file).entries, []
     except StateError as error:
-        return None, [_problem("AUD-FORM", error.message, *(error.position or (1, 1)))]
+        return None, [_refused("AUD-FORM", error, exhibit)]
 
 
 def _policy(exhibit: SessionFile | None) -> tuple[Policy, list[Problem]]:
@@ -194,7 +187,7 @@ def _policy(exhibit: SessionFile | None) -> tuple[Policy, list[Problem]]:
     try:
         return read_policy(exhibit.data, exhibit.file), []
     except StateError as error:
-        return Policy(), [_problem("AUD-READ", error.message, *(error.position or (1, 1)))]
+        return Policy(), [_refused("AUD-READ", error, exhibit)]
 
 
 def _plan(
@@ -218,24 +211,20 @@ def _plan(
     return (plan if plan is not None and steps <= plan.by_id.keys() else None), None
 
 
-# ── findings as problems ────────────────────────────────────────────────────────────────────
+# ── reports ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _located(finding: AuditFinding, document: Document) -> Problem:
-    return _problem(finding.code, finding.message, *document.position(finding.path))
+def _refused(code: str, error: PlaybookError, exhibit: SessionFile) -> Problem:
+    return finding(code, error.message, exhibit.file, error.position or (1, 1))
 
 
 def _missing(exhibit: SessionFile) -> Problem:
-    problem = _problem("AUD-READ", exhibit.problem)
+    problem = finding("AUD-READ", exhibit.problem, exhibit.file)
     return replace(problem, guidance=exhibit.guidance) if exhibit.guidance else problem
 
 
-def _problem(code: str, message: str, line: int = 1, col: int = 1) -> Problem:
-    return Problem(line, col, "error", code, message, RULES[code].guidance)
-
-
-def _judged(exhibit: SessionFile, problems: Iterable[Problem], notes: list[str]) -> FileFindings:
-    ordered = sorted(set(problems), key=lambda each: (each.line, each.col, each.code))
-    if len(ordered) > MOST:
-        notes.append(f"{exhibit.file} has more findings than these {MOST}")
-    return FileFindings(exhibit.file, tuple(ordered[:MOST]))
+def _judged(exhibit: SessionFile, problems: Iterable[Problem], notes: list[str]) -> FileReport:
+    ordered = sorted(set(problems), key=lambda each: (each.position, each.code))
+    if len(ordered) > MAX_PROBLEMS:
+        notes.append(f"{exhibit.file} has more findings than these {MAX_PROBLEMS}")
+    return FileReport(exhibit.file, tuple(ordered[:MAX_PROBLEMS]))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import AuditContext, AuditFinding, at, found
+from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseGate, LooseJournal
 from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.gates import CHOICES
@@ -16,7 +17,7 @@ from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateRea
 _BY_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
-def judge(case: AuditContext) -> Iterator[AuditFinding]:
+def judge(case: AuditContext) -> Iterator[Problem]:
     """All of them."""
     cleared: set[str] = set()
     for entry in case.journal.entries:
@@ -28,7 +29,7 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
             cleared.add(entry.step_id)
         if case.gated(entry) and _ran(entry) and entry.step_id not in cleared:
             message = f"{entry.name} ran, and nobody was asked before, as its playbook wants"
-            yield found("AUD-GATE-MISSING", at(entry, "decision"), message)
+            yield found("AUD-GATE-MISSING", message, entry, "decision")
 
 
 def anonymous(journal: LooseJournal) -> Iterator[str]:
@@ -44,27 +45,25 @@ def anonymous(journal: LooseJournal) -> Iterator[str]:
         yield f"it does not say who answered {names}"
 
 
-def _one(
-    case: AuditContext, entry: LooseEntry, gate: LooseGate, number: int
-) -> Iterator[AuditFinding]:
+def _one(case: AuditContext, entry: LooseEntry, gate: LooseGate, number: int) -> Iterator[Problem]:
     if gate.id not in ("", f"{entry.id}?{number}"):
         message = f"gate {number} of {entry.name} has the id of another one"
-        yield found("AUD-GATE-ID", (*gate.path, "id"), message)
+        yield found("AUD-GATE-ID", message, gate, "id")
     if gate.reason is None or gate.place is None:
         return
     offered = CHOICES.get((gate.reason, gate.place))
     if offered is None:
         message = f"no gate for {gate.reason} stands {gate.place} a step"
-        yield found("AUD-CHOICE", (*gate.path, "place"), f"{entry.name}: {message}")
+        yield found("AUD-CHOICE", f"{entry.name}: {message}", gate, "place")
     elif gate.resolution is not None and gate.resolution not in offered:
         message = f"{gate.resolution} is no answer to {gate.reason} {gate.place} a step"
-        yield found("AUD-CHOICE", (*gate.path, "resolution"), f"{entry.name}: {message}")
+        yield found("AUD-CHOICE", f"{entry.name}: {message}", gate, "resolution")
     elif case.journal.ours and _understood_by_words(gate):
         meant = read_answer(gate.text, offered).resolution
         if meant is not gate.resolution:
             what = f"words for {meant}" if meant else "words that are no answer"
             message = f"its gate was answered by {what}, taken for {gate.resolution}"
-            yield found("AUD-RESPONSE", (*gate.path, "resolution"), f"{entry.name}: {message}")
+            yield found("AUD-RESPONSE", f"{entry.name}: {message}", gate, "resolution")
 
 
 def _understood_by_words(gate: LooseGate) -> bool:
@@ -72,17 +71,17 @@ def _understood_by_words(gate: LooseGate) -> bool:
     return gate.resolution not in (None, Resolution.ABORT) and "text" not in gate.unclear
 
 
-def _admitted(case: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterator[AuditFinding]:
+def _admitted(case: AuditContext, entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
     """Who answers is the policies' business, where the session has any."""
     if gate.resolution is None or "by" in gate.unclear:
         return
     try:
         case.policy.admit(entry.step_id, gate.resolution, first_line(gate.by))
     except PolicyError as error:
-        yield found("AUD-PERSON", (*gate.path, "by"), error.message)
+        yield found("AUD-PERSON", error.message, gate, "by")
 
 
-def _unanswered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _unanswered(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """An abort answers one gate and closes the others that are open."""
     over = entry.settled and entry.resolution is not Resolution.ABORT
     for gate in entry.gates:
@@ -90,12 +89,12 @@ def _unanswered(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]
         known = gate.resolution is not None or "resolution" in gate.unclear
         if not known if gate.answered else not waits:
             message = f"a gate of {entry.name} was passed, and no answer is recorded"
-            yield found("AUD-GATE-OPEN", (*gate.path, "id"), message)
+            yield found("AUD-GATE-OPEN", message, gate, "id")
     said = entry.human_response or entry.resolution is not None or entry.unclear
     keeps_gates = case.journal.ours or entry.gates
     if over and entry.decision in _BY_A_GATE and not keeps_gates and not said:
         message = f"{entry.name} was decided at a gate, and no answer is recorded"
-        yield found("AUD-GATE-OPEN", at(entry, "decision"), message)
+        yield found("AUD-GATE-OPEN", message, entry, "decision")
 
 
 def _passed(entry: LooseEntry) -> bool:

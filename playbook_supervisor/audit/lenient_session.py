@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.kernel.state import INTERRUPTED
@@ -36,16 +38,10 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60
 
 
-class Unclear(Record):
-    """What cannot be understood: where, by its path in the document, and why in a sentence."""
-
-    path: Path
-    why: str
-
-
 class LooseGate(Record):
     """A gate of an entry. Times in ms since the epoch."""
 
+    document: Document
     path: Path
     id: str = ""
     reason: GateReason | None = None
@@ -69,6 +65,7 @@ class LooseEntry(Record):
     `unclear` are its keys that cannot be understood: they are not missing.
     """
 
+    document: Document
     path: Path
     step_id: str = ""
     number: int = 1
@@ -114,11 +111,12 @@ class LooseEntry(Record):
 
     @property
     def times(self) -> tuple[tuple[Path, int], ...]:
-        """Every time that it knows, with its place."""
-        own = [((*self.path, key), getattr(self, key)) for key in _TIMES]
+        """Every time that it states, with its path in the entry."""
+        all_times: list[tuple[Path, int | None]] = [((key,), getattr(self, key)) for key in _TIMES]
         for gate in self.gates:
-            own += [((*gate.path, key), getattr(gate, key)) for key in _GATE_TIMES]
-        return tuple((path, ms) for path, ms in own if ms is not None)
+            path = gate.path[len(self.path) :]
+            all_times += [((*path, key), getattr(gate, key)) for key in _GATE_TIMES]
+        return tuple((path, ms) for path, ms in all_times if ms is not None)
 
 
 _TIMES = ("started_at", "launched_at", "returned_at", "completed_at")
@@ -131,7 +129,7 @@ class LooseJournal(Record, slots=False):
     document: Document
     ours: bool
     entries: tuple[LooseEntry, ...]
-    unclear: tuple[Unclear, ...]
+    unclear: tuple[Problem, ...]
 
     @cached_property
     def last(self) -> Mapping[str, LooseEntry]:
@@ -147,6 +145,7 @@ class LooseSession(Record):
 
     document: Document
     ours: bool
+    path: Path = ()
     session_id: str = ""
     playbook: str = ""
     feature: str = ""
@@ -157,7 +156,7 @@ class LooseSession(Record):
     completed_at: int | None = None
     current_step: str = ""
     gate: str = ""
-    unclear: tuple[Unclear, ...] = ()
+    unclear: tuple[Problem, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -176,18 +175,18 @@ def journal(data: bytes, source: str) -> LooseJournal:
     document = load(data, source, limit=MAX_BYTES)
     top, ours = document.data, False
     path: Path = ()
-    unclear: list[Unclear] = []
+    unclear: list[Problem] = []
     items: Sequence[object] = top if isinstance(top, list) else ()
     if isinstance(top, dict):
         path, ours = ("entries",), "schema" in top
-        ear = _LooseReader(top, ())
+        ear = _LooseReader(document, top, ())
         items, unclear = ear.hear(ear.fields.items, "entries") or (), ear.unclear
     if not isinstance(top, dict) or "entries" not in top:
-        unclear.append(Unclear((), "a journal has `entries:` at its top level"))
+        unclear.append(_unclear(document, (), "a journal has `entries:` at its top level"))
     entries: list[LooseEntry] = []
     attempts: dict[str, int] = {}
     for index, item in enumerate(items):
-        entry, more = _entry(item, (*path, index), attempts, ours=ours)
+        entry, more = _entry(document, item, (*path, index), attempts, ours=ours)
         attempts[entry.step_id] = entry.number
         entries.append(entry)
         unclear += more
@@ -197,7 +196,7 @@ def journal(data: bytes, source: str) -> LooseJournal:
 def session(data: bytes, source: str) -> LooseSession:
     """Any session.yaml. CheckError with its place if it is not even a document."""
     document = load(data, source)
-    ear = _LooseReader(document.data, ())
+    ear = _LooseReader(document, document.data, ())
     fields = ear.fields
     gate = ear.hear(fields.mapping, "gate") or {}
     asked_for = (ear.hear(fields.mapping, "args") or {}).get("feature")
@@ -219,9 +218,9 @@ def session(data: bytes, source: str) -> LooseSession:
 
 
 def _entry(
-    item: object, path: Path, attempts: Mapping[str, int], *, ours: bool
-) -> tuple[LooseEntry, list[Unclear]]:
-    ear = _LooseReader(item, path)
+    document: Document, item: object, path: Path, attempts: Mapping[str, int], *, ours: bool
+) -> tuple[LooseEntry, list[Problem]]:
+    ear = _LooseReader(document, item, path)
     fields = ear.fields
     step_id = ear.hear(fields.required, "step_id") or ""
     status = ear.hear(fields.word, "status", EntryStatus)
@@ -233,6 +232,7 @@ def _entry(
     counted = 1 if ours else attempts.get(step_id, 0) + 1
     gates = tuple(_gates(ear))
     entry = LooseEntry(
+        document=document,
         path=path,
         step_id=step_id,
         number=stated or counted,
@@ -260,7 +260,7 @@ def _entry(
 
 def _gates(of_entry: _LooseReader) -> Iterator[LooseGate]:
     for number, item in enumerate(of_entry.hear(of_entry.fields.items, "gates") or ()):
-        ear = _LooseReader(item, (*of_entry.path, "gates", number))
+        ear = _LooseReader(of_entry.document, item, (*of_entry.path, "gates", number))
         if ear.unclear:
             of_entry.keys.append("gates")
         else:
@@ -271,6 +271,7 @@ def _gates(of_entry: _LooseReader) -> Iterator[LooseGate]:
 def _gate(ear: _LooseReader) -> LooseGate:
     fields = ear.fields
     return LooseGate(
+        document=ear.document,
         path=ear.path,
         id=ear.hear(fields.required, "id") or "",
         reason=ear.hear(fields.word, "reason", GateReason),
@@ -287,14 +288,15 @@ def _gate(ear: _LooseReader) -> LooseGate:
 class _LooseReader:
     """Hears one mapping, key by key, and notes what it cannot understand."""
 
-    def __init__(self, item: object, path: Path) -> None:
+    def __init__(self, document: Document, item: object, path: Path) -> None:
         heard = isinstance(item, Mapping)
         self.fields = Fields(item if isinstance(item, Mapping) else {})
+        self.document = document
         self.path = path
         self.keys: list[str] = []
-        self.unclear: list[Unclear] = []
+        self.unclear: list[Problem] = []
         if not heard:
-            self.unclear.append(Unclear(path, "keys with their values are wanted here"))
+            self.unclear.append(_unclear(document, path, "keys with their values are wanted here"))
         self._heard = heard
 
     def hear(self, read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
@@ -304,5 +306,10 @@ class _LooseReader:
         except UnfitError as unfit:
             self.keys.append(unfit.key)
             if self._heard:
-                self.unclear.append(Unclear((*self.path, unfit.key), str(unfit)))
+                path = (*self.path, unfit.key)
+                self.unclear.append(_unclear(self.document, path, str(unfit)))
             return None
+
+
+def _unclear(document: Document, path: Path, why: str) -> Problem:
+    return finding("AUD-FORM", why, document.source, document.position(path))

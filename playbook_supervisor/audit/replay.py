@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from playbook_supervisor.audit.context import AuditFinding, found
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
@@ -19,10 +18,14 @@ _MOST = 1_000
 
 
 class Replay(Record):
-    """The state that the entries come to, or the first one that cannot follow; neither: unknown."""
+    """The state after all entries, or why the entry with the index `diverging` cannot follow.
+
+    Neither: unknown.
+    """
 
     state: State | None = None
-    diverging: AuditFinding | None = None
+    diverging: int = -1
+    why: str = ""
 
 
 def replay(entries: Sequence[Entry], playbook: Playbook) -> Replay:
@@ -41,7 +44,7 @@ def replay(entries: Sequence[Entry], playbook: Playbook) -> Replay:
         middle = (low + high) // 2
         _, said = _tried(playbook, entries[:middle])
         low, high, why = (low, middle, said) if said else (middle, high, why)
-    return Replay(None, found("AUD-REPLAY", ("entries", low), why))
+    return Replay(None, low, why)
 
 
 def _tried(playbook: Playbook, entries: Sequence[Entry]) -> tuple[State | None, str]:

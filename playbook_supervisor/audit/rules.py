@@ -6,6 +6,8 @@ writes; every other one is asked of any journal.
 
 from __future__ import annotations
 
+from playbook_supervisor.errors import TextPosition
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.records import Record
 
 
@@ -171,3 +173,8 @@ OURS = frozenset(
         "AUD-WAIVED",
     }
 )
+
+
+def finding(code: str, message: str, file: str, position: TextPosition = (1, 1)) -> Problem:
+    """A finding, with the guidance of its rule."""
+    return Problem(file, position, "error", code, message, RULES[code].guidance)

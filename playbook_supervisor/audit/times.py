@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from playbook_supervisor.audit.context import (
-    SKEW,
-    AuditContext,
-    AuditFinding,
-    at,
-    found,
-    found_in_session,
-)
+from playbook_supervisor.audit.context import SKEW, AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseSession
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
 _COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 
 
-def judge(case: AuditContext) -> Iterator[AuditFinding]:
+def judge(case: AuditContext) -> Iterator[Problem]:
     """All of them."""
     for entry in case.journal.entries:
         yield from _completion(case, entry)
@@ -35,44 +29,44 @@ def judge(case: AuditContext) -> Iterator[AuditFinding]:
         yield from _session(case, case.session)
 
 
-def _completion(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _completion(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     key = "completed_at"
     if entry.status is EntryStatus.IN_PROGRESS:
         if entry.completed_at is not None or entry.seconds:
             key = "duration_seconds" if entry.completed_at is None else key
             message = f"{entry.name} is in progress, and yet it has an end"
-            yield found("AUD-COMPLETION", at(entry, key), message)
+            yield found("AUD-COMPLETION", message, entry, key)
         return
     missing = entry.completed_at is None and key not in entry.unclear
     # kai's own tools give a skipped step none
     wanted = entry.settled and (case.journal.ours or entry.status is not EntryStatus.SKIPPED)
     if missing and wanted:
-        yield found("AUD-COMPLETION", at(entry, "status"), f"{entry.name} is settled without end")
+        yield found("AUD-COMPLETION", f"{entry.name} is settled without end", entry, "status")
 
 
-def _duration(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _duration(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     start, end, seconds = entry.started_at, entry.completed_at, entry.seconds
     if start is None or end is None or seconds is None:
         return
     lasted = (end - start) / 1000
     if seconds >= 0 and abs(lasted - seconds) > case.slack / 1000:
         message = f"{entry.name} lasted {lasted:g} s by its times, and is said to have {seconds:g}"
-        yield found("AUD-DURATION", at(entry, "duration_seconds"), message)
+        yield found("AUD-DURATION", message, entry, "duration_seconds")
 
 
-def _figures(entry: LooseEntry) -> Iterator[AuditFinding]:
+def _figures(entry: LooseEntry) -> Iterator[Problem]:
     """Nothing is used up backwards; a duration of reversed times has been named with them."""
     if (entry.seconds or 0) < 0:
         message = f"{entry.name} is said to have lasted {entry.seconds:g} s"
-        yield found("AUD-NEGATIVE", at(entry, "duration_seconds"), message)
+        yield found("AUD-NEGATIVE", message, entry, "duration_seconds")
     for key in _COUNTED:
         used = entry.agent.get(key)
         if isinstance(used, int | float) and used < 0:
             message = f"{entry.name} has used `{key}: {used:g}`"
-            yield found("AUD-NEGATIVE", (*at(entry, "agent"), key), message)
+            yield found("AUD-NEGATIVE", message, entry, "agent", key)
 
 
-def _backwards(entry: LooseEntry) -> AuditFinding | None:
+def _backwards(entry: LooseEntry) -> Problem | None:
     """The first time of an entry that comes before one that it has to follow."""
     order = [
         ("started_at", "launched_at"),
@@ -86,7 +80,7 @@ def _backwards(entry: LooseEntry) -> AuditFinding | None:
         before, after = getattr(entry, earlier), getattr(entry, later)
         if before is not None and after is not None and after < before:
             message = f"{entry.name}: `{later}` is before `{earlier}`"
-            return found("AUD-BACKWARDS", at(entry, later), message)
+            return found("AUD-BACKWARDS", message, entry, later)
     latest = entry.started_at
     for gate in entry.gates:
         end = entry.completed_at
@@ -100,55 +94,55 @@ def _backwards(entry: LooseEntry) -> AuditFinding | None:
                 continue
             if (latest is not None and ms < latest) or (end is not None and ms > end):
                 message = f"{entry.name}: `{key}` of its gate lies outside of what goes around it"
-                return found("AUD-BACKWARDS", (*gate.path, key), message)
+                return found("AUD-BACKWARDS", message, gate, key)
             latest = ms
     return None
 
 
-def _too_early(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _too_early(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     began = case.session.started_at if case.session else None
     start = entry.started_at
     if began is not None and start is not None and start < began - SKEW:
         message = f"{entry.name} began at {to_time(start)}, the session at {to_time(began)}"
-        yield found("AUD-EARLY", at(entry, "started_at"), message)
+        yield found("AUD-EARLY", message, entry, "started_at")
 
 
-def _too_late(case: AuditContext, entry: LooseEntry) -> Iterator[AuditFinding]:
+def _too_late(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """Once for an entry: where its first impossible time stands."""
-    for path, ms in entry.times:
+    for keys, ms in entry.times:
         if ms > case.now + SKEW:
             message = f"{entry.name} speaks of {to_time(ms)}, which is yet to come"
-            yield found("AUD-FUTURE", path, message)
+            yield found("AUD-FUTURE", message, entry, *keys)
             return
-        line = case.journal.document.position(path)[0]
+        line = case.journal.document.position((*entry.path, *keys))[0]
         committed = case.committed[line - 1] if line <= len(case.committed) else 0
         if committed and ms > committed + SKEW:
             message = (
                 f"{entry.name} speaks of {to_time(ms)}, and was committed at {to_time(committed)}"
             )
-            yield found("AUD-COMMITTED", path, message)
+            yield found("AUD-COMMITTED", message, entry, *keys)
             return
 
 
-def _session(case: AuditContext, session: LooseSession) -> Iterator[AuditFinding]:
+def _session(case: AuditContext, session: LooseSession) -> Iterator[Problem]:
     start, end = session.started_at, session.completed_at
     for key, ms in (("started_at", start), ("completed_at", end)):
         if ms is not None and ms > case.now + SKEW:
             message = f"`{key}` is {to_time(ms)}, which is yet to come"
-            yield found_in_session("AUD-FUTURE", key, message)
+            yield found("AUD-FUTURE", message, session, key)
     if end is None:
         if session.ours and session.ended and not session.unclear:
-            yield found_in_session("AUD-COMPLETION", "status", "the session ended without end")
+            yield found("AUD-COMPLETION", "the session ended without end", session, "status")
         return
     if start is not None and end < start:
         message = f"the session ended at {to_time(end)} and began at {to_time(start)}"
-        yield found_in_session("AUD-BACKWARDS", "completed_at", message)
+        yield found("AUD-BACKWARDS", message, session, "completed_at")
     elif session.ended:
         for entry in case.journal.entries:
-            path, latest = max(entry.times, key=lambda each: each[1], default=((), end))
+            keys, latest = max(entry.times, key=lambda each: each[1], default=((), end))
             if latest > end + case.slack:
                 message = f"{entry.name} goes on until {to_time(latest)}, the session ended at "
-                yield found("AUD-AFTER-END", path, message + to_time(end))
+                yield found("AUD-AFTER-END", message + to_time(end), entry, *keys)
     elif session.status is not None:
         message = f"the session is {session.status}, and yet it has an end"
-        yield found_in_session("AUD-COMPLETION", "completed_at", message)
+        yield found("AUD-COMPLETION", message, session, "completed_at")

@@ -20,5 +20,5 @@ def check(files: Sequence[str], *, format: str = "text", strict: bool = False) -
             streams.put(line)
         if format == "text":
             streams.tell(findings.verdict(checked))
-    fine = all(each.spotless if strict else each.ok for each in checked)
+    fine = all(each.clean if strict else each.ok for each in checked)
     return 0 if fine else 1

@@ -7,35 +7,17 @@ from functools import cached_property
 from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError
-from playbook_supervisor.project.schema import Problem, examine, read_playbook
-from playbook_supervisor.records import Record
+from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
+from playbook_supervisor.project.schema import examine, read_playbook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.formats.checked_mapping import Fault
     from playbook_supervisor.formats.located import Document
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.lint import Lookup
     from playbook_supervisor.project.policy_files import PolicyRule
 
     Problems = tuple[Problem, ...]
-
-
-class FileReport(Record):
-    """One file and what is wrong with it, by place."""
-
-    file: str
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether it can run."""
-        return not any(problem.severity == "error" for problem in self.problems)
-
-    @property
-    def spotless(self) -> bool:
-        """Whether there is nothing to mend: a note only says what is so."""
-        return all(problem.severity == "note" for problem in self.problems)
 
 
 def check(files: Sequence[str]) -> tuple[FileReport, ...]:
@@ -54,27 +36,28 @@ def _problems(file: str, surroundings: dict[Path, _Project]) -> Problems:
 
     path = Path(file)
     if path.is_dir():
-        return (_unreadable("PB-IO-READ", "it is a folder", "Name the files."),)
+        return (_unreadable(file, "PB-IO-READ", "it is a folder", "Name the files."),)
     try:
         data = read_bytes(path, limit=MAX_BYTES)
     except FileNotFoundError:
-        return (_unreadable("PB-IO-READ", "there is no such file", ""),)
+        return (_unreadable(file, "PB-IO-READ", "there is no such file", ""),)
     except PlaybookError as error:
-        return (_unreadable(error.code, error.message, error.guidance),)
+        return (_unreadable(file, error.code, error.message, error.guidance),)
     folder = path.parent
     project = surroundings.setdefault(folder, _Project(folder))
     place = (*folder.resolve().parts, path.name)
     if place[-2:] == (".playbooks", "config.yaml"):
         return _in_config(data, file)
     if place[-2:] == (".playbooks", "_index.yaml"):
-        return _in_index(project)
+        return _in_index(file, project)
     if place[-3:-1] == (".playbooks", "policies"):
         return _in_policy(data, file, project)
     return _in_playbook(data, file, project)
 
 
-def _unreadable(code: str, message: str, guidance: str) -> Problem:
-    return Problem(1, 1, "error", code, message, guidance or "Name a file that can be read.")
+def _unreadable(file: str, code: str, message: str, guidance: str) -> Problem:
+    guidance = guidance or "Name a file that can be read."
+    return Problem(file, (1, 1), "error", code, message, guidance)
 
 
 class _Project:
@@ -138,7 +121,7 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     stem = path.stem if path.parent.absolute().name == "playbooks" else ""
     found = [*problems, *lint(playbook, document, command=project.command, stem=stem)]
     found += _tightened(playbook, document, project)
-    return tuple(sorted(found, key=lambda each: (each.line, each.col)))
+    return tuple(sorted(found, key=lambda each: each.position))
 
 
 def _tightened(playbook: Playbook, document: Document, project: _Project) -> Iterator[Problem]:
@@ -147,7 +130,7 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
         rules = project.rules
     except PlaybookError as error:
         said = f"the project's policies cannot be read: {error.message} ({error.where})"
-        yield Problem(1, 1, "warning", error.code, said, error.guidance)
+        yield Problem(document.source, (1, 1), "warning", error.code, said, error.guidance)
         return
     if not rules:
         return
@@ -156,9 +139,16 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
 
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for effect in effects(playbook, merged(rules, playbook)):
-        line, col = document.position(("steps", places[effect.step], "autonomy"))
+        path = ("steps", places[effect.step], "autonomy")
         said = f"policy {effect.policy}: {effect.said}"
-        yield Problem(line, col, "note", "PB-POLICY-TIGHTENS", said, "Sessions run it so.")
+        yield problem_at(
+            document,
+            path,
+            "PB-POLICY-TIGHTENS",
+            said,
+            "Sessions run it so.",
+            severity="note",
+        )
 
 
 # ── what the project says beside them ───────────────────────────────────────────────────────
@@ -168,13 +158,12 @@ def _in_config(data: bytes, file: str) -> Problems:
     from playbook_supervisor.project import config
 
     try:
-        _, faults = config.examine(data, file)
+        return config.examine(data, file)[1]
     except PlaybookError as error:
-        return (_refused(error),)
-    return tuple(_fault(fault, config.CODE) for fault in faults)
+        return (problem_of(error, file),)
 
 
-def _in_index(project: _Project) -> Problems:
+def _in_index(file: str, project: _Project) -> Problems:
     """Nobody writes it: all that can be wrong is that it says something else than the files do."""
     from playbook_supervisor.errors import CODES
     from playbook_supervisor.project.library import index_is_stale
@@ -182,31 +171,21 @@ def _in_index(project: _Project) -> Problems:
     try:
         stale = index_is_stale(project.root) if project.root is not None else ""
     except PlaybookError as error:
-        return (_unreadable(error.code, error.message, error.guidance),)
+        return (_unreadable(file, error.code, error.message, error.guidance),)
     code = "PB-CHECK-STALE"
-    return (Problem(1, 1, "error", code, stale, CODES[code]),) if stale else ()
+    return (Problem(file, (1, 1), "error", code, stale, CODES[code]),) if stale else ()
 
 
 def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
     from playbook_supervisor.project import policy_files
 
     try:
-        rules, faults = policy_files.examine(data, file)
+        rules, problems = policy_files.examine(data, file)
     except CheckError as error:
-        return (_refused(error),)
-    if faults:
-        return tuple(_fault(fault, policy_files.CODE) for fault in faults)
-    return tuple(_unused(rule) for rule in rules if not _used(rule, project.playbooks))
-
-
-def _fault(fault: Fault, code: str) -> Problem:
-    return Problem(fault.line, fault.col, "error", code, fault.message, fault.guidance)
-
-
-def _refused(error: PlaybookError) -> Problem:
-    """What cannot be read at all, at the place that the reader names."""
-    line, col = error.position or (1, 1)
-    return Problem(line, col, "error", error.code, error.message, error.guidance)
+        return (problem_of(error, file),)
+    if problems:
+        return problems
+    return tuple(_unused(rule, file) for rule in rules if not _used(rule, project.playbooks))
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
@@ -216,7 +195,7 @@ def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
     )
 
 
-def _unused(rule: PolicyRule) -> Problem:
+def _unused(rule: PolicyRule, file: str) -> Problem:
     said = "this rule matches no step of any playbook here"
     cure = "Correct its patterns, or take it out."
-    return Problem(rule.line, 1, "warning", "PB-CHECK-POLICY-UNUSED", said, cure)
+    return Problem(file, (rule.line, 1), "warning", "PB-CHECK-POLICY-UNUSED", said, cure)

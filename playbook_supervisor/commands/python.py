@@ -12,6 +12,7 @@ from playbook_supervisor.records import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.headless import DriveResult
+    from playbook_supervisor.formats.problems import FileReport
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Event
@@ -29,7 +30,7 @@ def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
     return view.load_playbook(reference, cwd=_folder(cwd))
 
 
-def check(path: Path | str) -> checking.FileReport:
+def check(path: Path | str) -> FileReport:
     """One file, with every problem and its place; `ok` if it can run."""
     (checked,) = checking.check([str(path)])
     return checked

@@ -9,9 +9,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
-from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,63 +20,43 @@ if TYPE_CHECKING:
 
     Word = TypeVar("Word", bound=str)
 
-MOST = 500
-"""So many faults of a hostile file are told; they are more than a person can use."""
 _EMPTY = "Give it a value, or take the key out."
 
 
-class Fault(Record):
-    """What is wrong at a place (both count from 1), and how to mend it."""
+class Problems:
+    """Collects what is wrong with a document, up to MAX_PROBLEMS.
 
-    line: int
-    col: int
-    message: str
-    guidance: str
+    `guidance` is for problems that are reported without guidance of their own.
+    """
 
+    def __init__(self, document: Document, code: str, guidance: str) -> None:
+        self._document, self._code, self._guidance = document, code, guidance
+        self._found: list[Problem] = []
 
-class Faults:
-    """Everything that is wrong with a document. `cure` mends what has no guidance of its own."""
+    def add(self, path: Path, text: str, guidance: str = "", *, key: bool = False) -> None:
+        """Report the value at `path`, or its `key`."""
+        if len(self._found) < MAX_PROBLEMS:
+            name = ".".join(first_line(part, 60) for part in path if isinstance(part, str))
+            message = f"{name}: {text}" if name else text
+            guidance = guidance or self._guidance
+            problem = problem_at(self._document, path, self._code, message, guidance, key=key)
+            self._found.append(problem)
 
-    def __init__(self, document: Document, cure: str) -> None:
-        self._document, self._cure = document, cure
-        self._found: list[Fault] = []
-
-    def add(self, path: Path, text: str, cure: str = "", *, key: bool = False) -> None:
-        """A fault of the value at `path`, or of its `key`."""
-        find = self._document.key_position if key else self._document.position
-        name = ".".join(first_line(part, 60) for part in path if isinstance(part, str))
-        said = f"{name}: {text}" if name else text
-        if len(self._found) < MOST:
-            self._found.append(Fault(*find(path), said, cure or self._cure))
-
-    def found(self) -> tuple[Fault, ...]:
+    def found(self) -> tuple[Problem, ...]:
         """All of them in the order of the file."""
-        return tuple(sorted(self._found, key=lambda fault: (fault.line, fault.col)))
-
-
-def refusal(code: str, source: str, faults: Sequence[Fault]) -> CheckError:
-    """The error that names the first fault and lists all of them."""
-    first, *more = faults
-    return CheckError(
-        code,
-        first.message + (f" (and {len(more)} more)" if more else ""),
-        where=source,
-        position=(first.line, first.col),
-        guidance=f"`playbook check {source}` lists them all." if more else first.guidance,
-        details=tuple(
-            f"{source}:{each.line}:{each.col}: {each.message}. {each.guidance}" for each in faults
-        ),
-    )
+        return tuple(sorted(self._found, key=lambda each: each.position))
 
 
 class Section:
     """One mapping. `keys` are those that it may have; without them they are the author's own."""
 
-    def __init__(self, faults: Faults, data: Data, path: Path, keys: Sequence[str] = ()) -> None:
-        self._faults, self._path = faults, path
+    def __init__(
+        self, problems: Problems, data: Data, path: Path, keys: Sequence[str] = ()
+    ) -> None:
+        self._problems, self._path = problems, path
         self._data: dict[str, Data] = data if isinstance(data, dict) else {}
         if not isinstance(data, dict) and not is_empty(data):
-            faults.add(path, "must be a mapping of keys to values")
+            problems.add(path, "must be a mapping of keys to values")
         for key in self._data:
             if keys and key not in keys:
                 near = did_you_mean(key, keys)
@@ -91,7 +70,7 @@ class Section:
 
     def fault(self, key: str, text: str, cure: str = "", *, key_itself: bool = False) -> None:
         """Tell a fault of the value under `key`, or of the key."""
-        self._faults.add((*self._path, key), text, cure, key=key_itself)
+        self._problems.add((*self._path, key), text, cure, key=key_itself)
 
     def names(self, form: str, what: str) -> list[str]:
         """The keys of a mapping whose keys are the author's own, those of the right form."""
@@ -102,7 +81,7 @@ class Section:
 
     def section(self, key: str, keys: Sequence[str] = ()) -> Section:
         """The mapping under `key`."""
-        return Section(self._faults, self._data.get(key, {}), (*self._path, key), keys)
+        return Section(self._problems, self._data.get(key, {}), (*self._path, key), keys)
 
     def line(self, key: str, default: str) -> str:
         """A text of one line."""
@@ -179,15 +158,15 @@ class Section:
     def _not_allowed(self, path: Path, text: str, allowed: Sequence[str]) -> None:
         near = did_you_mean(text, allowed)
         hint = f"Did you mean `{near}`?" if near else ""
-        self._faults.add(path, f"must be one of {', '.join(allowed)}", hint)
+        self._problems.add(path, f"must be one of {', '.join(allowed)}", hint)
 
     def _line(self, data: Data, path: Path) -> str:
         if not isinstance(data, str):
-            self._faults.add(path, "must be a text")
+            self._problems.add(path, "must be a text")
         elif is_empty(data) or not data.strip():
-            self._faults.add(path, "is empty", _EMPTY)
+            self._problems.add(path, "is empty", _EMPTY)
         elif printable(data) != data:
-            self._faults.add(path, "must be one line without control characters")
+            self._problems.add(path, "must be one line without control characters")
         else:
             return str(data)
         return ""

@@ -19,8 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from playbook_supervisor.formats.checked_mapping import Fault, Faults, Section
+    from playbook_supervisor.formats.checked_mapping import Problems, Section
     from playbook_supervisor.formats.located import Data, Document
+    from playbook_supervisor.formats.problems import Problem
 
     Commits = Literal["publish", "step", "never"]
 
@@ -97,39 +98,39 @@ def load(root: Path) -> Config:
         if isinstance(error.__cause__, NotADirectoryError):
             return Config()
         raise
-    config, faults = examine(data, FILE)
-    if faults:
-        from playbook_supervisor.formats.checked_mapping import refusal
+    config, problems = examine(data, FILE)
+    if problems:
+        from playbook_supervisor.formats.problems import refusal
 
-        raise refusal(CODE, FILE, faults)
+        raise refusal(CODE, problems)
     return config
 
 
-def examine(data: bytes, source: str) -> tuple[Config, tuple[Fault, ...]]:
+def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
     """The settings as far as they can be read, and everything that is wrong with them.
 
     Raises the YAML reader's CheckError, StateError PB-STATE-NEWER.
     """
     from playbook_supervisor.formats.checked_mapping import (  # most projects have no file
-        Faults,
+        Problems,
         Section,
     )
     from playbook_supervisor.formats.strict_yaml import load as load_yaml
 
     document = load_yaml(data, source)
-    faults = Faults(document, _CURE)
-    config = _read(Section(faults, _of_today(document, faults), (), _KEYS))
-    return config, faults.found()
+    problems = Problems(document, CODE, _CURE)
+    config = _read(Section(problems, _of_today(document, problems), (), _KEYS))
+    return config, problems.found()
 
 
-def _of_today(document: Document, faults: Faults) -> Data:
+def _of_today(document: Document, problems: Problems) -> Data:
     """The data by today's number. StateError PB-STATE-NEWER for one of the future."""
     data = document.data
     if not isinstance(data, dict) or "schema" not in data:
         return data
     number = getattr(data["schema"], "value", None)  # of what has no quotes
     if type(number) is not int or number < 1:
-        faults.add(("schema",), "must be a whole number from 1, without quotes")
+        problems.add(("schema",), "must be a whole number from 1, without quotes")
         return data
 
     return dict(current("config.yaml", number, data, FILE, document))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
 from playbook_supervisor.formats.timestamps import to_time
@@ -20,7 +21,7 @@ from playbook_supervisor.formats.versions import refuse_newer
 from playbook_supervisor.formats.yaml_errors import conflict_line
 from playbook_supervisor.formats.yaml_writer import scalar
 from playbook_supervisor.project import yaml_folder
-from playbook_supervisor.project.schema import Problem, examine
+from playbook_supervisor.project.schema import examine
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import (

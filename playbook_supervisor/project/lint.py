@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
-from playbook_supervisor.project.schema import Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def lint(
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]
     problems = (
-        Problem(*document.position(path), "warning", code, message, guidance)
+        problem_at(document, path, code, message, guidance, severity="warning")
         for path, code, message, guidance in warnings
     )
-    return tuple(sorted(problems, key=lambda problem: (problem.line, problem.col)))
+    return tuple(sorted(problems, key=lambda each: each.position))
 
 
 def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from playbook_supervisor.formats.checked_mapping import Fault, Faults, Section, is_empty, refusal
+from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
+from playbook_supervisor.formats.problems import Problem, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.kernel.model import Playbook, Step
@@ -92,20 +93,20 @@ def project_rules(root: Path) -> tuple[PolicyRule, ...]:
     rules: list[PolicyRule] = []
     for name in yaml_folder.names(contained(root, FOLDER)):
         source = f"{FOLDER}/{name}"
-        found, faults = examine(read_bytes(contained(root, source), limit=MAX_BYTES), source)
-        if faults:
-            raise refusal(CODE, source, faults)
+        found, problems = examine(read_bytes(contained(root, source), limit=MAX_BYTES), source)
+        if problems:
+            raise refusal(CODE, problems)
         rules += found
     return tuple(rules)
 
 
-def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Fault, ...]]:
+def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Problem, ...]]:
     """The rules of one file as far as they can be read, and everything that is wrong with them.
 
     Raises the YAML reader's CheckError.
     """
     document = load(data, source)
-    faults = Faults(document, _CURE)
+    problems = Problems(document, CODE, _CURE)
     top = document.data
     rules: list[PolicyRule] = []
     policy = first_line(Path(source).name)
@@ -113,12 +114,12 @@ def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Fau
     if isinstance(top, list):
         listed = [(item, (index,)) for index, item in enumerate(top)]
     if is_empty(top) or not listed:
-        faults.add((), "there is no rule in it", "Write one, or remove the file.")
-        return (), faults.found()
+        problems.add((), "there is no rule in it", "Write one, or remove the file.")
+        return (), problems.found()
     for item, path in listed:
-        rule = Section(faults, item, path, ("match", *_DEMANDED))
+        rule = Section(problems, item, path, ("match", *_DEMANDED))
         rules.append(_rule(rule, policy, document.position(path)[0], known=isinstance(item, dict)))
-    return tuple(rules), faults.found()
+    return tuple(rules), problems.found()
 
 
 def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:

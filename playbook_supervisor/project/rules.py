@@ -8,11 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from playbook_supervisor.formats.located import Path
+from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
-from playbook_supervisor.project.later_version import LATER_VERSION, READ_VERSION
 from playbook_supervisor.project.references import names
-from playbook_supervisor.project.violations import RULE, VERSION, Violation
+from playbook_supervisor.project.schema_problems import (
+    LATER_VERSION,
+    READ_VERSION,
+    RULE,
+    VERSION,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,38 +28,40 @@ if TYPE_CHECKING:
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
-def violations(data: Any) -> Iterator[Violation]:
+def violations(data: Any, document: Document) -> Iterator[Problem]:
     """Every rule that does not hold, and the warning of a version that is not known."""
     if not isinstance(data, dict):
         return
-    yield from _version(data)
-    yield from _repeated(data, "args", "name", "arg")
-    yield from _repeated(data, "steps", "id", "step")
-    yield from _undeclared(data)
-    yield from _scattered_groups(data)
-    yield from _unprintable(data)
+    yield from _version(document, data)
+    yield from _repeated(document, data, "args", "name", "arg")
+    yield from _repeated(document, data, "steps", "id", "step")
+    yield from _undeclared(document, data)
+    yield from _scattered_groups(document, data)
+    yield from _unprintable(document, data)
 
 
-def _version(data: Thing) -> Iterator[Violation]:
+def _version(document: Document, data: Thing) -> Iterator[Problem]:
     version = _text(data, "version")
     if version not in ("", READ_VERSION):
         word = "read yet" if version == LATER_VERSION else "known"
-        yield Violation(
+        yield problem_at(
+            document,
             ("version",),
             VERSION,
             f"version `{first_line(version, 20)}` is not {word}; the rules of {READ_VERSION} hold",
             f'Write `version: "{READ_VERSION}"`.',
-            warning=True,
+            severity="warning",
         )
 
 
-def _repeated(data: Thing, key: str, name: str, kind: str) -> Iterator[Violation]:
+def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -> Iterator[Problem]:
     """`name` must be unique among the things under `key`."""
     seen: dict[str, int] = {}
     for index, each in _things(data, key):
         value = _text(each, name)
         if value in seen:
-            yield Violation(
+            yield problem_at(
+                document,
                 (key, index, name),
                 RULE,
                 f"`{first_line(value, 60)}` is also the {name} of {kind} {seen[value] + 1}",
@@ -64,7 +71,7 @@ def _repeated(data: Thing, key: str, name: str, kind: str) -> Iterator[Violation
             seen[value] = index
 
 
-def _undeclared(data: Thing) -> Iterator[Violation]:
+def _undeclared(document: Document, data: Thing) -> Iterator[Problem]:
     """Every `{{name}}` must be a declared arg; never an empty string at run time."""
     declared = dict.fromkeys(_text(arg, "name") for _, arg in _things(data, "args"))
     some = ", ".join(list(declared)[:10]) + (", …" if len(declared) > 10 else "")
@@ -74,7 +81,8 @@ def _undeclared(data: Thing) -> Iterator[Violation]:
                 continue
             near = did_you_mean(name, declared)
             guidance = f"Did you mean `{{{{{near}}}}}`? " if near else ""
-            yield Violation(
+            yield problem_at(
+                document,
                 ("steps", index, "args"),
                 RULE,
                 f"`{{{{{first_line(name, 60)}}}}}` is no declared arg",
@@ -83,7 +91,7 @@ def _undeclared(data: Thing) -> Iterator[Violation]:
             )
 
 
-def _scattered_groups(data: Thing) -> Iterator[Violation]:
+def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
     """Steps of one parallel group stand next to each other (kai FR7)."""
     closed: set[str] = set()
     former = ""
@@ -92,7 +100,8 @@ def _scattered_groups(data: Thing) -> Iterator[Violation]:
         if group != former:
             closed.add(former)
             if group and group in closed:
-                yield Violation(
+                yield problem_at(
+                    document,
                     ("steps", index, "parallel_group"),
                     RULE,
                     f"other steps stand between this one and the group `{first_line(group, 60)}`",
@@ -101,12 +110,13 @@ def _scattered_groups(data: Thing) -> Iterator[Violation]:
         former = group
 
 
-def _unprintable(data: Thing) -> Iterator[Violation]:
+def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
     """Text goes to terminals and agents: it holds no control characters but line ends and tabs."""
     for path, text in _free_texts(data):
         found = re.search(_CONTROL, text)
         if found:
-            yield Violation(
+            yield problem_at(
+                document,
                 path,
                 RULE,
                 f"`{path[-1]}` holds the control character U+{ord(found[0]):04X}",

@@ -11,32 +11,25 @@ from itertools import chain
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.formats.problems import (
+    MAX_PROBLEMS,
+    Problem,
+    problem_of,
+    refusal,
+)
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
 from playbook_supervisor.project import rules
-from playbook_supervisor.project.violations import SCHEMA, Violation, explain
-from playbook_supervisor.records import Record
+from playbook_supervisor.project.schema_problems import SCHEMA, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Any
 
-MOST = 500
 _SCHEMAS = Path(__file__).parent / "schemas"
 _BOOLEANS = frozenset({"required"})
 _NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
-
-
-class Problem(Record):
-    """What `check` reports: a place that counts from 1, what is wrong, and how to mend it."""
-
-    line: int
-    col: int
-    severity: Literal["error", "warning", "note"]
-    code: str
-    message: str
-    guidance: str
 
 
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
@@ -50,15 +43,17 @@ def examine(data: bytes, source: str) -> Examined:
     try:
         document = load(data, source)
     except CheckError as error:
-        return None, (_unread(error),), None
+        return None, (problem_of(error, source),), None
     from playbook_supervisor.project.schemas.playbook_validator import conforms
 
     typed = _typed("", document.data)
     conforming = conforms(typed)
-    found: Iterable[Violation] = rules.violations(typed)
+    found: Iterable[Problem] = rules.violations(typed, document)
     if not conforming:
-        found = chain(found, _schema_violations(typed))
-    problems = tuple(sorted({_located(each, document) for each in _first(found)}, key=_by_place))
+        found = chain(found, _schema_violations(typed, document))
+    problems = tuple(
+        sorted(set(_first(found, source)), key=lambda each: (each.position, each.message))
+    )
     if any(problem.severity == "error" for problem in problems):
         return None, problems, document
     return _playbook(typed), problems, document
@@ -70,18 +65,7 @@ def read_playbook(data: bytes, source: str) -> Playbook:
     if playbook is not None:
         return playbook
     errors = [problem for problem in problems if problem.severity == "error"]
-    first, more = errors[0], len(errors) - 1
-    raise CheckError(
-        "PB-CHECK-INVALID",
-        first.message + (f" (and {more} more)" if more else ""),
-        where=source,
-        position=(first.line, first.col),
-        guidance=first.guidance if not more else "",
-        details=tuple(
-            f"{source}:{error.line}:{error.col}: {error.message}. {error.guidance}"
-            for error in errors
-        ),
-    )
+    raise refusal("PB-CHECK-INVALID", errors)
 
 
 def schema_names() -> tuple[str, ...]:
@@ -117,40 +101,25 @@ def _typed(key: str, value: Any) -> Any:
     return str(value)
 
 
-def _schema_violations(typed: Any) -> Iterator[Violation]:
+def _schema_violations(typed: Any, document: Document) -> Iterator[Problem]:
     import json
 
     from jsonschema import Draft7Validator
 
     for error in Draft7Validator(json.loads(schema_text("playbook"))).iter_errors(typed):
         keyword, path, schema = error.validator, tuple(error.absolute_path), error.schema
-        yield from explain(str(keyword), path, error.instance, dict(schema))
+        yield from explain(str(keyword), document, path, error.instance, dict(schema))
 
 
-def _first(found: Iterable[Violation]) -> Iterator[Violation]:
-    """All of them; of a hostile file with many thousands only so many as a person can use."""
-    for number, violation in enumerate(found):
-        if number == MOST:
-            message = f"more than {MOST} faults; these are the first"
-            yield Violation((), SCHEMA, message, "Mend them, then check again.")
+def _first(found: Iterable[Problem], source: str) -> Iterator[Problem]:
+    """At most MAX_PROBLEMS of them, and one that says that there are more."""
+    for number, problem in enumerate(found):
+        if number == MAX_PROBLEMS:
+            message = f"there are more than {MAX_PROBLEMS} problems; these are the first"
+            guidance = "Fix them, then check again."
+            yield Problem(source, (1, 1), "error", SCHEMA, message, guidance)
             return
-        yield violation
-
-
-def _located(violation: Violation, document: Document) -> Problem:
-    place = document.key_position if violation.at_key else document.position
-    return Problem(
-        *place(violation.path),
-        "warning" if violation.warning else "error",
-        violation.code,
-        violation.message,
-        violation.guidance,
-    )
-
-
-def _unread(error: CheckError) -> Problem:
-    line, col = error.position or (1, 1)
-    return Problem(line, col, "error", error.code, error.message, error.guidance)
+        yield problem
 
 
 def _by_place(problem: Problem) -> tuple[int, int, str]:

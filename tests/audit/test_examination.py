@@ -27,13 +27,13 @@ from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
 from playbook_supervisor.audit.examination import (
-    MOST,
     AuditedSession,
     AuditReport,
     SessionFile,
     examine,
 )
 from playbook_supervisor.audit.rules import OURS, RULES
+from playbook_supervisor.formats.problems import MAX_PROBLEMS
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
@@ -382,9 +382,9 @@ def test_names_are_shown_without_what_a_terminal_would_obey() -> None:
 
 def test_of_very_many_findings_the_first_are_given() -> None:
     entry = "  - {step_id: plan, status: done, decision: escalated}\n"
-    audited = of_journal("entries:\n" + entry * (MOST + 5))
-    assert len(problems(audited)) == MOST
-    assert audited.notes[-1] == f"journal.yaml has more findings than these {MOST}"
+    audited = of_journal("entries:\n" + entry * (MAX_PROBLEMS + 5))
+    assert len(problems(audited)) == MAX_PROBLEMS
+    assert audited.notes[-1] == f"journal.yaml has more findings than these {MAX_PROBLEMS}"
 
 
 def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:

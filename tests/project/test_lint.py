@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.project.lint import lint
-from playbook_supervisor.project.schema import Problem, examine
+from playbook_supervisor.project.schema import examine
 
 ROOT = Path(__file__).parents[2]
 FEATURE = "[{name: feature, description: d, required: true}]"
@@ -63,8 +64,8 @@ def test_a_sound_playbook_has_no_warnings() -> None:
 def test_every_warning_has_a_place_a_code_and_a_cure() -> None:
     (problem,) = warnings(step("a"))
     assert problem == Problem(
-        6,
-        8,
+        "x.yaml",
+        (6, 8),
         "warning",
         "PB-CHECK-LINT-UNSEEN",
         '`a` has no postconditions: its "done" rests on the agent\'s word alone',

@@ -8,31 +8,20 @@ from playbook_supervisor.formats.sanitize import counted, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
-    from playbook_supervisor.project.schema import Problem
-
-    class FileProblems(Protocol):
-        """One file and what is wrong with it."""
-
-        @property
-        def file(self) -> str: ...
-        @property
-        def ok(self) -> bool: ...
-        @property
-        def problems(self) -> tuple[Problem, ...]: ...
+    from playbook_supervisor.formats.problems import FileReport
 
 
-def as_text(checked: Sequence[FileProblems]) -> Iterator[str]:
+def as_text(checked: Sequence[FileReport]) -> Iterator[str]:
     """`file:line:col: severity: what. How to mend it. [code]`, a line each."""
     for each in checked:
         for problem in each.problems:
-            place = f"{each.file}:{problem.line}:{problem.col}"
-            said = f"{problem.message}. {problem.guidance}"
-            yield printable(f"{place}: {problem.severity}: {said} [{problem.code}]")
+            text = f"{problem.message}. {problem.guidance}"
+            yield printable(f"{problem.place}: {problem.severity}: {text} [{problem.code}]")
 
 
-def verdict(checked: Sequence[FileProblems]) -> str:
+def verdict(checked: Sequence[FileReport]) -> str:
     """`2 files: 1 error, 3 warnings`."""
     problems = [problem for each in checked for problem in each.problems]
     errors, warnings = (
@@ -43,7 +32,7 @@ def verdict(checked: Sequence[FileProblems]) -> str:
     return f"{counted(len(checked), 'file')}: {counts if errors or warnings else 'fine'}"
 
 
-def as_json(checked: Sequence[FileProblems]) -> dict[str, Any]:
+def as_json(checked: Sequence[FileReport]) -> dict[str, Any]:
     """The object of `check --format json`."""
     return {
         "protocol": 1,
@@ -68,7 +57,7 @@ def as_json(checked: Sequence[FileProblems]) -> dict[str, Any]:
     }
 
 
-def as_github(checked: Sequence[FileProblems]) -> Iterator[str]:
+def as_github(checked: Sequence[FileReport]) -> Iterator[str]:
     """Workflow commands that GitHub shows beside the line they speak of."""
     for each in checked:
         for problem in each.problems:

@@ -1,0 +1,94 @@
+"""What is wrong with a file: the one type that readers, checks and the audit report it with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from playbook_supervisor.errors import CheckError, PlaybookError, TextPosition
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from playbook_supervisor.formats.located import Document, Path
+
+    Severity = Literal["error", "warning", "note"]
+
+MAX_PROBLEMS = 500
+"""At most this many problems of one file are reported."""
+
+
+class Problem(Record):
+    """What is wrong at a place, and how to fix it."""
+
+    file: str
+    position: TextPosition
+    severity: Severity
+    code: str
+    message: str
+    guidance: str
+
+    @property
+    def place(self) -> str:
+        """`file:line:col`."""
+        return f"{self.file}:{self.line}:{self.col}"
+
+    @property
+    def line(self) -> int:
+        return self.position[0]
+
+    @property
+    def col(self) -> int:
+        return self.position[1]
+
+
+class FileReport(Record):
+    """One file and its problems, by place."""
+
+    file: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing to fix: notes only inform."""
+        return all(problem.severity == "note" for problem in self.problems)
+
+
+def problem_at(
+    document: Document,
+    path: Path,
+    code: str,
+    message: str,
+    guidance: str,
+    *,
+    key: bool = False,
+    severity: Severity = "error",
+) -> Problem:
+    """A problem of the value at `path`, or of its `key`."""
+    position = document.key_position(path) if key else document.position(path)
+    return Problem(document.source, position, severity, code, message, guidance)
+
+
+def problem_of(error: PlaybookError, file: str) -> Problem:
+    """The problem that an error reports; at the top of `file` if the error has no position."""
+    position = error.position or (1, 1)
+    return Problem(file, position, "error", error.code, error.message, error.guidance)
+
+
+def refusal(code: str, problems: Sequence[Problem]) -> CheckError:
+    """The error that names the first of these problems and lists all of them."""
+    first, more = problems[0], len(problems) - 1
+    return CheckError(
+        code,
+        first.message + (f" (and {more} more)" if more else ""),
+        where=first.file,
+        position=first.position,
+        guidance=f"`playbook check {first.file}` lists them all." if more else first.guidance,
+        details=tuple(f"{each.place}: {each.message}. {each.guidance}" for each in problems),
+    )
