@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import pkgutil
@@ -9,8 +10,10 @@ import shutil
 import signal
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(environment)
     os.umask(0o022)
     time.tzset()
+    leave_terminal()
     # A suite that runs in the background of a script inherits a Ctrl-C that nobody hears, and so
     # would every process of its tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -63,6 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp:
         places.append(Path(config.option.basetemp).absolute())
     config.stash[GUARD] = guard.install(REPOSITORY, *places)
+
+
+def leave_terminal() -> None:
+    """A test has no controlling terminal but the one that it makes."""
+    with suppress(OSError), Path("/dev/tty").open("rb", buffering=0) as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

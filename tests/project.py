@@ -1,8 +1,7 @@
-"""A project such as users have: a real git repository, and the real program run inside it."""
+"""A project such as users have: a real git repository, and the program run inside it."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import program
 import yaml
+from program import Result
 
 FEATURE = "013-playbook-create"
 COMMANDS = (
@@ -47,19 +48,6 @@ case "$(cat "$(dirname "$0")/gh.says")" in
   *) echo 'To get started with GitHub CLI, please run:  gh auth login' >&2; exit 4 ;;
 esac
 """
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a finished process left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass
@@ -119,7 +107,18 @@ class Project:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Result:
-        """Run `playbook ARGS` to its end: a real process, and no terminal."""
+        """Run `playbook ARGS` to its end, in this process, without a terminal."""
+        around = {**self.environment, **(env or {})}
+        return program.run(args, cwd=cwd or self.root, env=around, stdin=input.encode())
+
+    def process(
+        self,
+        *args: str,
+        input: str = "",  # noqa: A002 - as subprocess calls it
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Result:
+        """The same in a process of its own."""
         with self.spawn(*args, env=env, cwd=cwd) as process:
             try:
                 out, err = process.communicate(input.encode(), timeout=120)

@@ -99,7 +99,7 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
     """kai J1, S-U1, S-B1, FR20, FR24, FR26, FR27, FR28, FR38, FR39."""
     name, agent = playbook(project, *STEPS), project.script(WORK)
     project.gh("open")
-    first = project.playbook("run", name, "013", "--agent", agent)
+    first = project.process("run", name, "013", "--agent", agent)
     assert first.code == 4
     assert "qa_plan_exists" in first.err
     assert "continue (or retry, accept or abort)" in first.err
@@ -112,9 +112,9 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
     ]
 
     project.write(f".qa/{FEATURE}/test-plan.md", "mended by hand\n")
-    answered = project.playbook("answer", "fixed test, continue")
+    answered = project.process("answer", "fixed test, continue")
     assert answered.code == 0
-    second = project.playbook("resume")
+    second = project.process("resume")
     assert second.code == 4
     assert "pr#1" in second.err
     implement = project.journal()[3]
@@ -125,8 +125,8 @@ def test_spec_to_pr_while_the_developer_does_something_else(project: Project) ->
     assert implement["status"] == "done"
     assert project.manifest()["gate"]["id"] == "pr#1?1"
 
-    assert project.playbook("answer", "yes").code == 0
-    last = project.playbook("resume")
+    assert project.process("answer", "yes").code == 0
+    last = project.process("resume")
     assert last.code == 0
     pr = project.journal()[-1]
     assert (pr["status"], pr["decision"], pr["human_response"]) == ("done", "gate", "yes")

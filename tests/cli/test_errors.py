@@ -260,7 +260,7 @@ def test_a_full_disk_behind_stdout_is_no_bug(project: Project, args: list[str]) 
 
 
 def test_a_terminal_of_few_letters_is_shown_what_stands_in_for_our_signs(project: Project) -> None:
-    project.playbook("begin", "auto-validate", "013")
-    done = project.playbook("next", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    project.process("begin", "auto-validate", "013")
+    done = project.process("next", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert done.code == 0
     assert " | auto-validate | " in done.out

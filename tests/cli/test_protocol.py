@@ -34,39 +34,39 @@ def directive(result: Result) -> dict[str, Any]:
 
 def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
     """kai FR23: the installed command, once, in a fresh subagent; what is due is repeated."""
-    begun = project.playbook("begin", "auto-validate", "013")
+    begun = project.process("begin", "auto-validate", "013")
     told = directive(begun)
     (step,) = told["steps"]
     assert (step["id"], step["command"], step["args"]) == ("qa-plan#1", "/qa.plan", FEATURE)
     assert "To run now: qa-plan#1" in begun.out
     assert "outstanding" not in told
 
-    again = conforms("directive", project.playbook("next", "--json").json)
+    again = conforms("directive", project.process("next", "--json").json)
     assert again["outstanding"] is True
     assert again["steps"][0]["prompt"] == (
         f"Run the Skill `qa.plan` with args `{FEATURE}`, first, then follow it to its end."
     )
 
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
-    reported = project.playbook("report", "qa-plan#1")
+    reported = project.process("report", "qa-plan#1")
     assert reported.out.startswith("qa-plan ✓ ")
     assert directive(reported)["steps"][0]["id"] == "qa-run#1"
-    repeated = directive(project.playbook("report", "qa-plan#1"))
+    repeated = directive(project.process("report", "qa-plan#1"))
     assert repeated["outstanding"] is True
 
-    failed = project.playbook("report", "qa-run#1", "--error", "it \x1b[31mbroke\nbadly")
+    failed = project.process("report", "qa-run#1", "--error", "it \x1b[31mbroke\nbadly")
     gate = directive(failed)
     assert gate["gate"]["id"] == "qa-run#1?1"
     assert "context" not in gate["gate"]
     assert "A human answers: " in failed.out
-    full = conforms("directive", project.playbook("next", "--json").json)
+    full = conforms("directive", project.process("next", "--json").json)
     assert "it broke badly" in full["gate"]["question"]
     assert full["outstanding"] is True
 
-    project.playbook("answer", "abort")
-    finish = conforms("directive", project.playbook("next", "--json").json)
+    project.process("answer", "abort")
+    finish = conforms("directive", project.process("next", "--json").json)
     assert (finish["directive"], finish["status"]) == ("finish", "aborted")
-    assert "The session is aborted." in project.playbook("next").out
+    assert "The session is aborted." in project.process("next").out
 
 
 def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_runner_is_not_driven_from_a_second_side(project: Project) -> None:
 
 
 def test_a_session_may_begin_in_the_client_and_end_headless(project: Project) -> None:
-    project.playbook("begin", "auto-validate", "013")
-    resumed = project.playbook("resume", "--agent", project.script(WORKS))
+    project.process("begin", "auto-validate", "013")
+    resumed = project.process("resume", "--agent", project.script(WORKS))
     assert resumed.code == 0
     assert [entry["status"] for entry in project.journal()] == ["failed", "done", "done"]
 

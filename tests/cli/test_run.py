@@ -42,7 +42,7 @@ def long(project: Project) -> Project:
 def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> None:
     """kai FR20, FR24: seven steps alone, then a question and how to answer it."""
     project.gh("open")
-    waiting = project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
+    waiting = project.process("run", "auto-feature", "013", "--agent", project.script(WORKS))
     assert (waiting.code, waiting.out) == (4, "")
     lines = waiting.err.splitlines()
     stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -53,12 +53,12 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert re.match(rf"{stamp} pr#1 WAITS FOR A HUMAN: .*7/8 steps done", gate)
     assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
 
-    answered = project.playbook("answer", "all", "fine,", "continue")
+    answered = project.process("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
     assert answered.out.splitlines()[-1] == "next: playbook resume (7/8 steps done)"
 
-    ended = project.playbook("resume", "--json")
+    ended = project.process("resume", "--json")
     shape = conforms("run", ended.json)
     assert (ended.code, shape["ending"], shape["exit_code"]) == (0, "completed", 0)
     assert shape["progress"] == {"done": 8, "total": 8}
@@ -69,7 +69,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert steps[3:5] == [["implement#1", "failed"], ["implement#2", "done"]]
     assert re.search(r"  pr#1 +done +\d\.\d s  \d\.\d s of it at a gate$", ended.err.rstrip())
 
-    again = project.playbook("resume")
+    again = project.process("resume")
     assert again.code == 0
     assert "there is nothing to do" in again.err
 

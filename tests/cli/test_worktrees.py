@@ -177,7 +177,7 @@ def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -
     """SIGKILL in the middle of git's own work, which ends when it is done."""
     done = installed.root.with_name("done")
     hook(installed, f"[ -e {done} ] && exit 0; touch {done}; kill -9 $(ps -o ppid= $PPID)")
-    killed = installed.playbook("start", "auto-feature", "014")
+    killed = installed.process("start", "auto-feature", "014")
     assert killed.code == -signal.SIGKILL
     until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
