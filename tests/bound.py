@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from project import Project, Result
+from program import Result
+from project import Project
 
 CLIENT = "5c974b13-f8f2-4ecf-9b67-168674193201"
 

@@ -30,7 +30,14 @@ def real_home(isolation: Guard) -> Path:
 
 def take_along(folder: Path) -> None:
     """What a suite of its own there needs of ours."""
-    for name in ("conftest.py", "guard.py", "leftovers.py", "project.py", "second_try.py"):
+    for name in (
+        "conftest.py",
+        "guard.py",
+        "leftovers.py",
+        "program.py",
+        "project.py",
+        "second_try.py",
+    ):
         shutil.copy(Path(__file__).with_name(name), folder)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project, Result
+from program import Result
+from project import Project
 
 from claude.conversation import (
     OVERLOADED,

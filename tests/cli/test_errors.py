@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 import pytest
-from project import Project, Result
+from program import Result
+from project import Project
 
 from cli.scripts import GATED, WORKS, conforms
 from playbook_supervisor.cli.app import invoke, program

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import Project, Result
+from program import Result
+from project import Project
 
 from cli.scripts import GATED, WORKS, conforms
 from playbook_supervisor.system.process_groups import until
