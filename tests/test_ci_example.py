@@ -168,7 +168,7 @@ def test_a_playbook_runs_to_its_gate_and_goes_on_after_the_answer(forge: Forge) 
     """kai FR24, FR32: on another machine each time, from what git alone has kept."""
     first = forge.run(1, playbook="auto-feature", feature="013")
     assert (first.ok, first.outputs) == (True, {"code": "4"}), first.said
-    assert first.ran == ["Install", "Drive", "Keep what was done", "Ask"]
+    assert first.ran == ["Install", "Drive", "Keep the work", "Ask"]
     assert "    Run /feature.pr (step pr) now: continue, skip it, or abort?" in first.summary
     assert "gate `pr#1?1`\nand one of the answers continue, skip, abort." in first.summary
 
@@ -177,7 +177,7 @@ def test_a_playbook_runs_to_its_gate_and_goes_on_after_the_answer(forge: Forge) 
 
     answered = forge.run(3, gate="pr#1?1", answer="continue")
     assert (answered.ok, answered.outputs) == (True, {"code": "0"}), answered.said
-    assert answered.ran == ["Install", "Answer", "Drive", "Keep what was done", "Tell how it ended"]
+    assert answered.ran == ["Install", "Answer", "Drive", "Keep the work", "Show the result"]
     assert re.search(r"^    .*completed", answered.summary, re.MULTILINE)
     (session,) = forge.git("ls-tree", "--name-only", FEATURE, ".playbooks/sessions/").split()
     assert "status: completed" in forge.git("show", f"{FEATURE}:{session}/session.yaml")
@@ -226,8 +226,8 @@ def test_work_is_kept_beside_a_branch_that_takes_no_push(forge: Forge) -> None:
     hook.chmod(0o755)
     before = forge.git("rev-parse", FEATURE)
     done = forge.run(1, playbook="auto-validate", feature="013")
-    assert (done.ok, done.ran[-1]) == (False, "Keep what was done"), done.said
-    assert done.summary == "The branch takes no push: merge kept-17 into it.\n"
+    assert (done.ok, done.ran[-1]) == (False, "Keep the work"), done.said
+    assert done.summary == "The branch rejected the push. Merge kept-17 into it.\n"
     assert forge.git("rev-parse", FEATURE) == before
     (session,) = forge.git("ls-tree", "--name-only", "kept-17", ".playbooks/sessions/").split()
     assert "status: completed" in forge.git("show", f"kept-17:{session}/session.yaml")

@@ -53,7 +53,7 @@ class TestListing:
     def test_it_says_what_each_is_for_and_how_long(self, project: Project) -> None:
         """Catalyst FR-1.4."""
         first = library.playbooks(project.root)[0]
-        assert first.description == "Plan, build, check and hand in a specified feature"
+        assert first.description == "Plan, build, check and submit a specified feature"
         assert first.steps == 8
         assert first.file == project.root / ".playbooks/playbooks/auto-feature.yaml"
         assert first.problem == ""
@@ -296,7 +296,7 @@ class TestTheIndex:
         assert index["playbooks"][0] == {
             "name": "auto-feature",
             "file": "playbooks/auto-feature.yaml",
-            "description": "Plan, build, check and hand in a specified feature",
+            "description": "Plan, build, check and submit a specified feature",
             "steps": 8,
         }
         assert [each["steps"] for each in index["playbooks"]] == [8, 4, 2]
