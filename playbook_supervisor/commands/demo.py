@@ -13,13 +13,14 @@ from playbook_supervisor.commands.install import installer
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import Clock, system_clock
-from playbook_supervisor.system import git, templates
+from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import (
     ensure_folder,
     read_bytes,
     reserve_folder,
     write_atomically,
 )
+from playbook_supervisor.system.git_process import change
 
 FEATURE = "001-greeting"
 
@@ -60,10 +61,10 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
             guidance="Name a folder that is empty, or that does not exist yet.",
         )
     _copy(shipped / "project", root)
-    git.initialise(root, FEATURE, _SETTINGS)
-    git.commit_all(root, "Specify a greeting")
+    _initialise(root)
+    _commit(root, "Specify a greeting")
     installer.apply(installer.plan(root), clock())
-    git.commit_all(root, "Install playbooks")
+    _commit(root, "Install playbooks")
     path = os.environ.get("PATH", os.defpath)
     return Demo(
         root=root,
@@ -72,6 +73,17 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
         playbook="auto-feature",
         args=(FEATURE.partition("-")[0],),
     )
+
+
+def _initialise(root: Path) -> None:
+    change(root, "init", "--quiet", "--template=", f"--initial-branch={FEATURE}")
+    for name, value in _SETTINGS.items():
+        change(root, "config", "--local", name, value)
+
+
+def _commit(root: Path, message: str) -> None:
+    change(root, "add", "--all")
+    change(root, "commit", "--quiet", f"--message={message}")
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -333,7 +333,7 @@ def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> No
 
 
 def _by(store: DiskStore) -> str:
-    from playbook_supervisor.system.git import identity
+    from playbook_supervisor.system.git_process import identity
 
     return identity(store.checkout.root)
 

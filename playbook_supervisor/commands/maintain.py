@@ -156,9 +156,11 @@ def demonstration() -> Demo:
 
 def log(root: Path) -> tuple[str, ...]:
     """The last commits, one line each."""
-    from playbook_supervisor.system.git import log
+    from playbook_supervisor.formats.sanitize import printable
+    from playbook_supervisor.system.git_process import ask
 
-    return log(root)
+    lines = ask(root, "log", "--max-count=20", "--no-color", "--format=%h %s").splitlines()
+    return tuple(map(printable, lines))
 
 
 def _now() -> int:

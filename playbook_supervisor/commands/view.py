@@ -212,7 +212,7 @@ def _feature(store: DiskStore, given: str, session: str) -> str:
     """The feature that is named, else the session's, else the branch's."""
     from playbook_supervisor.project import config, features
     from playbook_supervisor.sessions.selection import open_here
-    from playbook_supervisor.system.git import branches
+    from playbook_supervisor.system.git_process import branches
 
     root = store.checkout.root
     if given:

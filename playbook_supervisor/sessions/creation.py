@@ -232,13 +232,13 @@ def _no_step(playbook: Playbook, start: str) -> ArgumentError:
 
 
 def _identity(root: Path) -> str:
-    from playbook_supervisor.system.git import identity
+    from playbook_supervisor.system.git_process import identity
 
     return identity(root)
 
 
 def _branches(root: Path) -> Sequence[str]:
-    from playbook_supervisor.system.git import branches
+    from playbook_supervisor.system.git_process import branches
 
     return branches(root)
 

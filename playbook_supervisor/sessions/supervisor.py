@@ -192,7 +192,7 @@ class Supervisor:
         asked = outlook.directive
         if not isinstance(asked, Ask):
             return ()
-        from playbook_supervisor.system.git import diff_stat
+        from playbook_supervisor.system.git_process import diff_stat
 
         entry = outlook.entry(asked.member)
         lines = [f"answered by: {people}" for people in outlook.answered_by]
@@ -331,7 +331,7 @@ class Supervisor:
         return checkout.again(self.store.checkout)
 
     def _identity(self) -> str:
-        from playbook_supervisor.system.git import identity
+        from playbook_supervisor.system.git_process import identity
 
         return identity(self.root)
 

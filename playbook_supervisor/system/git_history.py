@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.system.git import ask, contents
+from playbook_supervisor.system.git_process import ask
 
 _COMMIT = re.compile(r"([0-9a-f]{40,64}) [0-9]+ [0-9]+")
 _COMMITTED = "committer-time "
@@ -61,6 +61,6 @@ def as_of(root: Path, path: str, ms: int) -> bytes | None:
     try:
         when = f"--before=@{ms // 1000} +0000"
         commit = ask(root, "log", "-1", "--format=%H", when, "HEAD", "--", path).strip()
-        return next(contents(root, [f"{commit}:{path}"])) if commit else None
+        return ask(root, "cat-file", "blob", f"{commit}:{path}").encode() if commit else None
     except PlaybookError:
         return None

@@ -11,16 +11,9 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import GitError, StorageError
-from playbook_supervisor.system.git import (
-    Worktree,
-    ask,
-    carry_out,
-    contents,
-    diff_stat,
-    identity,
-    question,
-    worktrees,
-)
+from playbook_supervisor.system.git import Worktree, contents, worktrees
+from playbook_supervisor.system.git import repository as open_repository
+from playbook_supervisor.system.git_process import ask, change, diff_stat, identity
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -265,7 +258,8 @@ def test_without_git_the_error_says_what_to_install(repository: Path, tmp_path: 
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from playbook_supervisor.errors import StorageError\n"
-        "from playbook_supervisor.system.git import identity, worktrees\n"
+        "from playbook_supervisor.system.git import worktrees\n"
+        "from playbook_supervisor.system.git_process import identity\n"
         "root = Path(sys.argv[1])\n"
         "try: worktrees(root)\n"
         "except StorageError as error: print(error.code, error.message)\n"
@@ -297,20 +291,16 @@ def test_contents_come_in_the_order_of_their_names(repository: Path) -> None:
     (repository / "b.bin").write_bytes(b"\0\xff\n\n")
     names = [git(repository, "hash-object", "-w", name) for name in ("b.bin", "a.txt")]
     odd, plain = b"\0\xff\n\n", b"one\n"
-    assert list(contents(repository, [*names, names[0]])) == [odd, plain, odd]
-    assert list(contents(repository, [])) == []
-    with pytest.raises(GitError, match="git has no object"):
-        list(contents(repository, ["f" * 40]))
+    with open_repository(repository) as repo:
+        assert list(contents(repo, [*names, names[0]])) == [odd, plain, odd]
+        assert list(contents(repo, [])) == []
+        with pytest.raises(GitError, match="git has no object"):
+            list(contents(repo, ["f" * 40]))
 
 
-def test_a_no_is_an_answer_and_no_error(repository: Path, head: str) -> None:
-    assert question(repository, "rev-parse", "HEAD") == (0, f"{head}\n")
-    assert question(repository, "rev-parse", "--verify", "--quiet", "nowhere") == (1, "")
-
-
-def test_what_is_to_be_done_is_done_or_refused_in_git_s_words(repository: Path) -> None:
-    carry_out(repository, "branch", "made")
+def test_a_change_is_made_or_refused_in_git_s_words(repository: Path) -> None:
+    change(repository, "branch", "made")
     assert ask(repository, "branch", "--list", "made").strip() == "made"
     with pytest.raises(GitError) as caught:
-        carry_out(repository, "branch", "made")
+        change(repository, "branch", "made")
     assert "already exists" in caught.value.cause

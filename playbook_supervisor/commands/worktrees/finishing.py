@@ -12,12 +12,12 @@ from pathlib import Path
 
 from playbook_supervisor.commands.worktrees import merge_detection, start_point, worktree
 from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.selection import open_here
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
-from playbook_supervisor.system import checkout, git
+from playbook_supervisor.system import checkout, git, git_process
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import contained, ensure_folder, read_bytes, write_atomically
 
@@ -156,8 +156,12 @@ def _submodules(here: Checkout) -> bool:
     """Whether any is checked out; git keeps its folder for them when they have been given up."""
     if not (here.git_dir / "modules").is_dir():
         return False
-    status, listed = git.question(here.root, "submodule", "status")
-    return status != 0 or any(not line.startswith("-") for line in listed.splitlines())
+    try:
+        with git.repository(here.root) as repo:
+            listed = repo.git.submodule("status")
+    except GitError:
+        return True
+    return any(not line.startswith("-") for line in listed.splitlines())
 
 
 def _unmerged(main: Path, lines: merge_detection.Lines, commit: str) -> Iterator[str]:
@@ -183,9 +187,9 @@ def carry_out(parting: FinishPlan) -> FinishResult:
         notices = worktree.tidied(parting.store.checkout)
         if parting.root in {each.path for each in git.worktrees(main)}:
             # What it would refuse for has been looked at; of our own files it knows nothing.
-            git.carry_out(main, "worktree", "remove", "--force", "--force", "--", root)
+            git_process.change(main, "worktree", "remove", "--force", "--force", "--", root)
         if parting.branch:
-            git.carry_out(main, "branch", "-D", "--quiet", "--", parting.branch)
+            git_process.change(main, "branch", "-D", "--quiet", "--", parting.branch)
     return FinishResult(parting, journals, notices)
 
 
@@ -213,24 +217,24 @@ def _comes_home(parting: FinishPlan, home: DiskStore, name: str) -> bool:
         return not _in_git_elsewhere(parting, name)
     if all(_same(here / each, there / each) for each in _files(here)):
         return False
-    tracked = git.question(parting.main, "ls-files", "--error-unmatch", "--", str(there))
-    changed = git.ask(parting.main, "status", "--porcelain", "--", str(there))
-    return tracked[0] == 0 and not changed
+    with git.repository(parting.main) as repo:
+        tracked = repo.git.ls_files("--", there)
+        changed = repo.git.status("--porcelain", "--", there)
+    return bool(tracked) and not changed
 
 
 def _in_git_elsewhere(parting: FinishPlan, name: str) -> bool:
     """Whether a commit that the main checkout may come to have holds the session."""
-    listed = git.ask(
-        parting.main,
-        "log",
-        "--single-worktree",
-        f"--exclude=refs/heads/{parting.branch}",
-        "--all",
-        "--max-count=1",
-        "--format=%h",
-        "--",
-        f":(top,literal){SESSIONS}/{name}",
-    )
+    with git.repository(parting.main) as repo:
+        listed = repo.git.log(
+            "--single-worktree",
+            f"--exclude=refs/heads/{parting.branch}",
+            "--all",
+            "--max-count=1",
+            "--format=%h",
+            "--",
+            f":(top,literal){SESSIONS}/{name}",
+        )
     return bool(listed)
 
 

@@ -51,9 +51,10 @@ def laid_out(root: Path, commit: str, also: Sequence[str] = ()) -> Iterator[Path
 
 
 def _lay(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
-    blobs = list(_blobs(root, commit, paths))
-    small = [blob.name for blob in blobs if blob.size <= LARGEST]
-    contents = git.contents(root, small)
+    with git.repository(root) as repo:
+        blobs = list(_blobs(repo, commit, paths))
+        small = [blob.name for blob in blobs if blob.size <= LARGEST]
+        contents = git.contents(repo, small)
     for blob in blobs:
         file = tree / blob.path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -66,9 +67,9 @@ def _lay(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
             write_atomically(file, next(contents), durable=False)
 
 
-def _blobs(root: Path, commit: str, paths: Sequence[str]) -> Iterator[_Blob]:
-    arguments = ("ls-tree", "-r", "-z", "--long", "--full-tree", commit, "--", *paths)
-    for line in filter(None, git.ask(root, *arguments).split("\0")):
+def _blobs(repo: git.Repo, commit: str, paths: Sequence[str]) -> Iterator[_Blob]:
+    listed = repo.git.ls_tree("-r", "-z", "--long", "--full-tree", commit, "--", *paths)
+    for line in filter(None, listed.split("\0")):
         about, _, path = line.partition("\t")
         mode, _, name, size = about.split()
         if size.isdecimal() and not path.startswith(_SESSIONS):  # a submodule has no size

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
-_DIFFERENCE = ("diff-tree", "-r")  # whatever a person has set for their own `git diff`
 _HEADS = "refs/heads/"
 _ORIGIN = "refs/remotes/origin/HEAD"
 _CUSTOMARY = ("refs/heads/main", "refs/heads/master")
@@ -70,7 +69,8 @@ def lines(root: Path, branch: str, started_from: str, checked_out: str) -> Lines
 
 def _references(root: Path) -> dict[str, Mapping[str, str]]:
     form = "%(refname)%00%(objectname)%00%(upstream)%00%(symref)"
-    listed = git.ask(root, "for-each-ref", f"--format={form}", "refs/heads", "refs/remotes")
+    with git.repository(root) as repo:
+        listed = repo.git.for_each_ref("refs/heads", "refs/remotes", format=form)
     rows = (line.split("\0") for line in listed.splitlines())
     return {
         ref: {"commit": commit, "upstream": upstream, "symref": symref}
@@ -83,69 +83,69 @@ def _references(root: Path) -> dict[str, Mapping[str, str]]:
 
 def merged(root: Path, commit: str, target: Target) -> str:
     """How all work of the commit came into the target, a few words; empty if it did not."""
-    if _says_yes(root, "merge-base", "--is-ancestor", commit, target.commit):
-        return f"merged into {target.told}"
-    status, base = git.question(root, "merge-base", target.commit, commit)
-    if status != 0:
-        return ""
-    base = base.strip()
-    work = git.ask(root, *_DIFFERENCE, "--name-only", "-z", base, commit, "--", *_WORK)
-    paths = [path for path in work.split("\0") if path]
-    if not paths:
-        return f"without work that {target.told} lacks"
-    for candidate in _candidates(root, base, target.commit, paths):
-        if _adds_nothing(root, commit, candidate):
-            return f"squashed or rebased into {target.told}, by {candidate[:7]}"
+    with git.repository(root) as repo:
+        base = repo.git.merge_base(target.commit, commit, with_exceptions=False)
+        if base == commit:
+            return f"merged into {target.told}"
+        if not base:
+            return ""
+        paths = _changed(repo, base, commit)
+        if not paths:
+            return f"without work that {target.told} lacks"
+        for candidate in _candidates(repo, base, target.commit, paths):
+            if _adds_nothing(repo, commit, candidate):
+                return f"squashed or rebased into {target.told}, by {candidate[:7]}"
     return ""
 
 
-def _candidates(root: Path, base: str, target: str, paths: list[str]) -> Iterator[str]:
+def _changed(repo: git.Repo, before: str, after: str) -> list[str]:
+    listed = repo.git.diff_tree("-r", "--name-only", "-z", before, after, "--", *_WORK)
+    return [path for path in listed.split("\0") if path]
+
+
+def _candidates(repo: git.Repo, base: str, target: str, paths: list[str]) -> Iterator[str]:
     """The target as it is, then as it was after each change to those files, the latest first."""
     yield target
     touched = [f":(top,literal){path}" for path in paths[:_PATHS]]
-    listed = git.ask(
-        root,
-        "rev-list",
-        "--first-parent",
-        f"--max-count={_CANDIDATES}",
-        f"{base}..{target}",
-        "--",
-        *touched,
+    listed = repo.git.rev_list(
+        "--first-parent", f"--max-count={_CANDIDATES}", f"{base}..{target}", "--", *touched
     )
     yield from (commit for commit in listed.split() if commit != target)
 
 
-def _adds_nothing(root: Path, commit: str, candidate: str) -> bool:
+def _adds_nothing(repo: git.Repo, commit: str, candidate: str) -> bool:
     """Whether merging the commit would have changed nothing there; no, if git is too old to say."""
-    status, answer = git.question(
-        root, "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", candidate, commit
+    status, answer, _ = repo.git.merge_tree(
+        "--write-tree",
+        "--name-only",
+        "--no-messages",
+        "-z",
+        candidate,
+        commit,
+        with_extended_output=True,
+        with_exceptions=False,
     )
     if status not in (0, 1):
         return False
     tree, *conflicts = answer.strip("\0").split("\0")
     if any(not path.startswith(_SESSIONS) for path in conflicts):
         return False
-    return _says_yes(root, *_DIFFERENCE, "--quiet", candidate, tree, "--", *_WORK)
+    return not _changed(repo, candidate, tree)
 
 
 def lacking(root: Path, commit: str, target: Target) -> tuple[str, ...]:
     """The commits with work that the target lacks, newest first, one printable line each."""
-    listed = git.ask(
-        root,
-        "log",
-        f"--max-count={_SHOWN}",
-        "--no-color",
-        "--no-show-signature",
-        "--format=%h %s",
-        f"{target.commit}..{commit}",
-        "--",
-        *_WORK,
-    )
+    with git.repository(root) as repo:
+        listed = repo.git.log(
+            f"--max-count={_SHOWN}",
+            "--no-color",
+            "--no-show-signature",
+            "--format=%h %s",
+            f"{target.commit}..{commit}",
+            "--",
+            *_WORK,
+        )
     return tuple(first_line(line) for line in listed.splitlines())
-
-
-def _says_yes(root: Path, *arguments: str) -> bool:
-    return git.question(root, *arguments)[0] == 0
 
 
 # ── what the forge knows ────────────────────────────────────────────────────────────────────
@@ -156,14 +156,20 @@ def pull_request(root: Path, branch: str, commit: str) -> str:
 
     Asked through `gh`, where there is a remote; that it cannot be had is no reason to fail.
     """
-    if not github.can_be_asked(branch) or not git.question(root, "remote")[1].strip():
-        return ""
-    for pull in _merged_pulls(root, branch):
-        head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
-        known = isinstance(head, str) and head.isalnum()
-        if known and _says_yes(root, *_DIFFERENCE, "--quiet", str(head), commit, "--", *_WORK):
-            return first_line(f"pull request #{number} is merged: {url}")
+    with git.repository(root) as repo:
+        if not github.can_be_asked(branch) or not repo.remotes:
+            return ""
+        for pull in _merged_pulls(root, branch):
+            head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
+            if isinstance(head, str) and head.isalnum() and _equal(repo, head, commit):
+                return first_line(f"pull request #{number} is merged: {url}")
     return ""
+
+
+def _equal(repo: git.Repo, head: str, commit: str) -> bool:
+    """Whether both hold the same work; no if the pull request's head is not known here."""
+    known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
+    return bool(known) and not _changed(repo, head, commit)
 
 
 def _merged_pulls(root: Path, branch: str) -> list[dict[str, Any]]:

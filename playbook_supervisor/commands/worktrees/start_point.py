@@ -43,16 +43,10 @@ class Branch(Record):
 
 def changes(root: Path) -> tuple[str, ...]:
     """What is not committed, as `git status` marks it; what happens in sessions does not count."""
-    listed = git.ask(
-        root,
-        "status",
-        "--porcelain=v1",
-        "-z",
-        "--no-renames",
-        "--untracked-files=normal",
-        "--",
-        _SESSIONS,
-    )
+    with git.repository(root) as repo:
+        listed = repo.git.status(
+            "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--", _SESSIONS
+        )
     return tuple(printable(line) for line in listed.split("\0") if line)
 
 
@@ -79,14 +73,16 @@ def base(root: Path, given: str) -> Base:
     shown = first_line(given, 80)
     if name.startswith("-") or printable(name) != name:
         raise ArgumentError("PB-ARG-BASE", f"{shown!r} is no commit")
-    status, commit = git.question(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    if status != 0:
+    with git.repository(root) as repo:
+        wanted = f"{name}^{{commit}}"
+        commit = repo.git.rev_parse("--verify", "--quiet", wanted, with_exceptions=False)
+        ref = repo.git.rev_parse("--symbolic-full-name", name, with_exceptions=False)
+    if not commit:
         said = f"there is no commit {shown!r}" if given else "there is no commit yet to start from"
         raise ArgumentError("PB-ARG-BASE", said, where=str(root))
-    ref = git.question(root, "rev-parse", "--symbolic-full-name", name)[1].strip()
     if not ref.startswith((_HEADS, _REMOTES)):
-        return Base(commit.strip(), "", f"{name} ({commit[:7]})")
-    return Base(commit.strip(), ref, ref.removeprefix(_HEADS).removeprefix(_REMOTES))
+        return Base(commit, "", f"{name} ({commit[:7]})")
+    return Base(commit, ref, ref.removeprefix(_HEADS).removeprefix(_REMOTES))
 
 
 # ── a place ─────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +118,8 @@ def place(here: Checkout, pattern: str, session_id: str) -> Path:
 
 def heads(root: Path) -> dict[str, str]:
     """Every local branch and its commit."""
-    listed = git.ask(root, "for-each-ref", "--format=%(objectname) %(refname)", _HEADS)
+    with git.repository(root) as repo:
+        listed = repo.git.for_each_ref(_HEADS, format="%(objectname) %(refname)")
     pairs = (line.partition(" ")[::2] for line in listed.splitlines())
     return {ref.removeprefix(_HEADS): commit for commit, ref in pairs}
 
@@ -156,12 +153,19 @@ def _require_name(root: Path, given: str, known: Mapping[str, str]) -> None:
 def _flaw(root: Path, name: str, known: Mapping[str, str]) -> str:
     """Why no branch can have that name; empty where one can, or has."""
     plain = printable(name) == name and not name.startswith("-") and name != "HEAD"
-    if not plain or git.question(root, "check-ref-format", _HEADS + name)[0] != 0:
-        return "is no name of a branch"
+    if not plain or not _well_formed(root, _HEADS + name):
+        return "is not a valid branch name"
     for other in known:
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
             return f"cannot stand beside the branch {other}"
     return ""
+
+
+def _well_formed(root: Path, ref: str) -> bool:
+    with git.repository(root) as repo:
+        return not repo.git.check_ref_format(ref, with_extended_output=True, with_exceptions=False)[
+            0
+        ]
 
 
 def _taken(message: str, guidance: str) -> GitError:

@@ -15,7 +15,7 @@ from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.records import Record, as_mapping, replace
 from playbook_supervisor.sessions.store import SESSIONS
-from playbook_supervisor.system import git
+from playbook_supervisor.system import git, git_process
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     ensure_folder,
@@ -71,11 +71,13 @@ def made(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
                 write_atomically(record, json.dumps(as_mapping(plan)).encode())
                 if plan.new:
                     try:
-                        git.carry_out(here.root, "branch", "--", plan.branch, plan.source)
+                        git_process.change(here.root, "branch", "--", plan.branch, plan.source)
                     except GitError:
                         plan = replace(plan, new=False)  # it is somebody else's
                         raise
-                git.carry_out(here.root, "worktree", "add", "--quiet", "--", plan.path, plan.branch)
+                git_process.change(
+                    here.root, "worktree", "add", "--quiet", "--", plan.path, plan.branch
+                )
             except BaseException:
                 _undo(here, plan, record)
                 raise
@@ -105,9 +107,9 @@ def take_back(here: Checkout, plan: WorktreePlan) -> None:
     path = Path(plan.path)
     remove(path)
     with suppress(PlaybookError):  # it was not made yet
-        git.carry_out(here.root, "worktree", "remove", "--force", "--force", "--", plan.path)
+        git_process.change(here.root, "worktree", "remove", "--force", "--force", "--", plan.path)
     if plan.new and start_point.heads(here.root).get(plan.branch) == plan.commit:
-        git.carry_out(here.root, "branch", "-D", "--quiet", "--", plan.branch)
+        git_process.change(here.root, "branch", "-D", "--quiet", "--", plan.branch)
     with suppress(OSError):
         (here.ids / plan.session_id).rmdir()
 
@@ -177,10 +179,10 @@ def _worked_in(plan: WorktreePlan) -> bool:
     if not (Path(plan.path) / ".git").is_file():
         return False
     try:
-        index = git.ask(Path(plan.path), "rev-parse", "--git-path", "index").strip()
-        if not (Path(plan.path) / index).exists():
-            return False  # git was killed in the middle of checking out
-        head = git.ask(Path(plan.path), "rev-parse", "HEAD").strip()
+        with git.repository(Path(plan.path)) as repo:
+            if not Path(repo.index.path).exists():
+                return False  # git was killed in the middle of checking out
+            head = repo.git.rev_parse("HEAD")
         return head != plan.commit or bool(start_point.changes(Path(plan.path)))
     except PlaybookError:
         return True
@@ -203,7 +205,7 @@ def bring_back(lost: Checkout) -> None:
         ensure_folder(root)
         try:
             write_atomically(root / ".git", f"gitdir: {lost.git_dir}\n".encode())
-            git.carry_out(root, "checkout-index", "--all", "--quiet")
+            git_process.change(root, "checkout-index", "--all", "--quiet")
         except BaseException:
             remove(root)
             raise

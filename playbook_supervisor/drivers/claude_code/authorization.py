@@ -78,12 +78,12 @@ def _unknown(private: Path) -> bool:
 
 def _brought(store: DiskStore, session_id: str) -> bool:
     """Whether git has brought the journal here: as the last commit has it, made somewhere else."""
-    from playbook_supervisor.system.git import ask, contents
+    from playbook_supervisor.system.git_process import ask
 
     root = store.checkout.root
     journal = (store.folder(session_id).relative_to(root) / "journal.yaml").as_posix()
     try:
-        (committed,) = contents(root, [f"HEAD:{journal}"])
+        committed = ask(root, "cat-file", "blob", f"HEAD:{journal}").encode()
         commit = ask(root, "log", "--max-count=1", "--format=%H", "--", journal).strip()
         moves = ask(root, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
         by = [move.partition(" ")[2] for move in moves if move.startswith(commit)]

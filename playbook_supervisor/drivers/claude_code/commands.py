@@ -192,7 +192,7 @@ def _pause(typed: TypedCommand) -> HookReply:
 
 def _abort(typed: TypedCommand) -> HookReply:
     """End the session. Agents of this client are refused every further call, until they end."""
-    from playbook_supervisor.system.git import identity
+    from playbook_supervisor.system.git_process import identity
 
     supervisor = _open(typed, "")
     with binding.alone(supervisor.private):

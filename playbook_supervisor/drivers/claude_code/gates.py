@@ -88,10 +88,9 @@ def settle(
 ) -> HookReply:
     """Journal the person's decision, in their words and their name, and tell what follows from it.
 
-    Who it is, git knows: a program is started for it, for a person has just been waited for. One
-    whom a policy does not let answer is told so, and nothing follows.
+    Git says who it is. A person whom a policy does not let answer is told so, and nothing follows.
     """
-    from playbook_supervisor.system.git import identity
+    from playbook_supervisor.system.git_process import identity
 
     by = identity(desk.here.root)
     try:

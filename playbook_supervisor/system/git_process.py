@@ -1,0 +1,137 @@
+"""Git as a plain process: an argument list in, text out.
+
+Hooks, gates and every step of a session come here. GitPython, which `git.py` gives to the commands
+that a person waits for, takes longer to import than all else that these do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from playbook_supervisor.errors import GitError, PlaybookError
+from playbook_supervisor.formats.sanitize import printable
+
+ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+"""A command that only reads takes no lock, git never prompts, and its messages are in English."""
+
+_TIMEOUT = 20.0
+_MAX_OUTPUT = 1 << 26
+_MAX_TRACKED, _MAX_LINES = 8, 12
+_LAST_LINES, _LAST_CHARACTERS = 3, 400
+_CLOCK_LAG = 50  # ms by which a file's time may lag behind the clock
+_SESSIONS = ":(exclude,top).playbooks/sessions"
+
+
+def ask(root: Path, *arguments: str) -> str:
+    """The output of a command that only reads; it has 20 seconds.
+
+    GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
+    """
+    return _run(root, arguments, _TIMEOUT)
+
+
+def change(root: Path, *arguments: str) -> None:
+    """Run a command that changes something, however long it takes. Errors as `ask`.
+
+    If we are interrupted, git is asked to end, and so are its hooks: it removes its locks then.
+    """
+    _run(root, arguments, None)
+
+
+def branches(root: Path) -> tuple[str, ...]:
+    """The names of the local branches; () if git fails."""
+    try:
+        return tuple(ask(root, "for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+    except PlaybookError:
+        return ()
+
+
+def identity(root: Path) -> str:
+    """The user's `Name <mail>` as git is configured, or the half that is; empty if git fails."""
+    try:
+        settings = ask(root, "config", "--null", "--get-regexp", r"^user\.(name|email)$")
+    except PlaybookError:
+        return ""
+    known = dict(setting.partition("\n")[::2] for setting in settings.split("\0"))
+    name, mail = (printable(known.get(key, "")).strip() for key in ("user.name", "user.email"))
+    return f"{name} <{mail}>".strip() if mail else name
+
+
+def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
+    """What has changed since the commit `since`, for people: a line per file, new files last.
+
+    `since` is empty before the first commit. Untracked files that last changed before `since_ms`
+    (ms since the epoch) and sessions' folders are left out. At most twelve printable lines; () if
+    git fails.
+    """
+    try:
+        stat = ask(
+            root,
+            "diff",
+            "--stat=80",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-textconv",
+            *(("--end-of-options", since) if since else ("--cached",)),
+            "--",
+            _SESSIONS,
+        )
+        new = ask(
+            root, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", _SESSIONS
+        )
+    except PlaybookError:
+        return ()
+    *changed, total = stat.splitlines() or [""]
+    tracked = [*_shortened(changed, _MAX_TRACKED), total] if changed else []
+    untracked = [
+        f" {name} | new"
+        for name in new.split("\0")
+        if name and _may_have_changed(root / name, since_ms)
+    ]
+    lines = [*tracked, *_shortened(untracked, _MAX_LINES - len(tracked))]
+    return tuple(printable(line) for line in lines)
+
+
+def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
+    """The error of a command that failed, with its last lines: progress and hints come first."""
+    lines = [line.strip() for line in printable(stderr, keep_newlines=True).splitlines()]
+    lines = [line for line in lines if line] or ["no message"]
+    return GitError(
+        "PB-GIT-FAILED",
+        f"git {arguments[0]} failed: {' / '.join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]}",
+        where=str(root),
+        cause=" ".join(lines),
+    )
+
+
+def _run(root: Path, arguments: Sequence[str], timeout: float | None) -> str:
+    from playbook_supervisor.system.processes import run
+
+    done = run(
+        ["git", "-c", "core.quotePath=false", *arguments],
+        cwd=root,
+        env={**os.environ, **ENVIRONMENT},
+        timeout=timeout,
+        cap=_MAX_OUTPUT,
+    )
+    if done.timed_out:
+        raise failure(root, arguments, f"it took longer than {_TIMEOUT:g} seconds")
+    if done.returncode != 0:
+        raise failure(root, arguments, done.stderr)
+    return done.stdout
+
+
+def _may_have_changed(file: Path, since_ms: int) -> bool:
+    """By its inode's change time, which no `touch` sets back."""
+    try:
+        return file.lstat().st_ctime_ns // 1_000_000 + _CLOCK_LAG >= since_ms
+    except OSError:  # its name is no text, or it is gone by now
+        return True
+
+
+def _shortened(lines: Sequence[str], most: int) -> Iterable[str]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f" … and {len(lines) - most + 1} more"]
