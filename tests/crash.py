@@ -131,7 +131,7 @@ class LoggedWatcher(NullObserver):
 
     log: Log
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
         if event.change in (Change.DONE, Change.FAILED, Change.SKIPPED):
             self.log.say("settled", event.entry.id)
 
@@ -163,7 +163,7 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     pending = supervisor.look().pending
     runner = Runner(supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by="Ana")
     ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.outlook())
-    assert ending.why == "completed", ending.outlook
+    assert ending.why == "completed", ending.snapshot
 
 
 def die_at(point: int) -> None:

@@ -71,7 +71,7 @@ def test_a_runner_that_waits_for_an_orphan_hears_what_is_asked_of_it(
 ) -> None:
     runner = orphaned.spawn("resume")
     assert runner.stderr is not None
-    assert b"still at work" in runner.stderr.readline()
+    assert b"still running" in runner.stderr.readline()
     assert orphaned.playbook(command).code == 0
     runner.communicate(timeout=120)
     assert runner.returncode == code
@@ -117,7 +117,7 @@ class Late(NullObserver):
     def not_understood(self, outlook: Snapshot, question: str) -> None:
         raise AssertionError(question)
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         self.heard.append(text)
 
 
@@ -197,7 +197,7 @@ def test_an_interruption_reaches_all_workers_of_a_group_at_once(
     runner = Runner(supervisor, Slow(Barrier(3)), NullObserver())
     ending = runner.drive(supervisor.begin)
     assert (ending.why, ending.exit_code) == ("interrupted", 130)
-    codes = [entry.error_code for entry in ending.outlook.state.entries]
+    codes = [entry.error_code for entry in ending.snapshot.state.entries]
     assert codes == ["PB-STATE-INTERRUPTED"] * 3
 
 
@@ -408,15 +408,15 @@ def test_what_a_worker_brings_to_a_full_disk_is_journaled_once_there_is_room(
     )
     assert ending.why == "completed"
     said = watcher.heard[0]
-    assert said.startswith("a#1 came back, but cannot write ")
-    assert "No space left on device: make room" in said
+    assert said.startswith("a#1 returned, but cannot write ")
+    assert "No space left on device: free some disk space" in said
     (entry,) = supervisor.store.journal(supervisor.id).entries
     assert (entry.id, entry.status) == ("a#1", "done")
 
 
 @pytest.mark.parametrize(
     ("conditions", "fate"),
-    [([], "and runs again"), (["plan_exists"], "its postconditions say whether it had finished")],
+    [([], "so it runs again"), (["plan_exists"], "its postconditions decide whether it finished")],
 )
 def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conditions: list[str], fate: str
@@ -433,6 +433,6 @@ def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
         Runner(supervisor, ExecAgent("quick", ["true"], tmp_path), NullObserver()).drive(
             supervisor.begin
         )
-    goes_on = f"Make room, then `playbook resume {supervisor.id}`: a#1 had come back"
+    goes_on = f"Free some disk space, then `playbook resume {supervisor.id}`: a#1 had returned"
     assert caught.value.guidance.startswith(goes_on)
     assert fate in caught.value.guidance

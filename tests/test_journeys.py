@@ -446,7 +446,7 @@ def test_pause_lets_what_runs_return_and_launches_nothing_more(project: Project)
         assert runner.stderr is not None
         wait_until(lambda: open_entry(project, "plan"))
         with project.spawn("pause") as pause:
-            while b"pausing: plan#1 may return" not in runner.stderr.readline():
+            while b"pausing: plan#1 may finish" not in runner.stderr.readline():
                 assert runner.poll() is None
             held.let_go()
             pause.communicate(timeout=120)

@@ -30,8 +30,8 @@ def demo(*, level: Level) -> int:
         ending = driving.run(
             made.playbook, made.args, cwd=made.root, drive=drive, watcher=watcher, person=person
         )
-    entries = protocol.entries(ending.outlook, cwd=made.root)
-    streams.tell(text.summary(ending.outlook, entries, ending.why))
+    entries = protocol.entries(ending.snapshot, cwd=made.root)
+    streams.tell(text.summary(ending.snapshot, entries, ending.why))
     for line in () if draws(level) else text.steps(entries):
         streams.tell(line)
     journal = _journal(made.root)

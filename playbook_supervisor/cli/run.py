@@ -73,7 +73,7 @@ def _driven(
     person = Prompt() if streams.at_a_terminal() else None
     with watching(level, protocol.entries) as watcher:
         ending = drive(watcher, person)
-    outlook, entries = ending.outlook, protocol.entries(ending.outlook)
+    outlook, entries = ending.snapshot, protocol.entries(ending.snapshot)
     context = ending.context or protocol.context(outlook)
     name = locate.name_from_here(outlook)
     if json:

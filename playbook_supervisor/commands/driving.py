@@ -67,14 +67,14 @@ def run(
     store = locate.store(cwd)
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
     agent = registry.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
-    budget.require_keeping(agent, drive.limits or budget.NO_LIMITS)
+    budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
     if protocol.reads_claude_commands(agent):
         wanted = creation.intend(store, reference, args, start=start)
     known = _remembered(drive, store.checkout.root)
     session_id = creation.begin(store, wanted, start=start, runtime=known)
     watching = watcher or _silence()
     for warning in wanted.warnings:
-        watching.notice(warning)
+        watching.on_notice(warning)
     return _drive(store, session_id, agent, drive, watching, person, start=start)
 
 
@@ -110,21 +110,21 @@ def resume(
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
         if over:
-            watching.notice(f"session {session_id} is {status}: there is nothing to do")
+            watching.on_notice(f"session {session_id} is {status}: there is nothing to do")
         outlook = locate.supervisor(store, session_id).close()
         for notice in outlook.notices:
-            watching.notice(notice)
+            watching.on_notice(notice)
         return DriveResult(outlook, status.value)
     _require_room(store, session_id)
     if strayed := selection.strayed(store, session_id):
-        watching.notice(strayed)
+        watching.on_notice(strayed)
     spec = drive.agent or remembered
     agent = registry.choose(spec, config.load(store.checkout.root), store.checkout.root)
     asked = drive.limits or budget.NO_LIMITS
-    budget.require_keeping(agent, asked)
-    meant = budget.combined(asked, limits)
-    if said := budget.unkept(agent, meant):
-        watching.notice(said)
+    budget.require_enforceable(agent, asked)
+    meant = budget.merged(asked, limits)
+    if said := budget.unenforceable(agent, meant):
+        watching.on_notice(said)
     drive = DriveOptions(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
     return _drive(store, session_id, agent, drive, watching, person, retry=retry)
 
@@ -231,7 +231,7 @@ def _drive(
     def first() -> Snapshot:
         outlook = supervisor.look()
         for notice in store.notices:
-            watcher.notice(notice)
+            watcher.on_notice(notice)
         if outlook.pending:
             return supervisor.begin(start)
         if retry and outlook.manifest.status is SessionStatus.FAILED:
@@ -265,21 +265,21 @@ def _remembered(drive: DriveOptions, root: Path) -> Runtime:
     return Runtime(
         agent=with_absolute_path(drive.agent, root),
         mode=(drive.mode or Mode.MANUAL).value,
-        limits=budget.to_remember(drive.limits or budget.NO_LIMITS),
+        limits=budget.to_local_state(drive.limits or budget.NO_LIMITS),
     )
 
 
 def _with_those_elsewhere(watcher: Observer, supervisor: Supervisor) -> Observer:
     """The same, and what is told to whoever is not at this terminal."""
     from playbook_supervisor.drivers.live_output import LiveOutput
-    from playbook_supervisor.drivers.notifier import Notifier
+    from playbook_supervisor.drivers.notifications import Notifier
     from playbook_supervisor.drivers.observers import CompositeObserver
     from playbook_supervisor.project import config
 
     root, private = supervisor.root, supervisor.private
     each: tuple[Observer, ...] = (watcher, LiveOutput(private))
     if notify := config.load(root).notify:
-        each = (*each, Notifier(notify, root, private, watcher.notice))
+        each = (*each, Notifier(notify, root, private, watcher.on_notice))
     return CompositeObserver(each)
 
 
@@ -328,7 +328,7 @@ def _release(supervisor: Supervisor) -> None:
 def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:
     from playbook_supervisor.drivers import driver_lock
 
-    if not driver_lock.ask(supervisor.private, request, patience=patience):
+    if not driver_lock.send_request(supervisor.private, request, timeout=patience):
         raise driver_lock.driven(supervisor.private)
 
 

@@ -45,6 +45,6 @@ def plan(
         start=start,
         agent=drive.agent,
         mode=drive.mode or Mode.MANUAL,
-        suits=lambda agent: budget.require_keeping(agent, limits),
+        suits=lambda agent: budget.require_enforceable(agent, limits),
         free=free,
     )

@@ -122,7 +122,7 @@ def chosen(store: DiskStore, session: str, watcher: Observer | None = None) -> s
             raise
         raise _open_elsewhere(error, store) from error
     if found.others and watcher is not None:
-        watcher.notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
+        watcher.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
 
 

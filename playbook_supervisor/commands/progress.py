@@ -15,7 +15,7 @@ from playbook_supervisor.commands import overview
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
-from playbook_supervisor.drivers.live_output import NAME, last_words
+from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
@@ -57,8 +57,8 @@ def of(seen: SessionOverview) -> Progress:
         done=sum(entry.status in _SETTLED for entry in latest.values()),
         total=len(playbook.steps) if playbook else 0,
         at_work=tuple(e for e in latest.values() if driven and not e.settled and not e.gate),
-        lines=last_words(private) if driven else {},
-        uncalled=notifications.failure(private) if seen.open else "",
+        lines=last_lines(private) if driven else {},
+        uncalled=notifications.last_failure(private) if seen.open else "",
     )
 
 
@@ -108,7 +108,7 @@ def _as_of_now(progress: Progress) -> Progress:
     if not progress.at_work:
         return progress
     seen = progress.seen
-    return replace(progress, lines=last_words(seen.store.runtime(seen.session_id)))
+    return replace(progress, lines=last_lines(seen.store.runtime(seen.session_id)))
 
 
 def _place(seen: SessionOverview) -> _Place:

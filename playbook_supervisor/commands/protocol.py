@@ -117,8 +117,8 @@ def _call(notice: Notice, folder: str) -> None:
         here = checkout.find(Path(folder))
         argv = config.load(here.root).notify
         private = DiskStore(here).runtime(notice.session)
-        if argv and notifications.news(notice, private):
-            notifications.call_apart(argv, notice, here.root, private)
+        if argv and notifications.claim(notice, private):
+            notifications.send_detached(argv, notice, here.root, private)
 
 
 # ── what comes with a directive ─────────────────────────────────────────────────────────────

@@ -73,30 +73,30 @@ def resume(
     folder, watcher = _folder(cwd), _EventObserver(on_event or _ignore)
     if answer:
         for event in driving.answer([answer], session=session, cwd=folder).events:
-            watcher.on_event(event)
+            watcher.callback(event)
     drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, watcher=watcher)
 
 
 class _EventObserver(Record):
-    """Hands on what is journaled, and nothing else."""
+    """Passes journaled events to a callback."""
 
-    on_event: Callable[[Event], None]
+    callback: Callable[[Event], None]
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
-        del outlook
-        self.on_event(event)
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        del snapshot
+        self.callback(event)
 
-    def said(self, attempt: Attempt, line: str) -> None:
+    def on_output(self, attempt: Attempt, line: str) -> None:
         """Not journaled."""
 
-    def waits(self, outlook: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """The ending says so."""
 
-    def ended(self, outlook: Snapshot) -> None:
+    def on_end(self, snapshot: Snapshot) -> None:
         """The ending says so."""
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """For people."""
 
 

@@ -1,4 +1,4 @@
-"""What a run's limits leave for a step: what was spent so far stands in its journal."""
+"""A run's limits, and how much of them the next step may use, given what the journal has spent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 NO_LIMITS = Budget()
 
 
-def left(limits: Budget, supervisor: Supervisor, outlook: Snapshot) -> Budget:
-    """Turns and tool calls are a step's; the cost is the whole run's, shared by a group."""
+def remaining(limits: Budget, supervisor: Supervisor, snapshot: Snapshot) -> Budget:
+    """A step's budget: turns and tool calls count for each step, the cost for the whole run.
+
+    The steps of a parallel group share the remaining cost.
+    """
     if limits.max_cost_usd is None:
         return limits
     spent = sum(
@@ -23,48 +26,48 @@ def left(limits: Budget, supervisor: Supervisor, outlook: Snapshot) -> Budget:
         for entry in supervisor.store.journal(supervisor.id).entries
         if isinstance(cost := entry.agent.get("cost_usd"), int | float)
     )
-    at_once = len(outlook.directive.members) if isinstance(outlook.directive, Run) else 1
+    sharing = len(snapshot.directive.members) if isinstance(snapshot.directive, Run) else 1
     return Budget(
-        limits.max_turns, limits.max_tool_calls, (limits.max_cost_usd - spent) / max(at_once, 1)
+        limits.max_turns, limits.max_tool_calls, (limits.max_cost_usd - spent) / max(sharing, 1)
     )
 
 
-def combined(asked: Budget, remembered: Mapping[str, float]) -> Budget:
-    """What is asked for now goes before what the session was begun with."""
-    before = recalled(remembered)
+def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
+    """The requested limits; the session's stored ones where none is requested."""
+    earlier = from_local_state(stored)
     return Budget(
         *(
-            getattr(before, name) if getattr(asked, name) is None else getattr(asked, name)
+            getattr(earlier, name) if getattr(requested, name) is None else getattr(requested, name)
             for name in fields(Budget)
         )
     )
 
 
-def recalled(remembered: Mapping[str, float]) -> Budget:
-    """Limits from the runtime state, read leniently: another version may have written them."""
-    turns, calls = remembered.get("max_turns"), remembered.get("max_tool_calls")
+def from_local_state(stored: Mapping[str, float]) -> Budget:
+    """The limits as the session was begun with them; unknown keys are ignored."""
+    turns, calls = stored.get("max_turns"), stored.get("max_tool_calls")
     return Budget(
         None if turns is None else int(turns),
         None if calls is None else int(calls),
-        remembered.get("max_cost_usd"),
+        stored.get("max_cost_usd"),
     )
 
 
-def to_remember(limits: Budget) -> dict[str, float]:
-    """The limits that there are, as the runtime state keeps them."""
+def to_local_state(limits: Budget) -> dict[str, float]:
+    """The limits that are set, as the session's local state stores them."""
     return {name: value for name, value in as_mapping(limits).items() if value is not None}
 
 
-def unkept(agent: Agent, limits: Budget) -> str:
-    """That the agent cannot hold itself to these limits, or nothing."""
+def unenforceable(agent: Agent, limits: Budget) -> str:
+    """Why the agent cannot keep these limits, or nothing."""
     if limits == NO_LIMITS or keeps_budgets(agent):
         return ""
-    options = ", ".join(f"--{name.replace('_', '-')}" for name in to_remember(limits))
-    return f"the agent {agent.name} does not say what it uses: nothing holds it to {options}"
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in to_local_state(limits))
+    return f"the agent {agent.name} does not report its usage, so it cannot keep {options}"
 
 
-def require_keeping(agent: Agent, asked: Budget) -> None:
-    """ArgumentError PB-ARG-AGENT where the agent cannot hold itself to what is asked for."""
-    if said := unkept(agent, asked):
-        guidance = "Leave the limit out, or take the agent claude; --timeout bounds every agent."
-        raise ArgumentError("PB-ARG-AGENT", said, guidance=guidance)
+def require_enforceable(agent: Agent, requested: Budget) -> None:
+    """ArgumentError PB-ARG-AGENT where the agent cannot keep the requested limits."""
+    if problem := unenforceable(agent, requested):
+        guidance = "Omit the limit, or use --agent claude; --timeout works with every agent."
+        raise ArgumentError("PB-ARG-AGENT", problem, guidance=guidance)

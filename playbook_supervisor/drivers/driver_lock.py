@@ -1,7 +1,7 @@
-"""Who drives a session: a lock that lives as long as its process, and a way to call on it.
+"""Who drives a session headless: a lock that its process holds, and a way to send it requests.
 
-One driver at a time. Another terminal cannot take a running session over, but it can ask the
-runner to pause or to abort, and wait until it has.
+A session has one driver at a time. Another terminal cannot take over a running session, but it can
+ask the runner to pause or to abort, and wait until it has.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from typing import Literal
 
 _LOCK = "driver"
-_WHO = "driver.json"
+_DRIVER = "driver.json"
 _REQUEST = "request.json"
 
 
 class Driver(Record):
-    """The process that drives a session, and with what."""
+    """The process that drives a session, and its agent."""
 
     pid: int
     agent: str
 
 
 class Request(Record):
-    """What somebody in another terminal asks of the runner. `by` is a git identity."""
+    """What another terminal asks of the runner. `by` is a git identity."""
 
     what: Literal["abort", "pause"]
     text: str = ""
@@ -43,66 +43,66 @@ class Request(Record):
 
 @contextmanager
 def driving(private: Path, agent: str) -> Iterator[None]:
-    """Be the session's driver. StateError `PB-STATE-DRIVEN` names the one that lives."""
+    """Drive the session. StateError `PB-STATE-DRIVEN` names the driver that already does."""
     try:
         lock = locked(private / _LOCK, timeout=0.5)
         lock.__enter__()
     except StateError as error:
         raise driven(private) from error
     try:
-        _ignore_calls()  # until the runner listens; it looks for a request then
+        _ignore_requests()  # until `handling_signals`, which looks for an earlier one
         with suppress(FileNotFoundError):
             (private / _REQUEST).unlink()
-        _sign(private, Driver(os.getpid(), agent))
+        _record(private, Driver(os.getpid(), agent))
         yield
     finally:
-        _sign(private, Driver(0, agent))  # the number may soon be a stranger's
+        _record(private, Driver(0, agent))  # the number may soon belong to another process
         lock.__exit__(None, None, None)
 
 
 def living(private: Path) -> Driver | None:
-    """The driver of the session, if one lives."""
-    return _who(private) if worker_alive(private / _LOCK) else None
+    """The session's driver, if its process is alive."""
+    return _driver(private) if worker_alive(private / _LOCK) else None
 
 
-def headless(private: Path) -> bool:
-    """Whether a runner has ever driven the session from here."""
-    return (private / _WHO).exists()
+def ever_driven(private: Path) -> bool:
+    """Whether a runner on this machine has ever driven the session."""
+    return (private / _DRIVER).exists()
 
 
 def driven(private: Path) -> StateError:
-    """The refusal that names who drives."""
-    who = _who(private)
+    """The refusal that names the driver."""
+    driver = _driver(private)
     return StateError(
         "PB-STATE-DRIVEN",
-        f"session {private.name} is being driven by process {who.pid} (agent {who.agent})",
+        f"session {private.name} is being driven by process {driver.pid} (agent {driver.agent})",
         guidance=f"Wait for it, or stop it from here: `playbook pause {private.name}`.",
     )
 
 
-def call() -> int:
-    """The signal that makes a runner look for a request."""
+def request_signal() -> int:
+    """The signal that tells a runner to read its request."""
     from signal import SIGUSR1
 
     return SIGUSR1
 
 
-def ask(private: Path, request: Request, *, patience: float) -> bool:
-    """Ask the living driver, and wait (seconds) until it has let go; whether it has."""
+def send_request(private: Path, request: Request, *, timeout: float) -> bool:
+    """Send it to the living driver and wait (seconds); whether the driver has released the lock."""
     write_atomically(private / _REQUEST, json.dumps(as_mapping(request)).encode())
-    who = living(private)
-    if who is not None and who.pid > 1:
+    driver = living(private)
+    if driver is not None and driver.pid > 1:
         with suppress(ProcessLookupError):
-            os.kill(who.pid, call())
-    return until(lambda: living(private) is None, patience)
+            os.kill(driver.pid, request_signal())
+    return until(lambda: living(private) is None, timeout)
 
 
 @contextmanager
-def listening(hear: Callable[[int], None], private: Path) -> Iterator[None]:
-    """Signals are told to `hear`, by number; so is a request that came before anybody listened.
+def handling_signals(handler: Callable[[int], None], private: Path) -> Iterator[None]:
+    """Call `handler` with the number of each signal, and at once for an earlier request.
 
-    A terminal that is closed is an interruption, but for whoever has said `nohup`. Outside the main
-    thread there are none to listen to.
+    A closed terminal counts as an interruption, except under `nohup`. Outside the main thread
+    Python delivers no signals, so nothing is handled.
     """
     import signal
     import threading
@@ -110,21 +110,23 @@ def listening(hear: Callable[[int], None], private: Path) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [signal.SIGINT, signal.SIGTERM, call()]
+    handled = [signal.SIGINT, signal.SIGTERM, request_signal()]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        heard.append(signal.SIGHUP)
-    former = {number: signal.signal(number, lambda each, _: hear(each)) for number in heard}
+        handled.append(signal.SIGHUP)
+    previous = {
+        number: signal.signal(number, lambda received, _: handler(received)) for number in handled
+    }
     if (private / _REQUEST).exists():
-        hear(call())
+        handler(request_signal())
     try:
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number, action in previous.items():
+            signal.signal(number, action)
 
 
-def requested(private: Path) -> Request | None:
-    """What the runner was asked, taken once."""
+def take_request(private: Path) -> Request | None:
+    """Read and remove the pending request."""
     try:
         data = json.loads(read_bytes(private / _REQUEST))
         (private / _REQUEST).unlink()
@@ -133,21 +135,21 @@ def requested(private: Path) -> Request | None:
         return None
 
 
-def _ignore_calls() -> None:
+def _ignore_requests() -> None:
     import signal
     import threading
 
     if threading.current_thread() is threading.main_thread():
-        signal.signal(call(), signal.SIG_IGN)
+        signal.signal(request_signal(), signal.SIG_IGN)
 
 
-def _sign(private: Path, driver: Driver) -> None:
-    with suppress(StorageError):  # a full disk must not hide what the runner has to say
-        write_atomically(private / _WHO, json.dumps(as_mapping(driver)).encode(), durable=False)
+def _record(private: Path, driver: Driver) -> None:
+    with suppress(StorageError):  # a full disk must not hide the runner's own error
+        write_atomically(private / _DRIVER, json.dumps(as_mapping(driver)).encode(), durable=False)
 
 
-def _who(private: Path) -> Driver:
+def _driver(private: Path) -> Driver:
     try:
-        return Driver(**json.loads(read_bytes(private / _WHO)))
+        return Driver(**json.loads(read_bytes(private / _DRIVER)))
     except (FileNotFoundError, ValueError, TypeError):
         return Driver(0, "unknown")

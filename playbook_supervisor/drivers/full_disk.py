@@ -1,6 +1,6 @@
-"""What a worker brings to a full disk: kept in memory while there may be room again.
+"""Journaling a worker's return on a full disk: retried, because only this process knows the result.
 
-An agent's step is dear, and nothing knows how it went but the process that it came back to.
+The step has been paid for; losing its outcome would mean running it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_ROOM, _AGAIN = 60.0, 0.5  # seconds for a person to make room; between two tries
+_PATIENCE, _INTERVAL = 60.0, 0.5  # seconds: until giving up, between two tries
 
 
 def journaled(
@@ -22,16 +22,15 @@ def journaled(
     journal: Callable[[], Snapshot],
     *,
     session: str,
-    tell: Callable[[str], None],
-    called: Callable[[], bool],
+    warn: Callable[[str], None],
+    interrupted: Callable[[], bool],
 ) -> Snapshot:
-    """What `journal` answers, which takes in how the attempt went.
+    """The result of `journal`, which records the attempt's return.
 
-    It is tried again while the disk is full, for a minute or until somebody has `called`; `tell`
-    says so to a person. StorageError then says what becomes of the attempt, and how the session of
-    that id goes on.
+    While the disk is full it is retried, for a minute or until `interrupted`; `warn` is called
+    once. The StorageError that follows says what happens to the attempt and how to resume.
     """
-    until, told = time.monotonic() + _ROOM, False
+    deadline, warned = time.monotonic() + _PATIENCE, False
     while True:
         try:
             return journal()
@@ -39,21 +38,23 @@ def journaled(
             reason = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
             if reason not in _FULL:
                 raise
-            if called() or time.monotonic() > until:
+            if interrupted() or time.monotonic() > deadline:
                 raise _lost(attempt, session, error) from error
-            if not told:
-                tell(
-                    f"{attempt.id} came back, but {error.message}: make room; "
-                    f"trying again for {_ROOM:g} seconds"
+            if not warned:
+                warn(
+                    f"{attempt.id} returned, but {error.message}: free some disk space; "
+                    f"trying again for {_PATIENCE:g} seconds"
                 )
-            told = True
-            time.sleep(_AGAIN)
+            warned = True
+            time.sleep(_INTERVAL)
 
 
 def _lost(attempt: Attempt, session: str, error: StorageError) -> StorageError:
-    """The same error, which also says what becomes of the attempt."""
-    fate = "its postconditions say whether it had finished"
+    consequence = "its postconditions decide whether it finished"
     if not attempt.step.postconditions:
-        fate = "it has no postconditions that could say so, and runs again"
-    guidance = f"Make room, then `playbook resume {session}`: {attempt.id} had come back; {fate}."
+        consequence = "it has no postconditions to show that it finished, so it runs again"
+    guidance = (
+        f"Free some disk space, then `playbook resume {session}`: "
+        f"{attempt.id} had returned; {consequence}."
+    )
     return StorageError(error.code, error.message, where=error.where, guidance=guidance)

@@ -1,8 +1,8 @@
 """The headless runner: drives a session to its end or to a gate, each step by an agent.
 
-The main thread decides and journals; hands (threads) wait for workers. Signals and requests from
-other terminals arrive in the same queue as the workers' returns, so nothing ever happens in the
-middle of a write; a program that the main thread waits for itself ends when it is called.
+The main thread decides and journals; worker threads wait for agents. Signals and requests from
+other terminals arrive in the same queue as the workers' outcomes, so that nothing interrupts a
+write. A program that the main thread waits for is stopped when a signal arrives.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, heeding
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
-_CALL = driver_lock.call()
-_SOON = 0.05  # seconds without news after which somebody is being waited for
-_ORPHAN = 0.25  # seconds between two looks at a worker that is not ours
+_REQUEST = driver_lock.request_signal()
+_QUIET = 0.05  # seconds without an event after which there is time to write copies
+_ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
 
 
 class DriveResult(Record):
-    """How a drive ended: the session's status, or `waiting`, `paused` or `interrupted`."""
+    """How a drive ended: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
 
-    outlook: Snapshot
+    snapshot: Snapshot
     why: str
     signal: int = 0
-    context: tuple[str, ...] = ()  # what helps to answer the gate that nobody was asked
+    context: tuple[str, ...] = ()  # helps to answer the gate that is left open
 
     @property
     def exit_code(self) -> int:
@@ -47,110 +47,111 @@ class DriveResult(Record):
         return {"completed": 0, "paused": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
-_Moved = tuple[Snapshot, DriveResult | None]
-"""What is outstanding now, and how the drive ended, if it has."""
+_Progress = tuple[Snapshot, DriveResult | None]
+"""What is outstanding now, and the drive's result once it has ended."""
 
 
 class Runner(Record, frozen=False):
     """Drives one session with one agent. `wall` and `idle` are a step's deadlines in seconds.
 
-    `kill` ends workers that an earlier runner left behind, instead of waiting for them; `by`
-    names the person who answers here.
+    `kill` ends workers that an earlier runner left behind, instead of waiting for them; `by` names
+    the person who answers here.
     """
 
     supervisor: Supervisor
     agent: Agent
-    watcher: Observer
-    person: Prompter | None = None
+    observer: Observer
+    prompter: Prompter | None = None
     mode: Mode = Mode.MANUAL
     wall: float | None = None
     idle: float | None = None
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
     by: str = ""
-    _hands: WorkerPool = field(init=False)
-    _ours: set[str] = field(default_factory=set)
-    _last_words: dict[str, str] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _workers: WorkerPool = field(init=False)
+    _launched: set[str] = field(default_factory=set)
+    _last_lines: dict[str, str] = field(default_factory=dict)
+    _shown_notices: set[str] = field(default_factory=set)
     _pausing: bool = False
-    _unheeded: int = 0  # the signal that nothing has followed from yet
+    _pending_signal: int = 0
 
     def __post_init__(self) -> None:
-        self._hands = WorkerPool(self.agent)
+        self._workers = WorkerPool(self.agent)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
-        """From the first outlook to the end, a gate that nobody answers here, or an interruption.
+        """Drive to the session's end, to a gate that is not answered here, or to an interruption.
 
-        `first` is asked for when signals are listened to already: it may launch a step.
+        `first` returns the first snapshot. It is called with signal handlers in place, for it may
+        launch a step.
         """
         try:
             with (
-                driver_lock.listening(self._called_by, self.supervisor.private),
-                heeding(self._is_called),
+                driver_lock.handling_signals(self._on_signal, self.supervisor.private),
+                heeding(self._is_interrupted),
             ):
-                outlook, ending = self._unless_called(lambda: (first(), None))
-                while ending is None:
-                    for event in outlook.events:
+                snapshot, result = self._interruptible(lambda: (first(), None))
+                while result is None:
+                    for event in snapshot.events:
                         if event.change is Change.LAUNCHED:
-                            self._ours.add(event.entry.id)
-                        self.watcher.happened(event, outlook)
-                    self._tell_notices(outlook)
-                    outlook, ending = self._unless_called(partial(self._carry_out, outlook))
-                if ending.why == "interrupted":  # what that led to, nobody has been told
-                    self._tell_notices(ending.outlook)
-                self._keep_copies()
-            self.watcher.ended(ending.outlook)
+                            self._launched.add(event.entry.id)
+                        self.observer.on_event(event, snapshot)
+                    self._show_notices(snapshot)
+                    snapshot, result = self._interruptible(partial(self._carry_out, snapshot))
+                if result.why == "interrupted":
+                    self._show_notices(result.snapshot)
+                self._write_copies()
+            self.observer.on_end(result.snapshot)
         except BaseException:
-            for _ in self._hands.stop():  # nobody would be there when they come back
+            for _ in self._workers.stop():  # this process cannot take their outcomes any more
                 pass
             raise
         else:
-            return ending
+            return result
         finally:
-            self._hands.dismiss()
+            self._workers.close()
 
-    def _unless_called(self, move: Callable[[], _Moved]) -> _Moved:
-        """Make the move. One that a signal cuts off, while a program is asked, is not made."""
+    def _interruptible(self, move: Callable[[], _Progress]) -> _Progress:
+        """Make the move; a signal that stops its program undoes it and is handled instead."""
         try:
             return move()
         except Interrupted:
-            return self._called(self.supervisor.look(), self._unheeded)
+            return self._handle_signal(self.supervisor.look(), self._pending_signal)
 
-    def _tell_notices(self, outlook: Snapshot) -> None:
-        """Each once: what git refuses after every step is told again only at the end."""
-        for notice in outlook.notices:
-            if notice not in self._told or isinstance(outlook.directive, Finish):
-                self.watcher.notice(notice)
-            self._told.add(notice)
+    def _show_notices(self, snapshot: Snapshot) -> None:
+        """Show each notice once, and those of the end again."""
+        for notice in snapshot.notices:
+            if notice not in self._shown_notices or isinstance(snapshot.directive, Finish):
+                self.observer.on_notice(notice)
+            self._shown_notices.add(notice)
 
-    def _carry_out(self, outlook: Snapshot) -> _Moved:
-        """One directive, or as much of it as there is news of."""
-        match outlook.directive:
+    def _carry_out(self, snapshot: Snapshot) -> _Progress:
+        """Carry out the directive up to the next event."""
+        match snapshot.directive:
             case Finish(status=status):
-                return outlook, DriveResult(outlook, status.value)
+                return snapshot, DriveResult(snapshot, status.value)
             case Ask():
-                return self._ask(outlook)
+                return self._ask(snapshot)
             case Run(members=members):
                 for attempt in members:
-                    if attempt.id not in self._ours:
+                    if attempt.id not in self._launched:
                         return self._recover(attempt)
-                    if attempt.id not in self._hands.at_work:
-                        if self._unheeded:  # while the session went into git, say
-                            return self._called(outlook, self._unheeded)
-                        self._launch(outlook, attempt)
-                return self._await(outlook)
-            case _ if self._unheeded:
-                return self._called(outlook, self._unheeded)
+                    if attempt.id not in self._workers.active:
+                        if self._pending_signal:  # received during a session commit, for instance
+                            return self._handle_signal(snapshot, self._pending_signal)
+                        self._launch(snapshot, attempt)
+                return self._await(snapshot)
+            case _ if self._pending_signal:
+                return self._handle_signal(snapshot, self._pending_signal)
             case _:
                 return self.supervisor.outlook(), None
 
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
-    def _launch(self, outlook: Snapshot, attempt: Attempt) -> None:
-        call = self._call(outlook, self.supervisor.work(outlook, attempt))
-        self._hands.launch(attempt, call)
+    def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
+        call = self._call(snapshot, self.supervisor.work(snapshot, attempt))
+        self._workers.launch(attempt, call)
 
-    def _call(self, outlook: Snapshot, work: Work) -> Call:
+    def _call(self, snapshot: Snapshot, work: Work) -> Call:
         attempt = work.attempt
         return Call(
             session=self.supervisor.id,
@@ -159,170 +160,176 @@ class Runner(Record, frozen=False):
             attempt=attempt.number,
             command=work.command,
             args=work.args,
-            feature=outlook.manifest.feature,
+            feature=snapshot.manifest.feature,
             prompt=work.typed,
             cwd=self.supervisor.root,
             model=attempt.step.model,
-            env=self.supervisor.environment(outlook, work),
+            env=self.supervisor.environment(snapshot, work),
             worker_file=self.supervisor.worker_file(attempt),
             wall=self.wall,
             idle=self.idle,
-            budget=budget.left(self.limits, self.supervisor, outlook),
+            budget=budget.remaining(self.limits, self.supervisor, snapshot),
         )
 
-    def _await(self, outlook: Snapshot) -> _Moved:
-        news = self._next_news()
-        if news.signal:
-            return self._called(outlook, news.signal)
-        if news.attempt is not None and news.outcome is not None:
-            return self._returned(news.attempt, news.outcome)
-        if news.attempt is not None and news.notice:
-            self.watcher.notice(f"{news.attempt.id}: {news.notice}")
-        elif news.attempt is not None:
-            self._last_words[news.attempt.id] = news.line
-            self.watcher.said(news.attempt, news.line)
-        return outlook.without_events(), None
+    def _await(self, snapshot: Snapshot) -> _Progress:
+        event = self._next_event()
+        if event.signal:
+            return self._handle_signal(snapshot, event.signal)
+        if event.attempt is not None and event.outcome is not None:
+            return self._returned(event.attempt, event.outcome)
+        if event.attempt is not None and event.notice:
+            self.observer.on_notice(f"{event.attempt.id}: {event.notice}")
+        elif event.attempt is not None:
+            self._last_lines[event.attempt.id] = event.line
+            self.observer.on_output(event.attempt, event.line)
+        return snapshot.without_events(), None
 
-    def _returned(self, attempt: Attempt, outcome: Outcome) -> _Moved:
-        self._hands.came_back(attempt)
+    def _returned(self, attempt: Attempt, outcome: Outcome) -> _Progress:
+        self._workers.returned(attempt)
         if not self._pausing:
-            return self._kept(attempt, partial(self.supervisor.report, attempt.id, outcome)), None
-        outlook = self._kept(attempt, partial(self.supervisor.note_return, attempt.id, outcome))
-        return outlook, None if self._hands.at_work else DriveResult(outlook, "paused")
+            report = partial(self.supervisor.report, attempt.id, outcome)
+            return self._journaled(attempt, report), None
+        note_return = partial(self.supervisor.note_return, attempt.id, outcome)
+        snapshot = self._journaled(attempt, note_return)
+        return snapshot, None if self._workers.active else DriveResult(snapshot, "paused")
 
-    def _kept(self, attempt: Attempt, journal: Callable[[], Snapshot]) -> Snapshot:
-        """Journal what a worker brought, which is dear: on a full disk there may soon be room."""
-        tell, called = self.watcher.notice, self._is_called
-        session = self.supervisor.id
-        return full_disk.journaled(attempt, journal, session=session, tell=tell, called=called)
+    def _journaled(self, attempt: Attempt, journal: Callable[[], Snapshot]) -> Snapshot:
+        return full_disk.journaled(
+            attempt,
+            journal,
+            session=self.supervisor.id,
+            warn=self.observer.on_notice,
+            interrupted=self._is_interrupted,
+        )
 
-    def _next_news(self) -> WorkerEvent:
-        """What happens next; copies are written as soon as it takes a while."""
+    def _next_event(self) -> WorkerEvent:
+        """Wait for the next event; copies are written as soon as that takes a moment."""
         try:
-            return self._hands.news.get(timeout=_SOON)
+            return self._workers.events.get(timeout=_QUIET)
         except Empty:
-            self._keep_copies()
-            return self._hands.news.get()
+            self._write_copies()
+            return self._workers.events.get()
 
-    def _keep_copies(self) -> None:
+    def _write_copies(self) -> None:
         with self.supervisor.store.open(self.supervisor.id) as opened:
             opened.copy()
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, outlook: Snapshot) -> _Moved:
-        asked = outlook.directive
-        assert isinstance(asked, Ask)  # noqa: S101 - the caller's match says so
-        if self._unheeded:
-            return self._called(outlook, self._unheeded)
-        guards_nothing = asked.reason is GateReason.GATE_ALWAYS and not outlook.answered_by
-        if self.mode is Mode.AUTONOMOUS and guards_nothing:
-            word = Resolution.CONTINUE
-            return self._answer(asked, word, word.value, Mode.AUTONOMOUS.value), None
-        self._keep_copies()
-        context = self.supervisor.context(outlook, self._last_words.get(asked.member.id, ""))
-        self.watcher.waits(outlook)
-        if self.person is None:
-            return outlook, DriveResult(outlook, "waiting", context=context)
-        return self._listen(outlook, asked, self.person, context)
+    def _ask(self, snapshot: Snapshot) -> _Progress:
+        gate = snapshot.directive
+        assert isinstance(gate, Ask)  # noqa: S101 - the caller's match says so
+        if self._pending_signal:
+            return self._handle_signal(snapshot, self._pending_signal)
+        passable = gate.reason is GateReason.GATE_ALWAYS and not snapshot.answered_by
+        if self.mode is Mode.AUTONOMOUS and passable:
+            resolution = Resolution.CONTINUE
+            autonomous = Mode.AUTONOMOUS.value
+            return self._answer(gate, resolution, resolution.value, autonomous), None
+        self._write_copies()
+        context = self.supervisor.context(snapshot, self._last_lines.get(gate.member.id, ""))
+        self.observer.on_gate(snapshot)
+        if self.prompter is None:
+            return snapshot, DriveResult(snapshot, "waiting", context=context)
+        return self._prompt(snapshot, gate, self.prompter, context)
 
-    def _listen(
-        self, outlook: Snapshot, asked: Ask, person: Prompter, context: tuple[str, ...]
-    ) -> _Moved:
-        """Ask until there is an answer, here or elsewhere; an end of file is never one."""
+    def _prompt(
+        self, snapshot: Snapshot, gate: Ask, prompter: Prompter, context: tuple[str, ...]
+    ) -> _Progress:
+        """Ask until the gate is answered, here or elsewhere; end of input is not an answer."""
         while True:
-            said = person.ask(outlook, context, self._overtaken)
-            if said.overtaken:
-                if self._hands.news.empty():
+            typed = prompter.ask(snapshot, context, self._overtaken)
+            if typed.overtaken:
+                if self._workers.events.empty():
                     return self.supervisor.outlook(), None
-                return self._called(outlook, self._hands.news.get().signal)
-            if said.text is None:
-                return outlook, DriveResult(outlook, "waiting")
-            text = said.text
-            if not text.strip() and asked.reason is GateReason.GATE_ALWAYS:
+                return self._handle_signal(snapshot, self._workers.events.get().signal)
+            if typed.text is None:
+                return snapshot, DriveResult(snapshot, "waiting")
+            text = typed.text
+            if not text.strip() and gate.reason is GateReason.GATE_ALWAYS:
                 text = Resolution.CONTINUE.value  # Catalyst's ENTER
-            reply = read_answer(text, asked.choices)
+            reply = read_answer(text, gate.choices)
             question = reply.question
             if reply.resolution is not None:
                 try:
-                    return self._answer(asked, reply.resolution, text, self.by), None
+                    return self._answer(gate, reply.resolution, text, self.by), None
                 except PolicyError as refused:
                     question = f"{refused.message}; the gate stays open."
-                    self.supervisor.look()  # else it would seem to have changed meanwhile
-            person.not_understood(outlook, question)
+                    self.supervisor.look()  # so that `changed` does not report the refusal
+            prompter.not_understood(snapshot, question)
 
-    def _answer(self, asked: Ask, resolution: Resolution, text: str, by: str) -> Snapshot:
-        """Record it, and what follows; somebody else may have been quicker by a moment."""
+    def _answer(self, gate: Ask, resolution: Resolution, text: str, by: str) -> Snapshot:
+        """Record the answer and go on; another terminal may have answered a moment earlier."""
         try:
-            before = self.supervisor.answer(asked.id, resolution, text, by)
+            before = self.supervisor.answer(gate.id, resolution, text, by)
         except StateError as error:
             if error.code != "PB-STATE-REFUSED":
                 raise
-            self.watcher.notice(f"too late: {asked.id} was answered elsewhere")
+            self.observer.on_notice(f"too late: {gate.id} was answered elsewhere")
             return self.supervisor.outlook()
         return self.supervisor.outlook().after(before)
 
     def _overtaken(self) -> bool:
-        return not self._hands.news.empty() or self.supervisor.changed()
+        return not self._workers.events.empty() or self.supervisor.changed()
 
-    def _called_by(self, number: int) -> None:
-        if number != _CALL:
-            self._unheeded = number
-        self._hands.news.put(WorkerEvent(signal=number))
+    # ── signals ─────────────────────────────────────────────────────────────────────────────
 
-    def _is_called(self) -> bool:
-        return self._unheeded != 0
+    def _on_signal(self, number: int) -> None:
+        if number != _REQUEST:
+            self._pending_signal = number
+        self._workers.events.put(WorkerEvent(signal=number))
 
-    # ── interruptions ───────────────────────────────────────────────────────────────────────
+    def _is_interrupted(self) -> bool:
+        return self._pending_signal != 0
 
-    def _called(self, outlook: Snapshot, number: int) -> _Moved:
-        """A signal: an interruption, or somebody else's request."""
-        if number != _CALL:
-            in_git = not self._hands.at_work  # and not once more, for that may be what hangs
+    def _handle_signal(self, snapshot: Snapshot, number: int) -> _Progress:
+        """An interruption, or a request from another terminal."""
+        if number != _REQUEST:
+            commits = bool(self._workers.active)  # without workers, git itself may be hanging
             self._stop_workers()
-            self._unheeded = 0
-            outlook = self.supervisor.interrupt(commits=not in_git)
-            return outlook, DriveResult(outlook, "interrupted", number)
-        request = driver_lock.requested(self.supervisor.private)
+            self._pending_signal = 0
+            snapshot = self.supervisor.interrupt(commits=commits)
+            return snapshot, DriveResult(snapshot, "interrupted", number)
+        request = driver_lock.take_request(self.supervisor.private)
         if request is None:
-            return outlook.without_events(), None
+            return snapshot.without_events(), None
         if request.what == "abort":
             self._stop_workers()
-            self.supervisor.end_workers()  # those that an earlier runner left behind
+            self.supervisor.end_workers()  # those of an earlier runner
             return self.supervisor.abort(request.text, request.by), None
         self._pausing = True
-        if not self._hands.at_work:
-            return outlook, DriveResult(outlook, "paused")
-        names = ", ".join(self._hands.at_work)
-        self.watcher.notice(f"pausing: {names} may return, nothing else is launched")
-        return outlook.without_events(), None
+        if not self._workers.active:
+            return snapshot, DriveResult(snapshot, "paused")
+        names = ", ".join(self._workers.active)
+        self.observer.on_notice(f"pausing: {names} may finish, nothing else is launched")
+        return snapshot.without_events(), None
 
     def _stop_workers(self) -> None:
-        """End what runs. A worker that had ended well by then has returned, and is journaled."""
-        for attempt, outcome in self._hands.stop():
+        """Stop all workers; those that had succeeded by then are journaled as returned."""
+        for attempt, outcome in self._workers.stop():
             self.supervisor.note_return(attempt.id, outcome)
 
-    def _recover(self, attempt: Attempt) -> _Moved:
-        """An attempt that an earlier runner launched: wait for its worker or end it, then judge."""
+    def _recover(self, attempt: Attempt) -> _Progress:
+        """Wait for an earlier runner's worker, or end it; then judge its attempt."""
         worker_file = self.supervisor.worker_file(attempt)
         if worker_alive(worker_file):
             if self.kill:
                 kill_worker(worker_file)
             else:
-                self.watcher.notice(
-                    f"{attempt.id} is still at work; waiting for it (--kill ends it instead)"
+                self.observer.on_notice(
+                    f"{attempt.id} is still running; waiting for it (--kill ends it instead)"
                 )
         while worker_alive(worker_file):
             try:
-                number = self._hands.news.get(timeout=_ORPHAN).signal
+                number = self._workers.events.get(timeout=_ORPHAN_INTERVAL).signal
             except Empty:
                 continue
-            outlook = self.supervisor.outlook()
-            if number == _CALL:
-                return self._called(outlook, number)
-            return outlook, DriveResult(outlook, "interrupted", number)
+            snapshot = self.supervisor.outlook()
+            if number == _REQUEST:
+                return self._handle_signal(snapshot, number)
+            return snapshot, DriveResult(snapshot, "interrupted", number)
         try:
             return self.supervisor.lose(attempt), None
-        except Interrupted:  # whether it had finished is not known, and asked the next time
-            outlook = self.supervisor.look()
-            return outlook, DriveResult(outlook, "interrupted", self._unheeded)
+        except Interrupted:  # the next runner checks whether the attempt had finished
+            snapshot = self.supervisor.look()
+            return snapshot, DriveResult(snapshot, "interrupted", self._pending_signal)

@@ -1,6 +1,6 @@
-"""What the workers of a drive said last, left where another terminal can read it.
+"""The last line of each running worker, in a small file that other terminals read.
 
-A small file, written at most once a second, that nothing depends on.
+The file is written at most once a second; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 NAME = "said.json"
-_PACE = 1.0  # seconds between two writes
-_LARGEST = 1 << 20
+_INTERVAL = 1.0  # seconds between two writes
+_MAX_SIZE = 1 << 20
 
 
 class LiveOutput(NullObserver):
-    """A watcher that leaves the last line of each worker in the session's private folder."""
+    """Writes the workers' last lines to the session's private folder."""
 
     def __init__(self, private: Path) -> None:
         self._file = private / NAME
@@ -38,27 +38,24 @@ class LiveOutput(NullObserver):
         self._written = float("-inf")
         self._timer: threading.Timer | None = None
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
-        """What has settled says nothing any more."""
-        del outlook
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        del snapshot
         if event.entry.settled:
             self._lines.pop(event.entry.id, None)
 
-    def said(self, attempt: Attempt, line: str) -> None:
-        """Write it now, or as soon as a second has passed since the last time."""
+    def on_output(self, attempt: Attempt, line: str) -> None:
         with self._lock:
             self._lines[attempt.id] = first_line(line)
-            left = self._written + _PACE - time.monotonic()
-            if left <= 0:
+            wait = self._written + _INTERVAL - time.monotonic()
+            if wait <= 0:
                 self._write()
             elif self._timer is None:
-                self._timer = threading.Timer(left, self._write_late)
+                self._timer = threading.Timer(wait, self._write_late)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def ended(self, outlook: Snapshot) -> None:
-        """Nobody is at work any more."""
-        del outlook
+    def on_end(self, snapshot: Snapshot) -> None:
+        del snapshot
         with self._lock, suppress(PlaybookError):
             self._lines.clear()
             remove(self._file)
@@ -71,16 +68,16 @@ class LiveOutput(NullObserver):
 
     def _write(self) -> None:
         self._written = time.monotonic()
-        with suppress(PlaybookError):  # a full disk must not end a run for that
+        with suppress(PlaybookError):  # a full disk must not end the run
             write_atomically(self._file, json.dumps(self._lines).encode(), durable=False)
 
 
-def last_words(private: Path) -> Mapping[str, str]:
-    """Attempt id → its worker's last line, as far as a runner has left any."""
+def last_lines(private: Path) -> Mapping[str, str]:
+    """Attempt id → its worker's last line, for the workers that a runner is driving."""
     try:
-        said = json.loads(read_bytes(private / NAME, limit=_LARGEST))
+        lines = json.loads(read_bytes(private / NAME, limit=_MAX_SIZE))
     except (FileNotFoundError, PlaybookError, ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(lines, dict):
         return {}
-    return {name: first_line(line) for name, line in said.items() if isinstance(line, str)}
+    return {name: first_line(line) for name, line in lines.items() if isinstance(line, str)}

@@ -1,13 +1,16 @@
-"""What a person is told who is called, and the project's own command that calls them.
+"""Notifying people who are not at the terminal, by the project's own command.
 
-Once about each thing: a gate that is asked again calls nobody a second time.
+Each gate and each end is notified once, however often it is asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -15,42 +18,46 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 
-DEADLINE = 10.0
-"""Seconds that a command may take to call somebody."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.state import Event
 
-_CALLED = "called"
+DEADLINE = 10.0
+"""Seconds that the command may take."""
+
+_SENT = "called"
 _FAILED = "call-failed"
-_LINE = 400
+_MAX_LENGTH = 400
 
 
 class Notice(Record):
-    """One line for a person; `about` is the same whenever it is about the same thing."""
+    """One line for a person. Two notices with the same `about` have the same subject."""
 
     session: str
     about: str
     text: str
 
 
-def of(outlook: Snapshot) -> Notice | None:
-    """The notice of a gate that waits or of an end; None while the session goes on by itself."""
-    manifest = outlook.manifest
+def notice_for(snapshot: Snapshot) -> Notice | None:
+    """The notice of an open gate or of the session's end, otherwise None."""
+    manifest = snapshot.manifest
     name = f"{manifest.playbook} on {manifest.feature}" if manifest.feature else manifest.playbook
-    match outlook.directive:
+    match snapshot.directive:
         case Ask(id=gate):
-            said = f"{name} waits for you at {gate}: {outlook.question}"
+            text = f"{name} waits for you at {gate}: {snapshot.question}"
             about = gate
         case Finish(status=status):
-            said = f"{name}: {status}, {outlook.done}/{outlook.total} steps"
-            journaled = outlook.state.past.entries + len(outlook.state.entries)
-            about = f"{status} after {journaled}"  # a failed session may fail once more
+            text = f"{name}: {status}, {snapshot.done}/{snapshot.total} steps"
+            journaled = snapshot.state.past.entries + len(snapshot.state.entries)
+            about = f"{status} after {journaled}"  # a retried session may fail again
         case _:
             return None
-    return Notice(manifest.session_id, about, first_line(said, _LINE))
+    return Notice(manifest.session_id, about, first_line(text, _MAX_LENGTH))
 
 
-def news(notice: Notice, private: Path) -> bool:
-    """Whether nobody was called about this yet; from now on somebody was."""
-    file = private / _CALLED
+def claim(notice: Notice, private: Path) -> bool:
+    """Record that this notice is being sent; False if it has been sent before."""
+    file = private / _SENT
     about = notice.about.encode()
     try:
         if read_bytes(file) == about:
@@ -61,42 +68,85 @@ def news(notice: Notice, private: Path) -> bool:
     return True
 
 
-def call(argv: Sequence[str], notice: Notice, root: Path) -> str:
+def send(argv: Sequence[str], notice: Notice, root: Path) -> str:
     """Run the command with the notice on its stdin; why that failed in a sentence, or empty."""
     from playbook_supervisor.system.processes import run
 
-    said = f"{notice.text}\n".encode(errors="replace")
+    stdin = f"{notice.text}\n".encode(errors="replace")
     program = first_line(argv[0])
     try:
-        done = run(argv, cwd=root, stdin=said, timeout=DEADLINE, cap=10_000)
+        done = run(argv, cwd=root, stdin=stdin, timeout=DEADLINE, cap=10_000)
     except PlaybookError as error:
-        return f"nobody was called: {first_line(error.message)}"
+        return f"the notification failed: {first_line(error.message)}"
     if done.timed_out:
-        return f"nobody was called: {program} took longer than {DEADLINE:.0f} s"
+        return f"the notification failed: {program} took longer than {DEADLINE:.0f} s"
     if done.returncode:
-        why = first_line(done.stderr or done.stdout)
+        reason = first_line(done.stderr or done.stdout)
         status = f"{program} ended with exit status {done.returncode}"
-        return f"nobody was called: {status}{f', {why}' if why else ''}"
+        return f"the notification failed: {status}{f', {reason}' if reason else ''}"
     return ""
 
 
-def call_apart(argv: Sequence[str], notice: Notice, root: Path, private: Path) -> None:
-    """The same, with nobody waiting for it; `failure` tells what came of it."""
+def send_detached(argv: Sequence[str], notice: Notice, root: Path, private: Path) -> None:
+    """Send the notice without waiting; `last_failure` reports the result."""
     from playbook_supervisor.system.processes import apart
 
-    apart(lambda: _remember(call(argv, notice, root), private))
+    apart(lambda: _record_failure(send(argv, notice, root), private))
 
 
-def failure(private: Path) -> str:
-    """Why the last call that nobody waited for failed; empty where it did not."""
+def last_failure(private: Path) -> str:
+    """Why the last detached notification failed; empty if it did not."""
     try:
         return first_line(read_bytes(private / _FAILED).decode("utf-8", "replace"))
     except (FileNotFoundError, PlaybookError):
         return ""
 
 
-def _remember(problem: str, private: Path) -> None:
+def _record_failure(problem: str, private: Path) -> None:
     if problem:
         write_atomically(private / _FAILED, problem.encode(), durable=False)
     else:
         remove(private / _FAILED)
+
+
+class Notifier(NullObserver):
+    """Sends notices by running `argv` at `root`, and reports failures to `warn`.
+
+    The drive waits for the commands only at its end, and at most until their deadline.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], root: Path, private: Path, warn: Callable[[str], None]
+    ) -> None:
+        self._argv, self._root, self._private, self._warn = argv, root, private, warn
+        self._threads: list[threading.Thread] = []
+        self._failures: list[str] = []
+
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        del event, snapshot
+        self._report_failures()
+
+    def on_gate(self, snapshot: Snapshot) -> None:
+        self._notify(snapshot)
+
+    def on_end(self, snapshot: Snapshot) -> None:
+        self._notify(snapshot)
+        for thread in self._threads:
+            thread.join()
+        self._report_failures()
+
+    def _notify(self, snapshot: Snapshot) -> None:
+        notice = notice_for(snapshot)
+        with suppress(PlaybookError):  # the journal's own writes report a full disk
+            if notice is not None and claim(notice, self._private):
+                thread = threading.Thread(target=self._send, args=(notice,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _send(self, notice: Notice) -> None:
+        if problem := send(self._argv, notice, self._root):
+            self._failures.append(problem)
+
+    def _report_failures(self) -> None:
+        while self._failures:
+            self._warn(self._failures.pop(0))

@@ -1,4 +1,4 @@
-"""Whom a driver talks to: the person who answers gates, and whoever watches what happens."""
+"""How a driver reaches people: a prompter asks them at gates, observers show progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 class PromptAnswer(Record):
-    """What a person said at a gate: a text, or None at the end of the file.
+    """What a person typed at a gate: a text, or None at the end of the input.
 
-    `overtaken` when there was no need to go on asking: something else has happened meanwhile.
+    `overtaken`: the prompt ended early, because something else happened.
     """
 
     text: str | None = None
@@ -22,83 +22,78 @@ class PromptAnswer(Record):
 
 
 class Prompter(Protocol):
-    """Whoever can be asked: a terminal."""
+    """Asks a person, at a terminal for instance."""
 
     def ask(
-        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        """Put the gate and wait, asking `overtaken` now and then whether to stop waiting."""
+        """Ask the gate's question and wait; poll `overtaken` and stop waiting once it is true."""
         ...
 
-    def not_understood(self, outlook: Snapshot, question: str) -> None:
-        """Say that it was no answer; `question` is what to ask back, or empty."""
+    def not_understood(self, snapshot: Snapshot, question: str) -> None:
+        """Report that this was no valid answer; `question` is the follow-up question, if any."""
         ...
 
 
 class Observer(Protocol):
-    """Whoever shows what happens. Nothing that it does may raise."""
+    """Shows a drive's progress. Its methods must not raise."""
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
-        """A fact has been journaled."""
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        """An event was journaled."""
         ...
 
-    def said(self, attempt: Attempt, line: str) -> None:
-        """A worker said something; harmless for a terminal."""
+    def on_output(self, attempt: Attempt, line: str) -> None:
+        """A worker printed a line, safe for a terminal."""
         ...
 
-    def waits(self, outlook: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
         ...
 
-    def ended(self, outlook: Snapshot) -> None:
-        """The drive is over: the session has ended, waits for nobody here, or goes on later."""
+    def on_end(self, snapshot: Snapshot) -> None:
+        """The drive is over: the session has ended, waits at a gate, or can be resumed."""
         ...
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """A sentence for the person."""
         ...
 
 
 class NullObserver:
-    """A watcher that shows nothing."""
+    """Shows nothing; a base class for observers of some events."""
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
-        """Nothing is shown."""
+    def on_event(self, event: Event, snapshot: Snapshot) -> None: ...
 
-    def said(self, attempt: Attempt, line: str) -> None:
-        """Nothing is shown."""
+    def on_output(self, attempt: Attempt, line: str) -> None: ...
 
-    def waits(self, outlook: Snapshot) -> None:
-        """Nothing is shown."""
+    def on_gate(self, snapshot: Snapshot) -> None: ...
 
-    def ended(self, outlook: Snapshot) -> None:
-        """Nothing is shown."""
+    def on_end(self, snapshot: Snapshot) -> None: ...
 
-    def notice(self, text: str) -> None:
-        """Nothing is shown."""
+    def on_notice(self, text: str) -> None: ...
 
 
 class CompositeObserver(Record):
-    """Watchers of the same drive, told everything one after the other."""
+    """Passes everything on to several observers."""
 
-    each: tuple[Observer, ...]
+    observers: tuple[Observer, ...]
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
-        for watcher in self.each:
-            watcher.happened(event, outlook)
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_event(event, snapshot)
 
-    def said(self, attempt: Attempt, line: str) -> None:
-        for watcher in self.each:
-            watcher.said(attempt, line)
+    def on_output(self, attempt: Attempt, line: str) -> None:
+        for observer in self.observers:
+            observer.on_output(attempt, line)
 
-    def waits(self, outlook: Snapshot) -> None:
-        for watcher in self.each:
-            watcher.waits(outlook)
+    def on_gate(self, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_gate(snapshot)
 
-    def ended(self, outlook: Snapshot) -> None:
-        for watcher in self.each:
-            watcher.ended(outlook)
+    def on_end(self, snapshot: Snapshot) -> None:
+        for observer in self.observers:
+            observer.on_end(snapshot)
 
-    def notice(self, text: str) -> None:
-        for watcher in self.each:
-            watcher.notice(text)
+    def on_notice(self, text: str) -> None:
+        for observer in self.observers:
+            observer.on_notice(text)

@@ -1,7 +1,7 @@
-"""The hands of a runner: a thread for each running step, which only waits for its worker.
+"""A runner's worker threads: one for each running step, which waits for its agent.
 
-What workers say and bring back comes through one queue, and so do signals: the main thread alone
-decides and journals.
+Lines, outcomes and signals reach the main thread through one queue; only the main thread decides
+and journals.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field
 
-_EACH, _OWN = 8, 64  # descriptors: a worker's pipes and what starting it takes; all else here
-_LAST_WORDS = 10.0  # seconds that stopped workers may take to say so
+_FILES_PER_WORKER, _OTHER_FILES = 8, 64  # file descriptors: pipes and process start; the rest
+_STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
 
 
 class WorkerEvent(Record):
-    """A worker's line, a notice of it, its return, or a signal."""
+    """A worker's line, notice or outcome; or a signal."""
 
     attempt: Attempt | None = None
     line: str = ""
@@ -32,13 +32,11 @@ class WorkerEvent(Record):
 
 
 class _Worker(Record, frozen=False):
-    """A running step as the main thread sees it."""
-
     attempt: Attempt
     running: Running | None = None
     stopped: bool = False
 
-    def under_way(self, running: Running) -> None:
+    def started(self, running: Running) -> None:
         self.running = running
         if self.stopped:
             running.stop()
@@ -50,84 +48,83 @@ class _Worker(Record, frozen=False):
 
 
 class WorkerPool(Record, frozen=False):
-    """As many as were ever needed at once; each is there for the next step when it is free."""
+    """As many threads as were ever needed at once; an idle one takes the next step."""
 
     agent: Agent
-    news: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
+    events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
     _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
-    _number: int = 0
+    _threads: int = 0
     _workers: dict[str, _Worker] = field(default_factory=dict)
 
     @property
-    def at_work(self) -> tuple[str, ...]:
-        """The ids of the attempts whose workers have not come back."""
+    def active(self) -> tuple[str, ...]:
+        """The ids of the attempts whose outcome has not been taken from the queue."""
         return tuple(self._workers)
 
     def launch(self, attempt: Attempt, call: Call) -> None:
-        """Begin it; what comes of it is news."""
+        """Start the call; its lines and its outcome arrive as events."""
         worker = _Worker(attempt)
         self._workers[attempt.id] = worker
-        _make_room(len(self._workers))
-        if len(self._workers) > self._number:
-            self._number += 1
-            threading.Thread(target=self._lend, daemon=True).start()
+        _raise_file_limit(len(self._workers))
+        if len(self._workers) > self._threads:
+            self._threads += 1
+            threading.Thread(target=self._serve, daemon=True).start()
         self._jobs.put((worker, call))
 
-    def came_back(self, attempt: Attempt) -> None:
-        """Its outcome has been taken from the news."""
+    def returned(self, attempt: Attempt) -> None:
+        """Its outcome has been taken from the queue."""
         del self._workers[attempt.id]
 
     def stop(self) -> Iterator[tuple[Attempt, Outcome]]:
-        """End what runs, to be read to the end; the outcomes of those that had ended well by then.
+        """Stop all workers and yield the outcomes of those that had succeeded by then.
 
-        One that will not end in time is left to whoever finds its worker file.
+        Read it to the end. A worker that does not end in time is found again by its worker file.
         """
-        for worker in self._workers.values():  # all at once: each may take its time to end
+        for worker in self._workers.values():  # at once: each may take its time to end
             threading.Thread(target=worker.stop).start()
-        deadline = time.monotonic() + _LAST_WORDS
+        deadline = time.monotonic() + _STOP_TIMEOUT
         with suppress(Empty):
             while self._workers:
-                news = self.news.get(timeout=max(0.0, deadline - time.monotonic()))
-                if news.attempt is not None and news.outcome is not None:
-                    self.came_back(news.attempt)
-                    if news.outcome.ok:
-                        yield news.attempt, news.outcome
+                event = self.events.get(timeout=max(0.0, deadline - time.monotonic()))
+                if event.attempt is not None and event.outcome is not None:
+                    self.returned(event.attempt)
+                    if event.outcome.ok:
+                        yield event.attempt, event.outcome
         self._workers.clear()
 
-    def dismiss(self) -> None:
-        """Nothing more is to be done."""
-        for _ in range(self._number):
+    def close(self) -> None:
+        """End the idle threads."""
+        for _ in range(self._threads):
             self._jobs.put(None)
 
-    def _lend(self) -> None:
+    def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._work(*job)
+            self._run(*job)
 
-    def _work(self, worker: _Worker, call: Call) -> None:
-        """In a thread of its own. Whatever happens in it, the main thread gets its news."""
+    def _run(self, worker: _Worker, call: Call) -> None:
         attempt = worker.attempt
         try:
             outcome = carry_out(
                 self.agent,
                 call,
-                lambda line: self.news.put(WorkerEvent(attempt, line=line)),
-                on_start=worker.under_way,
-                on_notice=lambda line: self.news.put(WorkerEvent(attempt, notice=line)),
+                lambda line: self.events.put(WorkerEvent(attempt, line=line)),
+                on_start=worker.started,
+                on_notice=lambda line: self.events.put(WorkerEvent(attempt, notice=line)),
             )
         except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
-            said = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
-            outcome = failed("PB-AGENT-CRASHED", printable(said), name=self.agent.name)
-        self.news.put(WorkerEvent(attempt, outcome=outcome))
+            message = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
+            outcome = failed("PB-AGENT-CRASHED", printable(message), name=self.agent.name)
+        self.events.put(WorkerEvent(attempt, outcome=outcome))
 
 
-def _make_room(workers: int) -> None:
-    """Let this process have as many files open as so many workers take, if the system lets it."""
+def _raise_file_limit(workers: int) -> None:
+    """Allow this process the open files that so many workers need, if the system permits it."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OWN + _EACH * workers
+    wanted = _OTHER_FILES + _FILES_PER_WORKER * workers
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):  # then the step that finds none says so
+        with suppress(ValueError, OSError):  # the step that runs out of files reports it
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -346,8 +346,7 @@ class Supervisor:
 
 def _bounded(outcome: Outcome) -> Outcome:
     """The outcome as the journal keeps it: the output's first line, the error cut short."""
-    outcome = replace(outcome, output=first_line(outcome.output))
-    error = outcome.error
+    outcome, error = replace(outcome, output=first_line(outcome.output)), outcome.error
     if error is None:
         return outcome
     message, guidance, cause = (

@@ -329,7 +329,7 @@ def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
     drive = driving.DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
     with pytest.raises(ArgumentError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
-    assert caught.value.message.endswith("nothing holds it to --max-turns, --max-cost-usd")
+    assert caught.value.message.endswith("it cannot keep --max-turns, --max-cost-usd")
     assert not project.sessions
 
 
@@ -337,7 +337,7 @@ def test_one_that_was_remembered_is_told_of(project: Project) -> None:
     told: list[str] = []
 
     class Listener(NullObserver):
-        def notice(self, text: str) -> None:
+        def on_notice(self, text: str) -> None:
             told.append(text)
 
     script = project.script("default: {fail: not today}\n")
@@ -347,7 +347,7 @@ def test_one_that_was_remembered_is_told_of(project: Project) -> None:
     driving.resume(
         cwd=project.root, retry=True, drive=driving.DriveOptions(script), watcher=Listener()
     )
-    assert "the agent script does not say what it uses: nothing holds it to --max-turns" in told
+    assert "the agent script does not report its usage, so it cannot keep --max-turns" in told
 
 
 # ── what a run leaves for a step ────────────────────────────────────────────────────────────

@@ -144,7 +144,7 @@ def test_the_client_of_a_runner_that_was_killed_is_waited_for(
     client = headless(held)
     orphaned(project, client, held)
     with project.spawn("resume") as runner:
-        heard(runner, "tasks#1 is still at work; waiting for it")
+        heard(runner, "tasks#1 is still running; waiting for it")
         client.model.release()
         _, err = runner.communicate(timeout=100)
     assert runner.returncode == 0, err

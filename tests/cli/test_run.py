@@ -172,7 +172,7 @@ def test_pause_lets_what_runs_return_and_launches_nothing_else(project: Project)
     with project.spawn("run", "auto-validate", "013", "--agent", held.agent) as process:
         until(lambda: started(project) and b"start" in _seen(process))
         with project.spawn("pause") as paused:
-            assert b"qa-plan#1 may return, nothing else is launched" in _seen(process)
+            assert b"qa-plan#1 may finish, nothing else is launched" in _seen(process)
             held.let_go()
             out, _ = paused.communicate(timeout=120)
         assert paused.returncode == 0

@@ -113,8 +113,8 @@ class TestTheMainJob:
         drive = driving.DriveOptions(agent=prepared.agent)
         waiting = driving.run(prepared.playbook, prepared.args, cwd=prepared.root, drive=drive)
         assert waiting.why == "waiting"
-        assert waiting.outlook.done == 7
-        assert "pr" in waiting.outlook.question
+        assert waiting.snapshot.done == 7
+        assert "pr" in waiting.snapshot.question
 
         driving.answer(["continue"], cwd=prepared.root)
         ended = driving.resume(cwd=prepared.root)

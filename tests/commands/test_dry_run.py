@@ -214,7 +214,7 @@ def test_an_open_session_refuses_another_and_a_pending_one_is_gone_on_with(
     shown = plan(project, "auto-validate", "013")
     assert [error.code for error in shown.refusals] == ["PB-STATE-OPEN"]
     assert shown.exit_code == 3
-    driving.abort(ending.outlook.manifest.session_id, cwd=project.root)
+    driving.abort(ending.snapshot.manifest.session_id, cwd=project.root)
     pending = begin_only(project)
     shown = plan(project, "gated")
     assert (shown.adopts, shown.exit_code) == (pending, 0)

@@ -327,7 +327,7 @@ def test_a_worktree_is_not_removed_for_a_session_that_a_merge_brought(beside: Be
 def test_a_session_of_the_main_checkout_has_no_worktree(project: Project) -> None:
     done = driving.run("auto-validate", ["013"], cwd=project.root, drive=_scripted(project))
     with pytest.raises(StateError) as caught:
-        api.parting(done.outlook.manifest.session_id, cwd=project.root)
+        api.parting(done.snapshot.manifest.session_id, cwd=project.root)
     assert caught.value.code == "PB-STATE-NO-WORKTREE"
 
 
@@ -367,7 +367,7 @@ def test_a_line_of_development_is_never_removed(installed: Project) -> None:
     done = driving.run("auto-validate", ["014"], cwd=kept.root, drive=_scripted(installed))
     kept.write("made.txt", "x\n")
     kept.commit("On main")
-    parting = api.parting(done.outlook.manifest.session_id, cwd=kept.root)
+    parting = api.parting(done.snapshot.manifest.session_id, cwd=kept.root)
     assert (parting.branch, parting.obstacles) == ("", ())
     api.finish(parting)
     assert not kept.root.exists()

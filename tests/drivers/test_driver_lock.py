@@ -19,7 +19,7 @@ from playbook_supervisor.errors import StateError
 @pytest.fixture(autouse=True)
 def former() -> Iterator[None]:
     """The signals are the test runner's own again afterwards."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, driver_lock.call())
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, driver_lock.request_signal())
     handlers = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, handler in handlers.items():
@@ -41,19 +41,19 @@ def test_a_number_that_may_soon_be_a_strangers_is_not_kept(tmp_path: Path) -> No
     with driver_lock.driving(tmp_path, "exec:mine"):
         pass
     assert json.loads((tmp_path / "driver.json").read_text())["pid"] == 0
-    assert driver_lock.headless(tmp_path), "that a runner drove here is remembered"
+    assert driver_lock.ever_driven(tmp_path), "that a runner drove here is remembered"
 
 
 def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path: Path) -> None:
     heard: list[int] = []
     with driver_lock.driving(tmp_path, "exec:mine"):
-        assert not driver_lock.ask(tmp_path, Request("pause", by="Ada"), patience=0.0)
-        with driver_lock.listening(heard.append, tmp_path):
-            assert heard == [driver_lock.call()]
+        assert not driver_lock.send_request(tmp_path, Request("pause", by="Ada"), timeout=0.0)
+        with driver_lock.handling_signals(heard.append, tmp_path):
+            assert heard == [driver_lock.request_signal()]
             os.kill(os.getpid(), signal.SIGTERM)
-        assert heard == [driver_lock.call(), signal.SIGTERM]
-        assert driver_lock.requested(tmp_path) == Request("pause", by="Ada")
-    assert driver_lock.requested(tmp_path) is None, "a request is taken once"
+        assert heard == [driver_lock.request_signal(), signal.SIGTERM]
+        assert driver_lock.take_request(tmp_path) == Request("pause", by="Ada")
+    assert driver_lock.take_request(tmp_path) is None, "a request is taken once"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_closed_terminal_is_heard_but_for_nohup(
 ) -> None:
     signal.signal(signal.SIGHUP, before)
     heard: list[int] = []
-    with driver_lock.listening(heard.append, tmp_path):
+    with driver_lock.handling_signals(heard.append, tmp_path):
         os.kill(os.getpid(), signal.SIGHUP)
     assert heard == told
     assert signal.getsignal(signal.SIGHUP) is before
@@ -72,9 +72,12 @@ def test_a_closed_terminal_is_heard_but_for_nohup(
 
 def test_a_request_of_an_earlier_drive_is_forgotten(tmp_path: Path) -> None:
     with driver_lock.driving(tmp_path, "exec:mine"):
-        driver_lock.ask(tmp_path, Request("abort"), patience=0.0)
+        driver_lock.send_request(tmp_path, Request("abort"), timeout=0.0)
     heard: list[int] = []
-    with driver_lock.driving(tmp_path, "exec:mine"), driver_lock.listening(heard.append, tmp_path):
+    with (
+        driver_lock.driving(tmp_path, "exec:mine"),
+        driver_lock.handling_signals(heard.append, tmp_path),
+    ):
         assert heard == []
 
 
@@ -83,7 +86,10 @@ def test_outside_the_main_thread_no_signal_is_touched(tmp_path: Path) -> None:
     seen: list[object] = []
 
     def drive() -> None:
-        with driver_lock.driving(tmp_path, "mine"), driver_lock.listening(seen.append, tmp_path):
+        with (
+            driver_lock.driving(tmp_path, "mine"),
+            driver_lock.handling_signals(seen.append, tmp_path),
+        ):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=drive)
@@ -97,4 +103,4 @@ def test_a_driver_file_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
         (tmp_path / "driver.json").write_text("[]")
         assert driver_lock.living(tmp_path) == Driver(0, "unknown")
         (tmp_path / "request.json").write_text('{"what": "pause", "unknown": 1}')
-        assert driver_lock.requested(tmp_path) is None
+        assert driver_lock.take_request(tmp_path) is None

@@ -32,7 +32,7 @@ class Told(NullObserver):
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         self.sentences.append(text)
 
 
@@ -87,10 +87,14 @@ def test_a_session_that_fails_again_calls_again(gated: Project) -> None:
 @pytest.mark.parametrize(
     ("argv", "deadline", "said"),
     [
-        (("./no-such-program",), 60.0, "nobody was called: cannot start './no-such-program': No"),
+        (
+            ("./no-such-program",),
+            60.0,
+            "cannot start './no-such-program': No",
+        ),
         (("sh", "-c", "echo offline >&2; exit 3"), 60.0, "sh ended with exit status 3, offline"),
-        (("sh", "-c", "exit 3"), 60.0, "nobody was called: sh ended with exit status 3"),
-        (("sleep", "600"), 0.4, "nobody was called: sleep took longer than 0 s"),
+        (("sh", "-c", "exit 3"), 60.0, "the notification failed: sh ended with exit status 3"),
+        (("sleep", "600"), 0.4, "the notification failed: sleep took longer than 0 s"),
     ],
 )
 def test_a_command_that_fails_is_a_warning_and_fails_no_run(
@@ -105,7 +109,7 @@ def test_a_command_that_fails_is_a_warning_and_fails_no_run(
     told = Told()
     drive = driving.DriveOptions(agent=gated.script(WORKS))
     assert driving.run("gated", cwd=gated.root, drive=drive, watcher=told).why == "waiting"
-    (warning,) = [each for each in told.sentences if "called" in each]
+    (warning,) = [each for each in told.sentences if "notification" in each or "status" in each]
     assert said in warning
 
 
@@ -116,7 +120,7 @@ def test_a_call_that_failed_is_told_as_soon_as_somebody_is_there_again(gated: Pr
         terminal.until("abort > ")
         time.sleep(0.3)
         terminal.type("continue\n")
-        terminal.until("note: nobody was called: false ended with exit status 1")
+        terminal.until("note: the notification failed: false ended with exit status 1")
         assert terminal.end() == 0
         assert f"\x1b]9;{WAITS}\a\x1b]777;notify;playbook;{WAITS}\a" in terminal.raw
         assert f"\x1b]9;{ENDED}\a" in terminal.raw
@@ -185,12 +189,12 @@ class TestInTheClient:
         until(lambda: next(view.watch(cwd=gated.root))[0].uncalled)
         (seen,) = next(view.watch(cwd=gated.root))
         lines = [line.text for line in board.picture((seen,), 0)]
-        assert lines[-1] == "  note: nobody was called: sh ended with exit status 4"
+        assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"
         notify(gated, "./call")
         conversation.hook("UserPromptSubmit", prompt="abort")
         conversation.hook("Stop", background_tasks=[])
         until(lambda: called(gated))
-        until(lambda: not notifications.failure(private(gated)))
+        until(lambda: not notifications.last_failure(private(gated)))
 
     def test_without_a_command_the_terminal_alone_is_rung(
         self, gated: Project, conversation: Conversation

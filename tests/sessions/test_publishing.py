@@ -224,7 +224,7 @@ def test_what_was_refused_at_the_end_is_made_up_for_by_a_resume(project: Project
     hook.unlink()
     assert resumed(project).why == "completed"
     assert subjects(project) == ["Record session: completed"]
-    assert resumed(project).outlook.notices == ()
+    assert resumed(project).snapshot.notices == ()
 
 
 def resumed(project: Project) -> DriveResult:

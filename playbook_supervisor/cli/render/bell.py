@@ -15,16 +15,16 @@ class Bell(NullObserver):
     def __init__(self) -> None:
         self._rung = ""
 
-    def waits(self, outlook: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
-        self._ring(outlook)
+        self._ring(snapshot)
 
-    def ended(self, outlook: Snapshot) -> None:
+    def on_end(self, snapshot: Snapshot) -> None:
         """The drive is over."""
-        self._ring(outlook)
+        self._ring(snapshot)
 
     def _ring(self, outlook: Snapshot) -> None:
-        notice = notifications.of(outlook)
+        notice = notifications.notice_for(outlook)
         if notice is not None and notice.about != self._rung:
             self._rung = notice.about
             put(sequence(notice.text))

@@ -131,39 +131,39 @@ class Terminal:
 
     # ── watching ────────────────────────────────────────────────────────────────────────────
 
-    def happened(self, event: Event, outlook: Snapshot) -> None:
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
         """A fact has been journaled."""
         with self._lock:
-            self._see(outlook)
+            self._see(snapshot)
             self._attempts[event.entry.id] = event.entry
             if event.change is Change.LAUNCHED:
                 self._lines.pop(event.entry.step_id, None)
         self._begin()
 
-    def said(self, attempt: Attempt, line: str) -> None:
+    def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker said something: the last line stands beside its step."""
         with self._lock:
             self._lines[attempt.step.id] = first_line(line)
         if self._level >= Level.DEBUG:
             self._tell(f"{attempt.id}: {first_line(line)}")
 
-    def waits(self, outlook: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open: the list stands still."""
         with self._lock:
-            self._see(outlook)
+            self._see(snapshot)
         self._begin()
         self.close()
-        self._above = steps.due(outlook, self._attempts)
-        title = Text(f" {text.gate_title(outlook)} ", style="bold reverse yellow")
-        self._region.say(Text(), title, Text(text.question(outlook)))
+        self._above = steps.due(snapshot, self._attempts)
+        title = Text(f" {text.gate_title(snapshot)} ", style="bold reverse yellow")
+        self._region.say(Text(), title, Text(text.question(snapshot)))
 
-    def ended(self, outlook: Snapshot) -> None:
+    def on_end(self, snapshot: Snapshot) -> None:
         """The drive is over."""
         with self._lock:
-            self._see(outlook)
+            self._see(snapshot)
         self.close()
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """A sentence for the person."""
         self._tell(f"note: {first_line(text, 1_000)}")
 

@@ -45,7 +45,7 @@ def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
     has written over it, where a conversation once drove, or where nobody knows who did.
     """
     bound = binding.load(private)
-    headless = driver_lock.headless(private)
+    headless = driver_lock.ever_driven(private)
     if bound is None and binding.broken(private):
         bound = Binding(private.name, "", 0)
     if bound is not None:

@@ -123,7 +123,7 @@ def _noticed(desk: HookContext, reply: HookReply | None) -> HookReply | None:
     """The same; whoever is called at the terminal may be elsewhere, and is called there, too."""
     if reply is None or not reply.ring:
         return reply
-    notice = notifications.of(desk.look())
+    notice = notifications.notice_for(desk.look())
     if reply.event == "PermissionRequest":  # a worker may ask again and again: once is enough
         about = f"dialog of {desk.text('agent_id') or 'the conversation'}"
         notice = Notice(desk.bound.session, about, first_line(reply.ring))
