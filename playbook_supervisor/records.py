@@ -1,7 +1,7 @@
-"""Records: plain data with named fields, frozen unless said otherwise.
+"""Records: plain data with named fields, frozen by default.
 
-A type checker and a reader see a dataclass; defining one costs microseconds where `dataclasses`
-takes most of a millisecond and its own import (docs/decisions/0010-records.md).
+Type checkers and readers see a dataclass. Defining one takes microseconds, while the import of
+`dataclasses` alone takes longer than a whole hook should (docs/decisions/0010-records.md).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from dataclasses import replace as replace
     from typing import Any, dataclass_transform
 else:
@@ -19,36 +19,34 @@ else:
         return lambda kind: kind
 
     def replace(record, /, **changes):
-        """The same record with these fields changed. TypeError where there is no such field."""
+        """A copy of the record with these fields changed. TypeError for an unknown field."""
         kind = type(record)
         if not changes.keys() <= kind.__settable__.keys():
             raise TypeError(_complaint(kind, (), changes))
-        if not kind.__plain__:
-            return kind(**_taken(record, kind.__settable__) | changes)
-        same = object.__new__(kind)
+        if not kind.__trailing__:
+            return kind(**{name: getattr(record, name) for name in kind.__settable__} | changes)
+        copy = object.__new__(kind)
         for name in kind.__fields__:
-            _put(same, name, changes[name] if name in changes else getattr(record, name))
-        return same
+            _set(copy, name, changes[name] if name in changes else getattr(record, name))
+        return copy
 
 
-_NOTHING = object()
-_OFTEN = 200
-"""So many records of a class and compiling an `__init__` for it is worth what it costs."""
-_put = object.__setattr__
+_MISSING = object()
+_set = object.__setattr__
 
 
 class _Field:
-    """What a class body says of one field."""
+    """What a class body says about one field."""
 
     __slots__ = ("compared", "default", "factory", "settable", "shown")
 
     def __init__(
         self,
         default: Any,
-        factory: Callable[[], Any] | None = None,
-        settable: bool = True,
-        shown: bool = True,
-        compared: bool = True,
+        factory: Callable[[], Any] | None,
+        settable: bool,
+        shown: bool,
+        compared: bool,
     ) -> None:
         self.default = default
         self.factory = factory
@@ -59,35 +57,33 @@ class _Field:
 
 def field(
     *,
-    default: Any = _NOTHING,
+    default: Any = _MISSING,
     default_factory: Callable[[], Any] | None = None,
     init: bool = True,
-    repr: bool = True,  # noqa: A002 - the word that type checkers know
+    repr: bool = True,  # noqa: A002 - the name that type checkers know
     compare: bool = True,
 ) -> Any:
-    """More about a field than a plain default says; the words mean what dataclasses mean by them.
+    """Options of a field, with the names and meanings of `dataclasses.field`.
 
-    `default_factory` makes a default of its own for every record. `init=False`: no argument; what
-    has no default then is set by `__post_init__`. `repr` and `compare` leave it out of the one or
-    the other.
+    `default_factory` makes a new default for every record. `init=False` is no argument: it has a
+    default, or `__post_init__` sets it. `repr=False` and `compare=False` leave the field out.
     """
     return _Field(default, default_factory, init, repr, compare)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _RecordMeta(type):
-    """Makes the annotations of a class its slots, before the class exists."""
+    """Turns the annotations of a class into slots before the class is created."""
 
     __fields__: tuple[str, ...]
-    __match_args__: tuple[str, ...]
     __settable__: dict[str, None]
+    __match_args__: tuple[str, ...]
     __defaults__: dict[str, Any]
     __factories__: dict[str, Callable[[], Any]]
-    __filled__: int
+    __trailing__: dict[int, tuple[Any, ...]]
+    """Number of positional arguments → the defaults that complete them."""
+    __initialised__: int
     """How many fields have a value before `__post_init__` runs."""
-    __plain__: bool
-    """Whether the arguments are all there is to it."""
-    __made__: int
     __compared__: Callable[[Any], Any]
     __shown__: tuple[str, ...]
 
@@ -106,73 +102,75 @@ class _RecordMeta(type):
         names = tuple(body.get("__annotations__", ()))
         if bases != (Record,) or not names:
             raise TypeError(f"{name} needs fields, and no base but Record")
-        said = {key: body.pop(key) for key in names if key in body}
-        special = {key: each for key, each in said.items() if isinstance(each, _Field)}
-        said |= {key: each.default for key, each in special.items()}
-        defaults = {key: each for key, each in said.items() if each is not _NOTHING}
-        factories = {key: each.factory for key, each in special.items() if each.factory}
-        settable = [key for key in names if key not in special or special[key].settable]
-        compared = [key for key in names if key not in special or special[key].compared]
-        shown = [key for key in names if key not in special or special[key].shown]
+        defaults = {key: body.pop(key) for key in names if key in body}
+        options = {key: each for key, each in defaults.items() if isinstance(each, _Field)}
+        defaults |= {key: each.default for key, each in options.items()}
+        defaults = {key: each for key, each in defaults.items() if each is not _MISSING}
         for key, default in defaults.items():
             if type(default).__hash__ is None:
-                raise TypeError(f"{name}.{key}: records would share that default; make a factory")
+                raise TypeError(f"{name}.{key}: records would share that default; use a factory")
+        factories = {key: each.factory for key, each in options.items() if each.factory}
+        settable = tuple(key for key in names if key not in options or options[key].settable)
+        positional = () if kw_only else settable
+        simple = positional == names and "__post_init__" not in body
         body |= {
             "__fields__": names,
             "__settable__": dict.fromkeys(settable),
-            "__match_args__": () if kw_only else tuple(settable),
+            "__match_args__": positional,
             "__defaults__": defaults,
             "__factories__": factories,
-            "__filled__": len({*settable, *defaults, *factories}),
-            "__plain__": len(settable) == len(names) and "__post_init__" not in body,
-            "__made__": 0,
-            "__compared__": attrgetter(*compared),
-            "__shown__": tuple(shown),
+            "__trailing__": _trailing(names, defaults) if simple else {},
+            "__initialised__": len({*settable, *defaults, *factories}),
+            "__compared__": attrgetter(
+                *(key for key in names if key not in options or options[key].compared)
+            ),
+            "__shown__": tuple(key for key in names if key not in options or options[key].shown),
         }
         if slots:
             body["__slots__"] = names
         if not frozen:
-            body |= {"__setattr__": _put, "__delattr__": object.__delattr__, "__hash__": None}
+            body |= {"__setattr__": _set, "__delattr__": object.__delattr__, "__hash__": None}
         return super().__new__(cls, name, bases, body)
 
 
 class Record(metaclass=_RecordMeta):
-    """Base of every record, and of nothing that inherits further.
+    """Base class of every record. A subclass of it has no subclasses.
 
         class Arg(Record):
             name: str
             required: bool = False
 
-    Arguments are taken in the order of the fields, or by name (`kw_only=True`: by name only).
-    Records of one class are equal where their fields are; frozen ones hash. `frozen=False` lets
-    attributes change; `slots=False` leaves room for a `cached_property`. The module that defines
-    one postpones its annotations, as every module of ours does.
+    Arguments are positional, in the order of the fields, or by name (`kw_only=True`: by name
+    only). Records of one class are equal if their fields are; frozen ones are hashable.
+    `frozen=False` lets attributes change; `slots=False` allows a `cached_property`. The defining
+    module needs `from __future__ import annotations`.
     """
 
     __slots__ = ()
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, **named: Any) -> None:
         kind = type(self)
-        said = dict(zip(kind.__match_args__, given, strict=False), **named)
-        values = kind.__defaults__ | said
+        if not named and (rest := kind.__trailing__.get(len(args))) is not None:
+            for name, value in zip(kind.__fields__, args + rest, strict=True):
+                _set(self, name, value)
+            return
+        given = dict(zip(kind.__match_args__, args, strict=False), **named) if args else named
+        values = kind.__defaults__ | given
         for name, make in kind.__factories__.items():
             if name not in values:
                 values[name] = make()
         if (
-            len(values) != kind.__filled__
-            or len(said) != len(given) + len(named)
+            len(values) != kind.__initialised__
+            or len(given) != len(args) + len(named)
             or not named.keys() <= kind.__settable__.keys()
         ):
-            raise TypeError(_complaint(kind, given, named))
+            raise TypeError(_complaint(kind, args, named))
         for name, value in values.items():
-            _put(self, name, value)
+            _set(self, name, value)
         self.__post_init__()
-        kind.__made__ += 1
-        if kind.__made__ == _OFTEN and kind.__plain__:
-            type.__setattr__(kind, "__init__", _specialised(kind))
 
     def __post_init__(self) -> None:
-        """What a record does once its fields are there."""
+        """Hook for a subclass: runs when all arguments are set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen: {name!r} cannot be set")
@@ -195,49 +193,33 @@ class Record(metaclass=_RecordMeta):
 
 
 def fields(record: Record | type[Record]) -> tuple[str, ...]:
-    """The names of all fields, in their order."""
+    """The names of all fields, in order."""
     return record.__fields__ if isinstance(record, type) else type(record).__fields__
 
 
 def as_mapping(record: Record) -> dict[str, Any]:
-    """Field name → value as it stands: what lies deeper is not converted."""
-    return _taken(record, type(record).__fields__)
+    """Field name → value; nested records are not converted."""
+    return {name: getattr(record, name) for name in type(record).__fields__}
 
 
-def _taken(record: object, names: Iterable[str]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
+def _trailing(names: tuple[str, ...], defaults: dict[str, Any]) -> dict[int, tuple[Any, ...]]:
+    trailing: dict[int, tuple[Any, ...]] = {len(names): ()}
+    for count in range(len(names) - 1, -1, -1):
+        if names[count] not in defaults:
+            break
+        trailing[count] = (defaults[names[count]], *trailing[count + 1])
+    return trailing
 
 
-def _specialised(kind: _RecordMeta) -> Any:
-    """The `__init__` of this class alone, as one would write it: it takes a third of the time."""
-    takes, puts = ["self"], []
-    known: dict[str, Any] = {"put": _put, "nothing": _NOTHING}
-    if not kind.__match_args__:
-        takes.append("*")
-    for number, name in enumerate(kind.__fields__):
-        taken, value = name, name
-        if make := kind.__factories__.get(name):
-            known[f"make{number}"] = make
-            taken, value = f"{name}=nothing", f"make{number}() if {name} is nothing else {name}"
-        elif name in kind.__defaults__:
-            known[f"default{number}"] = kind.__defaults__[name]
-            taken = f"{name}=default{number}"
-        takes.append(taken)
-        puts.append(f"    put(self, {name!r}, {value})\n")
-    made: dict[str, Any] = {}
-    exec(f"def __init__({', '.join(takes)}):\n{''.join(puts)}", known, made)  # noqa: S102 - of names in our own source
-    return made["__init__"]
-
-
-def _complaint(kind: _RecordMeta, given: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """What is wrong with these arguments, in the order in which one would mend it."""
-    takes = kind.__match_args__
-    if len(given) > len(takes):
-        return f"{kind.__name__}() takes {len(takes)} arguments by place, {len(given)} were given"
+def _complaint(kind: _RecordMeta, args: tuple[Any, ...], named: dict[str, Any]) -> str:
+    positional = kind.__match_args__
+    if len(args) > len(positional):
+        takes, given = len(positional), len(args)
+        return f"{kind.__name__}() takes {takes} positional arguments, but {given} were given"
     if unknown := [name for name in named if name not in kind.__settable__]:
-        return f"{kind.__name__}() has no {unknown[0]!r}"
-    if twice := [name for name in takes[: len(given)] if name in named]:
-        return f"{kind.__name__}() was given {twice[0]!r} twice"
-    had = {*takes[: len(given)], *named, *kind.__defaults__, *kind.__factories__}
-    missing = ", ".join(repr(name) for name in kind.__settable__ if name not in had)
-    return f"{kind.__name__}() needs {missing}"
+        return f"{kind.__name__}() has no field {unknown[0]!r}"
+    if twice := [name for name in positional[: len(args)] if name in named]:
+        return f"{kind.__name__}() got {twice[0]!r} twice"
+    known = {*positional[: len(args)], *named, *kind.__defaults__, *kind.__factories__}
+    missing = ", ".join(repr(name) for name in kind.__settable__ if name not in known)
+    return f"{kind.__name__}() is missing {missing}"
