@@ -1,15 +1,16 @@
-"""Gates: what each one offers, what it asks, and what an answer does to its entry.
+"""Gates: the choices that each offers, the question it asks, and what an answer does.
 
-Every decision of a human goes through `answer`, and `answer` is reached only by the id of the
-gate that is being asked.
+Every human decision goes through `answer`, and only an answer that names the gate being asked
+reaches it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from playbook_supervisor.kernel.directives import Ask, Attempt
-from playbook_supervisor.kernel.state import Change, Entry, Event, Gate, merged, settle
+from playbook_supervisor.kernel.directives import Answered, Ask, Attempt
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.state import Change, Entry, Event, Gate, State, merged, settle
 from playbook_supervisor.kernel.vocabulary import (
     Decision,
     EntryStatus,
@@ -26,7 +27,8 @@ _BEFORE = (R.CONTINUE, R.SKIP, R.ABORT)
 _PRECONDITION = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
 _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 
-_LONGEST = 240  # characters of an error in a question; the journal has all of it
+_LONGEST_ERROR = 240
+"""Characters of an error in a question; the journal has all of it."""
 
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
@@ -39,37 +41,34 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.VERDICT_FAIL, Place.AFTER): _AFTER,
     (G.POSTCONDITION_FAIL, Place.AFTER): _AFTER,
 }
-"""What may be answered at each gate, in the order in which it is offered."""
+"""The choices of each gate, in the order in which they are offered."""
 
-_ASKED: dict[tuple[GateReason, Place], str] = {
+_FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
+
+_QUESTIONS: dict[tuple[GateReason, Place], str] = {
     (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
-        "{step} cannot begin: {error}. Mend it and continue, accept it as it is, skip or abort?"
+        "{step} cannot start: {error}. Fix it and continue, accept it as it is, skip the step, "
+        "or abort?"
     ),
     (G.AGREEMENT_BREAKING, Place.BEFORE): (
-        "A breaking change stands before {step}: {error}. "
-        "Accept it and go on, continue to check again, skip or abort?"
+        "A breaking change was found before {step}: {error}. "
+        "Accept it and go on, continue to check again, skip the step, or abort?"
     ),
     (G.AGREEMENT_BREAKING, Place.AFTER): (
         "{step} found a breaking change: {error}. "
-        "Accept it and go on, continue to check again, retry or abort?"
+        "Accept it and go on, continue to check again, retry the step, or abort?"
     ),
-    (G.SUBAGENT_ERROR, Place.AFTER): (
-        "The agent failed at {step}: {error}. "
-        "Mend it and continue, retry the step, accept it as it is, or abort?"
-    ),
-    (G.VERDICT_FAIL, Place.AFTER): (
-        "{step} ended with a verdict that is not PASS: {error}. "
-        "Mend it and continue, retry the step, accept it as it is, or abort?"
-    ),
-    (G.POSTCONDITION_FAIL, Place.AFTER): (
-        "{step} ended, but {error}. "
-        "Mend it and continue, retry the step, accept it as it is, or abort?"
-    ),
+    (G.SUBAGENT_ERROR, Place.AFTER): f"The agent failed at {{step}}: {{error}}. {_FIX_OR_RETRY}",
+    (
+        G.VERDICT_FAIL,
+        Place.AFTER,
+    ): f"The verdict of {{step}} is not PASS: {{error}}. {_FIX_OR_RETRY}",
+    (G.POSTCONDITION_FAIL, Place.AFTER): f"{{step}} has ended, but {{error}}. {_FIX_OR_RETRY}",
 }
 
 
-def opened(
+def open_gate(
     entry: Entry,
     reason: GateReason,
     place: Place,
@@ -77,7 +76,7 @@ def opened(
     *,
     failing: tuple[str, ...] = (),
 ) -> Event:
-    """The entry with a further gate that waits. A trigger makes it `escalated`, which stays."""
+    """Add an open gate to the entry. A trigger makes the decision `escalated`, which stays."""
     gate = Gate(id=f"{entry.id}?{len(entry.gates) + 1}", reason=reason, place=place, opened_at=at)
     trigger = _TRIGGERS.get(reason.value, entry.trigger)
     decision = Decision.ESCALATED if trigger else Decision.GATE
@@ -88,7 +87,7 @@ def opened(
 
 
 def ask(attempt: Attempt, gate: Gate) -> Ask:
-    """The directive that puts an open gate."""
+    """The directive for an open gate."""
     return Ask(
         id=gate.id,
         member=attempt,
@@ -98,9 +97,13 @@ def ask(attempt: Attempt, gate: Gate) -> Ask:
     )
 
 
-def answer(entry: Entry, resolution: Resolution, text: str, by: str, at: int) -> Event:
-    """The entry after its open gate has been answered with one of its choices (kai FR26, FR38)."""
-    gate = replace(entry.gates[-1], answered_at=at, by=by, text=text, resolution=resolution)
+def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
+    """Close the open gate with one of its choices: a rule of the table (kai FR26, FR38)."""
+    resolution, text = answered.resolution, answered.text
+    entry = state.attempts(step.id)[-1]
+    gate = replace(
+        entry.gates[-1], answered_at=at, by=answered.by, text=text, resolution=resolution
+    )
     if resolution is Resolution.ACCEPT:
         entry = replace(entry, waived=merged(entry.waived, entry.failing))
     entry = replace(
@@ -125,7 +128,7 @@ def answer(entry: Entry, resolution: Resolution, text: str, by: str, at: int) ->
 
 
 def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
-    """Whether a human has said `continue` at a gate of that reason in one of these attempts."""
+    """Whether a human answered `continue` at a gate with this reason in one of these attempts."""
     return any(
         gate.reason is reason and gate.resolution is Resolution.CONTINUE
         for entry in entries
@@ -134,7 +137,7 @@ def continued(entries: Iterable[Entry], reason: GateReason) -> bool:
 
 
 def rechecked(entry: Entry) -> bool:
-    """Whether a human said that it is mended: then the old error counts no longer."""
+    """Whether a human answered `continue` after the run: the worker's error no longer counts."""
     return any(
         gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
     )
@@ -143,15 +146,15 @@ def rechecked(entry: Entry) -> bool:
 def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
-    It says what happened, what is asked, and how far the session is (kai S-U2: under 30 s).
+    It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s).
     """
     error = " ".join(entry.error.split()).rstrip(".") or "something is missing"
-    if len(error) > _LONGEST:
-        error = f"{error[: _LONGEST - 1].rstrip()}…"
-    asked = _ASKED[ask.reason, ask.place].format(
+    if len(error) > _LONGEST_ERROR:
+        error = f"{error[: _LONGEST_ERROR - 1].rstrip()}…"
+    text = _QUESTIONS[ask.reason, ask.place].format(
         step=ask.member.step.id, command=ask.member.step.command, error=error
     )
-    again = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
-    if again and Resolution.ACCEPT in ask.choices:
-        asked = f"Still so (to go on as it is, say accept): {asked}"
-    return f"{asked} {done}/{total} steps done."
+    repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
+    if repeated and Resolution.ACCEPT in ask.choices:
+        text = f"Still the case (answer accept to go on anyway): {text}"
+    return f"{text} {done}/{total} steps done."

@@ -1,16 +1,16 @@
 """What must happen next: a pure function of the playbook, the journal and an observation.
 
-No file, no clock, no random number, no process (in the manner of h11). `directive` is a query;
-`decide` says which facts follow from an observation, or refuses it and changes nothing; `evolve`
-takes one fact in; `replay` is `evolve` over a journal.
+`directive` says what is outstanding. `decide` returns the events that follow from an observation:
+it finds the steps that the observation concerns, and their rows of the transition table decide.
+`evolve` applies one event to a state, and `replay` rebuilds a state from a journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.kernel import gates, phases, recovery
+from playbook_supervisor.kernel import gates, phases
 from playbook_supervisor.kernel.directives import (
     Answered,
     Ask,
@@ -27,94 +27,57 @@ from playbook_supervisor.kernel.directives import (
     Run,
     TakenUp,
 )
-from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.kernel.phases import outstanding, status, steps_done
-from playbook_supervisor.kernel.state import Change, Entry, Event, Position, State
-from playbook_supervisor.kernel.table import TABLE, move
-from playbook_supervisor.kernel.vocabulary import (
-    Decision,
-    EntryStatus,
-    Place,
-    Resolution,
-    SessionStatus,
-)
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.phases import attempt, positions, status, steps_done
+from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
+from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
+from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Moves: TypeAlias = list[tuple[Step, Move]]
 
 __all__ = ["decide", "describe", "directive", "evolve", "replay", "status", "steps_done"]
 
+_ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
+_AT_A_GATE = frozenset({Position.GATED, Position.HELD})
+_BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
+
+# ── what is outstanding ─────────────────────────────────────────────────────────────────────
+
+
+@cached_query
 def directive(state: State) -> Directive:
-    """The one thing that is outstanding. A query: asked twice it answers the same, same ids."""
-    return outstanding(state)
+    """The one thing that is outstanding: gates first, then what runs, then what is to be judged.
 
-
-def decide(state: State, observation: Observation) -> tuple[Event, ...]:
-    """The facts that follow. Empty for a repeated report, which changes nothing.
-
-    Raises StateError `PB-STATE-REFUSED`, naming what is outstanding, if the observation answers
-    nothing. Times that step back are held at the latest time of the journal.
+    A query: asked twice, it answers the same, with the same ids.
     """
-    at = max(observation.at, state.latest)
-    match observation:
-        case Begun(start=start):
-            return _begun(state, observation, start, at)
-        case Checked():
-            return _checked(state, observation, at)
-        case Returned() | Lost():
-            return _came_back(state, observation, at)
-        case Answered(id=id_, resolution=resolution):
-            asked = outstanding(state)
-            if not isinstance(asked, Ask) or asked.id != id_ or resolution not in asked.choices:
-                raise _refused(state, observation)
-            return _answered(state, asked, resolution, observation.text, observation.by, at)
-        case TakenUp():
-            if status(state) is not SessionStatus.FAILED:
-                raise _refused(state, observation)
-            return tuple(recovery.taken_up(entry) for entry in _concerned(state, observation))
-        case Cancelled(how=Cancellation.INTERRUPT):
-            return tuple(recovery.broken_off(entry, at) for entry in _concerned(state, observation))
-        case _:
-            return _aborted(state, observation, at)
+    ended = status(state)
+    if ended in _ENDED:
+        return Finish(ended)
+    phase, where = state.phase or (), positions(state)
+    for step in phase:
+        if where[step.id] in _AT_A_GATE:
+            gate = state.attempts(step.id)[-1].gates[-1]
+            return gates.ask(attempt(state, step), gate)
+    running = [step for step in phase if where[step.id] is Position.RUNNING]
+    if running:
+        return Run(tuple(attempt(state, step) for step in running))
+    returned = [step for step in phase if where[step.id] is Position.RETURNED]
+    if returned:
+        return _check(state, Place.AFTER, returned)
+    return _check(state, Place.BEFORE, [step for step in phase if where[step.id] in _BEFORE_RUN])
 
 
-def evolve(state: State, event: Event) -> State:
-    """The state with one fact taken in. A phase that is through becomes part of the past."""
-    return _taken_in(state, event.entry)
-
-
-def _taken_in(state: State, entry: Entry) -> State:
-    state = state.with_entry(entry)
-    if not phases.through(state):
-        return state
-    past = replace(
-        state.past,
-        phases=state.past.phases + 1,
-        steps=state.past.steps + len(state.phase or ()),
-        entries=state.past.entries + len(state.entries),
-        waived=state.waived,
-        latest=state.latest,
-    )
-    return State(state.playbook, past)
-
-
-def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
-    """The state that a journal records.
-
-    Raises StateError `PB-STATE-DIVERGED`, naming what is recorded and what was to be expected,
-    when the journal cannot be a history of this playbook.
-    """
-    state = State(playbook)
-    for entry in entries:
-        due = {step.id for step in state.phase or ()}
-        if entry.step_id not in due:
-            raise _diverged(entry, " or ".join(sorted(due)) or "nothing more")
-        step = playbook.step(entry.step_id)
-        expected = phases.attempt(state, step)
-        where = phases.position(step, state.attempts(step.id))
-        if where is not Position.DUE or entry.attempt != expected.number:
-            raise _diverged(entry, f"{expected.id}, which is {where}")
-        state = _taken_in(state, entry)
-    return state
+def _check(state: State, place: Place, steps: Sequence[Step]) -> Check:
+    members = tuple(attempt(state, step) for step in steps)
+    names = "+".join(member.id for member in members)
+    gates_so_far = sum(len(entry.gates) for entry in state.entries)
+    return Check(id=f"{place}:{names}.{gates_so_far}", place=place, members=members)
 
 
 def describe(asked: Directive) -> str:
@@ -130,106 +93,202 @@ def describe(asked: Directive) -> str:
             return f"nothing: the session is {asked.status}"
 
 
-def _begun(state: State, observation: Begun, start: str, at: int) -> tuple[Event, ...]:
-    if not state.pristine or (start and start not in state.playbook):
+# ── what follows from an observation ────────────────────────────────────────────────────────
+
+
+def decide(state: State, observation: Observation) -> tuple[Event, ...]:
+    """The events that follow. A repeated report has none and changes nothing.
+
+    Raises StateError `PB-STATE-REFUSED`, naming what is outstanding, if the observation does not
+    answer it. A time earlier than the latest one in the journal counts as that one.
+    """
+    observation = _as_answer(state, observation)
+    moves = _moves(state, observation)
+    if moves is None:
         raise _refused(state, observation)
-    if not start:
-        return ()
-    names = [step.id for step in state.playbook.steps]
-    entry = Entry(
-        step_id="",
-        status=EntryStatus.SKIPPED,
-        decision=Decision.SKIPPED,
-        started_at=at,
-        completed_at=at,
-        human_response=f"--from {start}",
-    )
-    earlier = names[: names.index(start)]
-    return tuple(Event(Change.SKIPPED, replace(entry, step_id=name)) for name in earlier)
+    rows: list[tuple[Step, Transition]] = []
+    for step, move in moves:
+        row = TABLE.get((phases.position(step, state.attempts(step.id)), move))
+        if row is None:
+            raise _refused(state, observation)
+        rows.append((step, row))
+    at = max(observation.at, state.latest)
+    events = tuple(row.rule(state, step, observation, at) for step, row in rows)
+    if any(move is Move.CHECKED_BEFORE for _, move in moves):
+        events = phases.start_together(state, events, at)
+    _require_rows(state, rows, events)
+    return events
 
 
-def _checked(state: State, observation: Checked, at: int) -> tuple[Event, ...]:
-    asked = outstanding(state)
-    if not isinstance(asked, Check) or asked.id != observation.id:
-        raise _refused(state, observation)
-    if any(member.step.id not in observation.reports for member in asked.members):
-        raise _refused(state, observation)
-    judge = phases.begin if asked.place is Place.BEFORE else phases.judge
-    return judge(state, asked, observation.reports, at)
-
-
-def _came_back(state: State, observation: Returned | Lost, at: int) -> tuple[Event, ...]:
-    name, _, _ = observation.id.rpartition("#")
-    returned = isinstance(observation, Returned)
-    if returned and state.playbook.phase_of.get(name, state.past.phases) < state.past.phases:
-        return ()
-    entry = next((entry for entry in state.entries if entry.id == observation.id), None)
-    if entry is None or entry not in _concerned(state, observation):
-        if returned and entry is not None and entry.came_back:
-            return ()
-        raise _refused(state, observation)
-    if isinstance(observation, Returned):
-        return (_returned(entry, observation, at),)
-    if observation.finished:
-        return (recovery.recovered(entry, at),)
-    return (recovery.broken_off(entry, at),)
-
-
-def _returned(entry: Entry, observation: Returned, at: int) -> Event:
-    outcome = observation.outcome
-    entry = replace(entry, returned_at=at, output=outcome.output, agent=outcome.agent)
-    if outcome.error:
-        entry = replace(
-            entry,
-            error=outcome.error.message,
-            error_code=outcome.error.code,
-            error_guidance=outcome.error.guidance,
-            error_cause=outcome.error.cause,
-            error_lasts=outcome.error.lasts,
-        )
-    return Event(Change.RETURNED, entry)
-
-
-def _answered(
-    state: State, asked: Ask, resolution: Resolution, text: str, by: str, at: int
-) -> tuple[Event, ...]:
-    entry = state.attempts(asked.member.step.id)[-1]
-    first = gates.answer(entry, resolution, text, by, at)
-    if resolution is not Resolution.ABORT:
-        return (first,)
-    others = [other for other in state.entries if not other.settled and other is not entry]
-    return (first, *(recovery.aborted(other, text, at) for other in others))
-
-
-def _aborted(state: State, observation: Cancelled, at: int) -> tuple[Event, ...]:
-    asked = outstanding(state)
-    text = observation.text or Resolution.ABORT.value
-    if isinstance(asked, Finish):
-        raise _refused(state, observation)
+def _as_answer(state: State, observation: Observation) -> Observation:
+    """An abort at an open gate is an answer to it. An abort without words says `abort`."""
+    if not isinstance(observation, Cancelled) or observation.how is not Cancellation.ABORT:
+        return observation
+    asked, text = directive(state), observation.text or Resolution.ABORT.value
     if isinstance(asked, Ask):
-        return _answered(state, asked, Resolution.ABORT, text, observation.by, at)
-    open_entries = [entry for entry in state.entries if not entry.settled]
-    if open_entries:
-        return tuple(recovery.aborted(entry, text, at) for entry in open_entries)
-    due = next(step for step in state.phase or () if phases.is_due(state, step))
-    return (recovery.aborted_before(phases.attempt(state, due), text, at),)
+        return Answered(observation.at, asked.id, Resolution.ABORT, text, observation.by)
+    return replace(observation, text=text)
 
 
-def _concerned(state: State, observation: Observation) -> list[Entry]:
-    """The last entries of the steps for which the table has a row for this observation."""
-    return [
-        state.attempts(name)[-1]
-        for name, where in phases.positions(state).items()
-        if (where, move(observation)) in TABLE and state.attempts(name)
-    ]
+def _require_rows(
+    state: State, rows: Sequence[tuple[Step, Transition]], events: Sequence[Event]
+) -> None:
+    """Raise an error, which is a bug of ours, if a step leaves its row of the table."""
+    changed = {event.entry.step_id: event.entry for event in events}
+    for step, row in rows:
+        attempts = state.attempts(step.id)
+        entry = changed.get(step.id)
+        if entry is not None:
+            again = attempts and attempts[-1].attempt == entry.attempt
+            attempts = (*(attempts[:-1] if again else attempts), entry)
+        then = phases.position(step, attempts)
+        if then not in row.then:
+            raise RuntimeError(f"{row.rule.__name__} made {step.id} {then}, outside of its row")
+
+
+# ── whom an observation concerns ────────────────────────────────────────────────────────────
+
+
+def _moves(state: State, observation: Observation) -> Moves | None:
+    """The steps that the observation concerns, each with its move.
+
+    Empty if it changes nothing, None if it does not answer what is outstanding.
+    """
+    asked = directive(state)
+    match observation:
+        case Begun(start=start):
+            return _begun_later(state, start)
+        case Checked():
+            return _checked(asked, observation)
+        case Returned(id=id_):
+            return [] if _has_returned(state, id_) else _of_attempt(state, id_, Move.RETURNED)
+        case Lost(id=id_, finished=finished):
+            return _of_attempt(state, id_, Move.FINISHED if finished else Move.BROKEN_OFF)
+        case Answered():
+            return _answered(state, asked, observation)
+        case TakenUp():
+            return (
+                _with_row(state, Move.TAKEN_UP) if status(state) is SessionStatus.FAILED else None
+            )
+        case Cancelled(how=Cancellation.INTERRUPT):
+            return _with_row(state, Move.INTERRUPTED)
+        case _:
+            return None if isinstance(asked, Finish) else _aborted(state)
+
+
+def _begun_later(state: State, start: str) -> Moves | None:
+    if not state.pristine or (start and start not in state.playbook):
+        return None
+    steps = state.playbook.steps
+    names = [step.id for step in steps]
+    return [(step, Move.BEGUN_LATER) for step in steps[: names.index(start) if start else 0]]
+
+
+def _checked(asked: Directive, checked: Checked) -> Moves | None:
+    if not isinstance(asked, Check) or asked.id != checked.id:
+        return None
+    if any(member.step.id not in checked.reports for member in asked.members):
+        return None
+    move = Move.CHECKED_BEFORE if asked.place is Place.BEFORE else Move.CHECKED_AFTER
+    return [(member.step, move) for member in asked.members]
+
+
+def _has_returned(state: State, attempt_id: str) -> bool:
+    """Whether the return of this attempt is in the journal already."""
+    step_id, _, _ = attempt_id.rpartition("#")
+    if state.playbook.phase_of.get(step_id, state.past.phases) < state.past.phases:
+        return True
+    return any(entry.id == attempt_id and entry.came_back for entry in state.entries)
+
+
+def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
+    """The move of the step whose last attempt this is."""
+    step_id, _, _ = attempt_id.rpartition("#")
+    attempts = state.attempts(step_id)
+    if not attempts or attempts[-1].id != attempt_id:
+        return None
+    return [(state.playbook.step(step_id), move)]
+
+
+def _answered(state: State, asked: Directive, answered: Answered) -> Moves | None:
+    """An `abort` concerns the other open entries as well."""
+    if not isinstance(asked, Ask) or asked.id != answered.id:
+        return None
+    if answered.resolution not in asked.choices:
+        return None
+    step = asked.member.step
+    moves = [(step, ANSWERED[answered.resolution])]
+    if answered.resolution is Resolution.ABORT:
+        moves += [(other, move) for other, move in _open(state) if other is not step]
+    return moves
+
+
+def _aborted(state: State) -> Moves:
+    """All open entries are aborted; where there is none, the first step that is due."""
+    where = positions(state)
+    due = (step for step in state.phase or () if where[step.id] is Position.DUE)
+    return _open(state) or [(next(due), Move.ABORTED)]
+
+
+def _open(state: State) -> Moves:
+    step = state.playbook.step
+    return [(step(entry.step_id), Move.ABORTED) for entry in state.entries if not entry.settled]
+
+
+def _with_row(state: State, move: Move) -> Moves:
+    """The move for every step of the due phase that has a row for it."""
+    where = positions(state)
+    return [(step, move) for step in state.phase or () if (where[step.id], move) in TABLE]
 
 
 def _refused(state: State, observation: Observation) -> StateError:
-    asked = outstanding(state)
     given = getattr(observation, "id", "") or type(observation).__name__.lower()
     return StateError(
-        "PB-STATE-REFUSED", f"{given} answers nothing; outstanding is {describe(asked)}"
+        "PB-STATE-REFUSED", f"{given} answers nothing; outstanding is {describe(directive(state))}"
     )
+
+
+# ── from event to state ─────────────────────────────────────────────────────────────────────
+
+
+def evolve(state: State, event: Event) -> State:
+    """The state after an event. A phase that is complete becomes part of the past."""
+    return _with_entry(state, event.entry)
+
+
+def _with_entry(state: State, entry: Entry) -> State:
+    state = state.with_entry(entry)
+    if not phases.complete(state):
+        return state
+    past = replace(
+        state.past,
+        phases=state.past.phases + 1,
+        steps=state.past.steps + len(state.phase or ()),
+        entries=state.past.entries + len(state.entries),
+        waived=state.waived,
+        latest=state.latest,
+    )
+    return State(state.playbook, past)
+
+
+def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
+    """The state that a journal records.
+
+    Raises StateError `PB-STATE-DIVERGED`, naming the recorded and the expected attempt, if the
+    journal cannot be a history of this playbook.
+    """
+    state = State(playbook)
+    for entry in entries:
+        due = {step.id for step in state.phase or ()}
+        if entry.step_id not in due:
+            raise _diverged(entry, " or ".join(sorted(due)) or "nothing more")
+        step = playbook.step(entry.step_id)
+        expected = attempt(state, step)
+        where = phases.position(step, state.attempts(step.id))
+        if where is not Position.DUE or entry.attempt != expected.number:
+            raise _diverged(entry, f"{expected.id}, which is {where}")
+        state = _with_entry(state, entry)
+    return state
 
 
 def _diverged(entry: Entry, expected: str) -> StateError:

@@ -1,14 +1,30 @@
-"""What follows when work is lost, interrupted, aborted or taken up again.
+"""What follows when work is lost, interrupted or aborted, or a failed session is resumed.
 
-No settled step ever runs again, and nothing that a human said is lost.
+A settled step never runs again, and the journal keeps every answer of a human.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from playbook_supervisor.kernel.directives import Attempt, Probed
-from playbook_supervisor.kernel.state import ABORTED, INTERRUPTED, Change, Entry, Event, settle
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Cancelled,
+    Lost,
+    Observation,
+    Probed,
+    TakenUp,
+)
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.state import (
+    ABORTED,
+    INTERRUPTED,
+    Change,
+    Entry,
+    Event,
+    State,
+    settle,
+)
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
 from playbook_supervisor.records import replace
 
@@ -17,33 +33,40 @@ _ABORTED_TEXT = "aborted while it ran"
 _UNJUDGED_TEXT = "aborted before it was judged"
 
 
-def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
-    """Whether a lost attempt had finished, from its postconditions and "changed since launch".
-
-    It has some, all hold, and at least one artifact changed: what the interrupted attempt did not
-    touch is no evidence that it finished (kai FR32, stricter).
-    """
-    conditions = tuple(conditions)
-    return (
-        bool(conditions)
-        and all(probed.held for probed, _ in conditions)
-        and any(changed for _, changed in conditions)
-    )
+# ── rules of the table ──────────────────────────────────────────────────────────────────────
 
 
-def recovered(entry: Entry, at: int) -> Event:
+def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
     """A lost attempt that had finished counts as returned."""
+    entry = state.attempts(step.id)[-1]
     return Event(Change.RETURNED, replace(entry, returned_at=at, recovered=True))
 
 
-def broken_off(entry: Entry, at: int) -> Event:
-    """A lost or interrupted attempt; the next one follows and no retry is used up."""
-    broken = replace(entry, error=_INTERRUPTED_TEXT, error_code=INTERRUPTED)
-    return settle(broken, EntryStatus.FAILED, at)
+def break_off(state: State, step: Step, _: Observation, at: int) -> Event:
+    """A lost or interrupted attempt fails. Another one follows and uses up no retry."""
+    entry = state.attempts(step.id)[-1]
+    broken_off = replace(entry, error=_INTERRUPTED_TEXT, error_code=INTERRUPTED)
+    return settle(broken_off, EntryStatus.FAILED, at)
 
 
-def aborted(entry: Entry, text: str, at: int) -> Event:
-    """An open entry of an aborted session: failed where something ran, else skipped."""
+def abort(state: State, step: Step, said: Answered | Cancelled, at: int) -> Event:
+    """Settle an open entry of an aborted session: as failed if its step ran, else as skipped."""
+    return _aborted(state.attempts(step.id)[-1], said.text, at)
+
+
+def abort_before(state: State, step: Step, said: Answered | Cancelled, at: int) -> Event:
+    """Record the due step at which a session was aborted while nothing ran."""
+    entry = replace(state.next_entry(step.id, at), decision=Decision.GATE)
+    return _aborted(entry, said.text, at)
+
+
+def take_up(state: State, step: Step, _: TakenUp, __: int) -> Event:
+    """Mark a failed entry as retried by `resume --retry`: another attempt follows."""
+    entry = state.attempts(step.id)[-1]
+    return Event(Change.TAKEN_UP, replace(entry, resolution=Resolution.RETRY))
+
+
+def _aborted(entry: Entry, text: str, at: int) -> Event:
     entry = replace(entry, resolution=Resolution.ABORT, human_response=text, failing=())
     if entry.launched_at is None:
         return settle(entry, EntryStatus.SKIPPED, at)
@@ -53,43 +76,43 @@ def aborted(entry: Entry, text: str, at: int) -> Event:
     return settle(entry, EntryStatus.FAILED, at)
 
 
-def aborted_before(attempt: Attempt, text: str, at: int) -> Event:
-    """The entry that says where a session was aborted while nothing ran."""
-    entry = Entry(
-        step_id=attempt.step.id,
-        status=EntryStatus.SKIPPED,
-        decision=Decision.GATE,
-        started_at=at,
-        completed_at=at,
-        attempt=attempt.number,
-        human_response=text,
-        resolution=Resolution.ABORT,
+# ── what the rules and the engine ask ───────────────────────────────────────────────────────
+
+
+def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
+    """Whether a lost attempt had finished; each postcondition comes with "changed since launch".
+
+    It had if there are postconditions, all hold, and at least one artifact changed: an artifact
+    that the attempt did not touch is no evidence that it finished (kai FR32, stricter).
+    """
+    conditions = tuple(conditions)
+    return (
+        bool(conditions)
+        and all(probed.held for probed, _ in conditions)
+        and any(changed for _, changed in conditions)
     )
-    return Event(Change.SKIPPED, entry)
 
 
-def taken_up(entry: Entry) -> Event:
-    """A failed entry after `resume --retry`: another attempt is to follow."""
-    return Event(Change.TAKEN_UP, replace(entry, resolution=Resolution.RETRY))
-
-
-def due_again(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
+def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """Whether another attempt follows the last, failed one.
 
-    After a human's `retry` and after an interruption always; by itself only under `retry_once`,
-    once in the session, however many attempts humans and crashes have added (kai FR30), and not
-    where the worker says that its error lasts.
+    It does after a human's `retry` and after an interruption. Without either it does under
+    `retry_once` only, once in a session, however many attempts humans and crashes have added
+    (kai FR30), and never after an error that the worker reports as lasting.
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
         return True
-    if policy is not ErrorPolicy.RETRY_ONCE or last.error_lasts or not _failed_by_itself(last):
+    if policy is not ErrorPolicy.RETRY_ONCE or last.error_lasts or not _failed_in_its_run(last):
         return False
-    return not any(_failed_by_itself(entry) for entry in attempts[:-1])
+    return not any(_failed_in_its_run(entry) for entry in attempts[:-1])
 
 
-def _failed_by_itself(entry: Entry) -> bool:
-    """Ran and failed, and no human said so. A gate passed before the work changes nothing here."""
+def _failed_in_its_run(entry: Entry) -> bool:
+    """Whether the attempt ran and failed without a human's `retry` or `abort` or an interruption.
+
+    A gate that was passed before the run makes no difference.
+    """
     return (
         entry.ran
         and entry.status is EntryStatus.FAILED

@@ -1,13 +1,14 @@
-"""What is known: the playbook and the entries, nothing else.
+"""The state of a session: its playbook and its journal entries, nothing else.
 
-An `Entry` has exactly the keys of the journal. Entries of phases that are settled never change
-again and nothing looks at them but the waivers, so a `State` keeps their sum (`Past`) and the
-entries of the phase that is due: a session of 10,000 steps costs no more than one of ten.
+An `Entry` has exactly the keys of the journal. The entries of a settled phase never change, and the
+rules need only their waivers. A `State` therefore holds a summary of them (`Past`) and the entries
+of the phase that is due: a session of 10,000 steps costs no more than one of ten. Code that needs a
+settled entry reads the journal (`last_entries`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property, wraps
 
@@ -36,11 +37,11 @@ POSTCONDITION = "PB-COND-POSTCONDITION"
 TRIGGERED = "PB-COND-TRIGGER"
 
 NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION})
-"""Codes of entries that failed before anything was launched."""
+"""Codes of entries that failed before their launch."""
 
 
 class Gate(Record):
-    """A halt for a human. It waits until `answered_at` is there. Times in ms since the epoch."""
+    """A halt for a human decision, open until `answered_at` is set. Times: ms since the epoch."""
 
     id: str
     reason: GateReason
@@ -59,8 +60,8 @@ class Gate(Record):
 class Entry(Record):
     """One attempt at one step, with the keys of journal.yaml (kai data model, Journal Entry).
 
-    `launched_at` and `returned_at` of a settled entry are None where they equal its start and
-    its completion. `human_response` and `resolution` repeat the last gate's.
+    In a settled entry, `launched_at` is None if it equals `started_at`, and `returned_at` is None
+    if it equals `completed_at`. `human_response` and `resolution` repeat those of the last gate.
     """
 
     step_id: str
@@ -98,14 +99,14 @@ class Entry(Record):
 
     @property
     def gate(self) -> Gate | None:
-        """The gate that waits, if one does."""
+        """The open gate, if there is one."""
         if self.status is EntryStatus.IN_PROGRESS and self.gates and self.gates[-1].open:
             return self.gates[-1]
         return None
 
     @property
     def latest(self) -> int:
-        """The latest time that the entry knows."""
+        """The latest time in the entry."""
         times = [self.started_at, self.completed_at, self.launched_at, self.returned_at]
         for gate in self.gates:
             times += (gate.opened_at, gate.answered_at)
@@ -113,12 +114,12 @@ class Entry(Record):
 
     @property
     def erred(self) -> bool:
-        """Whether the worker itself failed: only the code decides, never the prose."""
+        """Whether the worker itself failed. The error code decides, never the message."""
         return self.error_code.startswith(("PB-AGENT-", "PB-STEP-"))
 
     @property
     def came_back(self) -> bool:
-        """Whether a return of this attempt's worker has been journaled."""
+        """Whether the journal records that this attempt's worker returned."""
         if self.status is EntryStatus.FAILED and self.returned_at is None:
             return self.ran and self.error_code not in {INTERRUPTED, ABORTED}
         return self.returned_at is not None or self.status is EntryStatus.DONE
@@ -131,20 +132,20 @@ class Entry(Record):
 
 
 class Position(StrEnum):
-    """Where a step of the due phase stands, read off the keys of its last entry."""
+    """The position of a step of the due phase, read from the keys of its last entry."""
 
     DUE = "due"
-    """No attempt has begun, or the last one failed and another is to follow."""
+    """No attempt has begun, or the last one failed and another follows."""
     GATED = "gated"
-    """A gate before the step waits."""
+    """A gate before the step is open."""
     CLEARED = "cleared"
-    """The gate before is answered; the check is to be asked again."""
+    """The gate before the step is answered; its check is due again."""
     RUNNING = "running"
-    """Launched, not returned."""
+    """Launched and not returned."""
     RETURNED = "returned"
-    """Returned, not judged (or to be judged again after a `continue`)."""
+    """Returned and not judged, or to be judged again after a `continue`."""
     HELD = "held"
-    """A gate after the step waits."""
+    """A gate after the step is open."""
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -164,16 +165,16 @@ class Change(StrEnum):
 
 
 class Event(Record):
-    """An accepted fact: the entry as it stands from now on, and what happened to it."""
+    """An accepted fact: the new version of an entry, and what changed it."""
 
     change: Change
     entry: Entry
 
 
 def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
-    """The entry at its end. Times that repeat start and completion are dropped.
+    """Settle the entry. Times that repeat its start and its completion are dropped.
 
-    An aborted one keeps `returned_at`: nothing else says whether its worker came back.
+    An aborted entry keeps `returned_at`: nothing else records whether its worker returned.
     """
     change = Change(status.value)
     repeats = entry.returned_at == at and entry.error_code != ABORTED
@@ -188,23 +189,23 @@ def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
 
 
 def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """Both, in order, each once."""
+    """All names in order, without duplicates."""
     return tuple(dict.fromkeys((*names, *more)))
 
 
 class Past(Record):
-    """What the settled phases leave behind: their number, their entries' number, their waivers."""
+    """A summary of the settled phases."""
 
     phases: int = 0
     steps: int = 0
     entries: int = 0
     waived: frozenset[str] = frozenset()
     latest: int = 0
-    """The latest time in those entries, ms; times never step back behind it."""
+    """The latest time in their entries, ms; no later entry has an earlier time."""
 
 
 class State(Record, slots=False):
-    """The playbook, the sum of the settled phases, and the entries of the one that is due."""
+    """The playbook, a summary of the settled phases, and the entries of the due phase."""
 
     playbook: Playbook
     past: Past = Past()
@@ -212,7 +213,7 @@ class State(Record, slots=False):
 
     @property
     def phase(self) -> Phase | None:
-        """The phase that is due; None when all are settled."""
+        """The due phase; None when all are settled."""
         phases = self.playbook.phases
         return phases[self.past.phases] if self.past.phases < len(phases) else None
 
@@ -229,41 +230,57 @@ class State(Record, slots=False):
 
     @property
     def latest(self) -> int:
-        """The latest time in the journal; time never steps back behind it."""
+        """The latest time in the journal; no new time may be earlier."""
         return max([self.past.latest, *(entry.latest for entry in self.entries)])
 
     @property
     def waived(self) -> frozenset[str]:
-        """Everything that a human has accepted in this session."""
+        """All that a human has accepted in this session."""
         return self.past.waived.union(*(entry.waived for entry in self.entries))
 
     @property
     def pristine(self) -> bool:
-        """Nothing has happened yet."""
+        """Whether the session has no entries yet."""
         return not self.entries and not self.past.entries
 
+    def next_entry(self, step_id: str, at: int) -> Entry:
+        """The entry that begins the next attempt at a step."""
+        attempts = self.attempts(step_id)
+        return Entry(
+            step_id=step_id,
+            status=EntryStatus.IN_PROGRESS,
+            decision=Decision.AUTO,
+            started_at=at,
+            attempt=attempts[-1].attempt + 1 if attempts else 1,
+        )
+
     def with_entry(self, entry: Entry) -> State:
-        """The same state with this attempt's entry in place of the former one, or appended."""
-        for index, former in enumerate(self.entries):
-            if former.id == entry.id:
+        """The state with this entry in place of the attempt's previous one, or appended."""
+        for index, previous in enumerate(self.entries):
+            if previous.id == entry.id:
                 changed = (*self.entries[:index], entry, *self.entries[index + 1 :])
                 return replace(self, entries=changed)
         return replace(self, entries=(*self.entries, entry))
 
 
-def once(asked: Callable[[State], T]) -> Callable[[State], T]:
-    """A question to a state that is worked out once, for it never changes and is asked again.
+def cached_query(query: Callable[[State], T]) -> Callable[[State], T]:
+    """A function of a state that is computed once per state, as `cached_property` would."""
+    key = query.__qualname__
 
-    The answer is kept where `cached_property` would keep it, and goes when the state goes.
-    """
-    name = asked.__qualname__
-
-    @wraps(asked)
-    def answer(state: State) -> T:
+    @wraps(query)
+    def cached(state: State) -> T:
         known = state.__dict__
-        if name not in known:
-            known[name] = asked(state)
-        found: T = known[name]
-        return found
+        if key not in known:
+            known[key] = query(state)
+        result: T = known[key]
+        return result
 
-    return answer
+    return cached
+
+
+def last_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Step id → the last entry of the step, from the entries of a whole journal.
+
+    A `State` forgets the entries of settled phases; a journal has all of them.
+    """
+    return {entry.step_id: entry for entry in entries}

@@ -1,31 +1,36 @@
-"""The transition table: where a step stands, what may be observed, where it may stand afterwards.
+"""The transition table: which moves are legal at a position, which rule decides, what may follow.
 
-What is not in the table is refused and changes nothing. `docs/state-machine.md` is generated from
-it, and the walk over all small playbooks proves that it is complete and that no row is idle.
-What cannot be in a table (what a group's members mean to each other) stands in `phases.py`.
+`machine.decide` does nothing that is not in this table: a move without a row is refused and changes
+nothing, and a rule that leads to a position outside its row is a bug.
+`docs/state-machine.md` is generated from it.
+What the members of a parallel group do to each other cannot be in a table; it is in `phases.py`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from playbook_supervisor.kernel.directives import (
-    Answered,
-    Begun,
-    Cancellation,
-    Cancelled,
-    Checked,
-    Lost,
-    Observation,
-    Returned,
-)
+from playbook_supervisor.kernel import gates, recovery, steps
 from playbook_supervisor.kernel.state import Position
+from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from playbook_supervisor.kernel.model import Step
+    from playbook_supervisor.kernel.state import Event, State
+
+    # the move says which kind of observation a rule is given
+    Rule = Callable[[State, Step, Any, int], Event]
 
 
 class Move(StrEnum):
-    """An observation as one step sees it."""
+    """An observation from the point of view of one step."""
 
-    BEGUN = "begun from a later step"
+    BEGUN_LATER = "begun from a later step"
     CHECKED_BEFORE = "checked before"
     CHECKED_AFTER = "checked after"
     RETURNED = "returned"
@@ -35,68 +40,62 @@ class Move(StrEnum):
     RETRY = "answered retry"
     ACCEPT = "answered accept"
     SKIP = "answered skip"
-    ABORT = "aborted"
-    INTERRUPT = "interrupted"
+    ABORT = "answered abort"
+    ABORTED = "aborted"
+    INTERRUPTED = "interrupted"
     TAKEN_UP = "taken up again"
 
 
-P, M = Position, Move
+ANSWERED = {
+    Resolution.CONTINUE: Move.CONTINUE,
+    Resolution.RETRY: Move.RETRY,
+    Resolution.ACCEPT: Move.ACCEPT,
+    Resolution.SKIP: Move.SKIP,
+    Resolution.ABORT: Move.ABORT,
+}
+"""The move of the step whose gate was answered."""
 
-TABLE: dict[tuple[Position, Move], tuple[Position, ...]] = {
-    # nothing has been started, or another attempt is to follow
-    (P.DUE, M.BEGUN): (P.SKIPPED,),
-    (P.DUE, M.CHECKED_BEFORE): (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.FAILED),
-    (P.DUE, M.ABORT): (P.SKIPPED, P.DUE),
+
+class Transition(Record):
+    """One row: the rule that decides, and the positions to which it may lead."""
+
+    rule: Rule
+    then: tuple[Position, ...]
+
+
+P, M, To = Position, Move, Transition
+
+TABLE: dict[tuple[Position, Move], Transition] = {
+    # no attempt has begun, or another one follows
+    (P.DUE, M.BEGUN_LATER): To(steps.skip_earlier, (P.SKIPPED,)),
+    (P.DUE, M.CHECKED_BEFORE): To(
+        steps.before_run, (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.FAILED)
+    ),
+    (P.DUE, M.ABORTED): To(recovery.abort_before, (P.SKIPPED,)),
     # a gate before the step
-    (P.GATED, M.CONTINUE): (P.CLEARED,),
-    (P.GATED, M.ACCEPT): (P.CLEARED,),
-    (P.GATED, M.SKIP): (P.SKIPPED,),
-    (P.GATED, M.ABORT): (P.SKIPPED,),
-    (P.CLEARED, M.CHECKED_BEFORE): (P.CLEARED, P.GATED, P.RUNNING, P.FAILED),
-    (P.CLEARED, M.ABORT): (P.SKIPPED,),
-    # the work
-    (P.RUNNING, M.RETURNED): (P.RETURNED,),
-    (P.RUNNING, M.FINISHED): (P.RETURNED,),
-    (P.RUNNING, M.BROKEN_OFF): (P.DUE,),
-    (P.RUNNING, M.INTERRUPT): (P.DUE,),
-    (P.RUNNING, M.ABORT): (P.FAILED,),
+    (P.GATED, M.CONTINUE): To(gates.answer, (P.CLEARED,)),
+    (P.GATED, M.ACCEPT): To(gates.answer, (P.CLEARED,)),
+    (P.GATED, M.SKIP): To(gates.answer, (P.SKIPPED,)),
+    (P.GATED, M.ABORT): To(gates.answer, (P.SKIPPED,)),
+    (P.GATED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
+    (P.CLEARED, M.CHECKED_BEFORE): To(steps.before_run, (P.CLEARED, P.GATED, P.RUNNING, P.FAILED)),
+    (P.CLEARED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
+    # the run
+    (P.RUNNING, M.RETURNED): To(steps.record_return, (P.RETURNED,)),
+    (P.RUNNING, M.FINISHED): To(recovery.count_as_returned, (P.RETURNED,)),
+    (P.RUNNING, M.BROKEN_OFF): To(recovery.break_off, (P.DUE,)),
+    (P.RUNNING, M.INTERRUPTED): To(recovery.break_off, (P.DUE,)),
+    (P.RUNNING, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # the judgement
-    (P.RETURNED, M.CHECKED_AFTER): (P.DONE, P.HELD, P.DUE, P.FAILED),
-    (P.RETURNED, M.ABORT): (P.FAILED,),
+    (P.RETURNED, M.CHECKED_AFTER): To(steps.after_run, (P.DONE, P.HELD, P.DUE, P.FAILED)),
+    (P.RETURNED, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # a gate after the step
-    (P.HELD, M.CONTINUE): (P.RETURNED,),
-    (P.HELD, M.RETRY): (P.DUE,),
-    (P.HELD, M.ACCEPT): (P.DONE,),
-    (P.HELD, M.ABORT): (P.FAILED,),
-    # the end, and the way back from it
-    (P.FAILED, M.TAKEN_UP): (P.DUE,),
+    (P.HELD, M.CONTINUE): To(gates.answer, (P.RETURNED,)),
+    (P.HELD, M.RETRY): To(gates.answer, (P.DUE,)),
+    (P.HELD, M.ACCEPT): To(gates.answer, (P.DONE,)),
+    (P.HELD, M.ABORT): To(gates.answer, (P.FAILED,)),
+    (P.HELD, M.ABORTED): To(recovery.abort, (P.FAILED,)),
+    # a failed session is resumed
+    (P.FAILED, M.TAKEN_UP): To(recovery.take_up, (P.DUE,)),
 }
-"""(position, move) → the positions that may follow, for one step."""
-
-
-def move(observation: Observation) -> Move:
-    """The row's second key for an observation (for `Begun`, as the skipped steps see it)."""
-    match observation:
-        case Begun():
-            return Move.BEGUN
-        case Checked(id=check):
-            return Move.CHECKED_BEFORE if check.startswith("before:") else Move.CHECKED_AFTER
-        case Returned():
-            return Move.RETURNED
-        case Lost(finished=finished):
-            return Move.FINISHED if finished else Move.BROKEN_OFF
-        case Answered(resolution=resolution):
-            return ANSWERS[resolution.value]
-        case Cancelled(how=how):
-            return Move.ABORT if how is Cancellation.ABORT else Move.INTERRUPT
-        case _:
-            return Move.TAKEN_UP
-
-
-ANSWERS = {
-    "continue": Move.CONTINUE,
-    "retry": Move.RETRY,
-    "accept": Move.ACCEPT,
-    "skip": Move.SKIP,
-    "abort": Move.ABORT,
-}
+"""(position, move) → the rule and the positions that may follow, for one step."""

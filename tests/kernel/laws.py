@@ -6,7 +6,7 @@ from the journal alone, the way a reviewer would check it, and not from the kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -35,8 +35,16 @@ from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.machine import decide, describe, directive, evolve, replay, status
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.phases import positions
-from playbook_supervisor.kernel.state import INTERRUPTED, Change, Entry, Event, Position, State
-from playbook_supervisor.kernel.table import TABLE, Move, move
+from playbook_supervisor.kernel.state import (
+    INTERRUPTED,
+    Change,
+    Entry,
+    Event,
+    Position,
+    State,
+    last_entries,
+)
+from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
@@ -166,7 +174,7 @@ def refusal_of(state: State, observation: Observation) -> StateError | None:
 
 def in_order(now: Moment) -> None:
     """5: nothing starts before all earlier phases are settled; nothing is skipped by itself."""
-    last = {entry.step_id: entry for entry in now.journal}
+    last = last_entries(now.journal)
     phase_of = now.before.playbook.phase_of
     for former, event in changes(now):
         name = event.entry.step_id
@@ -331,43 +339,60 @@ Row = tuple[Position, Move, Position]
 def rows(now: Moment) -> set[Row]:
     """(position, move, next position) for every step that the observation concerns.
 
-    Each of them is a row of the table.
+    Each of them is a row of the table, and no other step of the phase changes its position.
     """
-    met = _rows(now)
-    for row in met:
-        assert row[2] in TABLE.get(row[:2], ()), row
-    return met
-
-
-def _rows(now: Moment) -> set[Row]:
     before = positions(now.before)
-    # a phase that is through has gone by: its steps stand where their entries say
-    last = {entry.step_id: entry for entry in now.written}
+    # the steps of a phase that is complete are where their entries say
+    last = last_entries(now.written)
     after = {
         name: here if (here := positions(now.after).get(name)) else Position(last[name].status)
         for name in before
     }
-    what = move(now.observation)
+    if isinstance(now.observation, Begun):
+        met = {(Position.DUE, Move.BEGUN_LATER, Position(e.entry.status)) for e in now.events}
+    else:
+        moved = dict(moves(now, before))
+        met = {(before[name], move, after[name]) for name, move in moved.items()}
+        assert all(before[name] is after[name] for name in before if name not in moved)
+    for where, move, then in met:
+        assert then in TABLE[where, move].then, (where, move, then)
+    return met
+
+
+def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Move]]:
+    """The steps that the observation concerns, as a reader of the journal sees them."""
+    opened = [entry.step_id for entry in now.journal if not entry.settled]
     match now.observation:
         case Checked():
             assert isinstance(now.asked, Check)
-            concerned = [member.step.id for member in now.asked.members]
-        case Returned(id=id_) | Lost(id=id_):
-            concerned = [id_.rpartition("#")[0]]
-        case Answered(id=id_, resolution=said) if said is not Resolution.ABORT:
-            concerned = [id_.rpartition("#")[0]]
-        case Answered() | Cancelled(how=Cancellation.ABORT):
-            ended = (Position.DONE, Position.FAILED, Position.SKIPPED)
-            concerned = [name for name, where in before.items() if where not in ended]
+            for member in now.asked.members:
+                yield member.step.id, Move(f"checked {now.asked.place}")
+        case Returned(id=id_) if now.events:
+            yield step_of(id_), Move.RETURNED
+        case Lost(id=id_, finished=finished):
+            yield step_of(id_), Move.FINISHED if finished else Move.BROKEN_OFF
+        case Answered(resolution=said) | Cancelled(how=Cancellation.ABORT as said):
+            answered = ""
+            if isinstance(now.asked, Ask):
+                answered = now.asked.member.step.id
+                yield answered, Move(f"answered {said}")
+            if said == "abort":
+                due = [name for name, where in before.items() if where is Position.DUE]
+                for name in opened or due[:1]:
+                    if name != answered:
+                        yield name, Move.ABORTED
         case Cancelled():
-            concerned = [name for name, where in before.items() if where is Position.RUNNING]
+            for name, where in before.items():
+                if where is Position.RUNNING:
+                    yield name, Move.INTERRUPTED
         case TakenUp():
-            concerned = [name for name, where in before.items() if where is Position.FAILED]
-        case Begun():
-            return {
-                (Position.DUE, what, Position(event.entry.status.value)) for event in now.events
-            }
-    return {(before[name], what, after[name]) for name in concerned}
+            for name, where in before.items():
+                if where is Position.FAILED:
+                    yield name, Move.TAKEN_UP
+
+
+def step_of(attempt_id: str) -> str:
+    return attempt_id.rpartition("#")[0]
 
 
 Law = Callable[[Moment], None]

@@ -244,7 +244,7 @@ def test_the_table_is_complete_and_no_row_of_it_idle() -> None:
         met |= walk(composed(kinds, "gg"), FEW, stride=9).rows
     blocked = step("a", policy=ErrorPolicy.GATE, group="g")
     met |= walk(book(blocked, replace(blocked, id="b")), FEWEST, stride=9).rows
-    assert met == {(where, move, then) for (where, move), all_ in TABLE.items() for then in all_}
+    assert met == {(*key, then) for key, row in TABLE.items() for then in row.then}
 
 
 def random_book(dice: random.Random) -> Playbook:

@@ -1,0 +1,198 @@
+"""The order for one step: it is skipped or checked, launched, returned and judged.
+
+Every function here is a rule of the transition table: it takes the state, the step, the observation
+and the time, and returns the event that follows for this step alone.
+"""
+
+from __future__ import annotations
+
+from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.directives import (
+    Begun,
+    Checked,
+    Finding,
+    Probed,
+    Report,
+    Returned,
+    Standing,
+)
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.state import (
+    POSTCONDITION,
+    PRECONDITION,
+    TRIGGERED,
+    Change,
+    Entry,
+    Event,
+    State,
+    merged,
+    settle,
+)
+from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
+    Decision,
+    EntryStatus,
+    ErrorPolicy,
+    GateReason,
+    Place,
+    Trigger,
+)
+from playbook_supervisor.records import replace
+
+
+def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
+    """Skip a step that comes before the one named by `--from`."""
+    entry = replace(
+        state.next_entry(step.id, at),
+        decision=Decision.SKIPPED,
+        human_response=f"--from {begun.start}",
+    )
+    return settle(entry, EntryStatus.SKIPPED, at)
+
+
+def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
+    """Skip the step, fail it, open a gate, or launch it: points 1 to 4 of the order."""
+    report = checked.reports[step.id]
+    attempts = state.attempts(step.id)
+    open_entry = attempts[-1] if attempts and not attempts[-1].settled else None
+    entry = open_entry or state.next_entry(step.id, at)
+    if step.autonomy is Autonomy.SKIP:
+        return settle(replace(entry, decision=Decision.SKIPPED), EntryStatus.SKIPPED, at)
+    not_held = [probed for probed in report.conditions if not probed.held]
+    waived = tuple(
+        probed.name for probed in not_held if probed.as_waived and probed.name in state.waived
+    )
+    failing = [probed for probed in not_held if probed.name not in waived]
+    if failing:
+        entry = replace(
+            entry,
+            error=_describe_conditions(failing),
+            error_code=PRECONDITION,
+            evidence=_evidence(report),
+        )
+        if step.error_policy is ErrorPolicy.GATE:
+            reason = GateReason.PRECONDITION_FAIL
+            return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
+        return settle(entry, EntryStatus.FAILED, at)
+    if step.autonomy is Autonomy.GATE_ALWAYS and not gates.continued(
+        attempts, GateReason.GATE_ALWAYS
+    ):
+        return gates.open_gate(entry, GateReason.GATE_ALWAYS, Place.BEFORE, at)
+    breaking = _undecided_breaking_changes(entry, report)
+    if step.autonomy is Autonomy.GATE_ON_BREAKING and breaking:
+        entry = replace(entry, error=_describe_findings(breaking), error_code=TRIGGERED)
+        reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
+        return gates.open_gate(entry, reason, Place.BEFORE, at, failing=names)
+    launched = replace(entry, launched_at=at, waived=merged(entry.waived, waived))
+    return Event(Change.LAUNCHED, launched)
+
+
+def record_return(state: State, step: Step, returned: Returned, at: int) -> Event:
+    """Record what the worker returned, before anything is checked: point 5."""
+    outcome = returned.outcome
+    entry = state.attempts(step.id)[-1]
+    entry = replace(entry, returned_at=at, output=outcome.output, agent=outcome.agent)
+    if outcome.error:
+        entry = replace(
+            entry,
+            error=outcome.error.message,
+            error_code=outcome.error.code,
+            error_guidance=outcome.error.guidance,
+            error_cause=outcome.error.cause,
+            error_lasts=outcome.error.lasts,
+        )
+    return Event(Change.RETURNED, entry)
+
+
+def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
+    """Settle the step as done or failed, or open a gate: points 6 to 9."""
+    report = checked.reports[step.id]
+    entry = state.attempts(step.id)[-1]
+    rechecked = gates.rechecked(entry)
+    erred = entry.erred and not rechecked
+    failing = [probed for probed in report.conditions if not probed.held]
+    findings = _findings_to_raise(step, report)
+    triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
+    entry = replace(entry, evidence=_evidence(report))
+    if not (triggers or erred or failing):
+        return settle(entry, EntryStatus.DONE, at)
+    names = _names(failing) + tuple(finding.trigger.value for finding in findings)
+    worker_error = entry.error if erred else ""
+    errors = (worker_error, _describe_conditions(failing), _describe_findings(findings))
+    entry = replace(entry, error="; ".join(filter(None, errors)))
+    if erred:
+        names += (entry.error_code,)
+    else:
+        entry = replace(
+            entry,
+            error_code=POSTCONDITION if failing else TRIGGERED,
+            error_guidance="",
+            error_cause="",
+            error_lasts=False,
+        )
+    if not triggers and (rechecked or step.error_policy is ErrorPolicy.GATE):
+        triggers = [Trigger.SUBAGENT_ERROR if erred else Trigger.POSTCONDITION_FAIL]
+    if triggers:
+        reason = GateReason(triggers[0].value)
+        return gates.open_gate(entry, reason, Place.AFTER, at, failing=names)
+    return settle(entry, EntryStatus.FAILED, at)
+
+
+def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:
+    """The breaking changes that a human must still decide on before this attempt.
+
+    `continue` at a gate of this attempt means "fixed, check again". A finding that is still there
+    was not decided by it.
+    """
+    undecided = {Standing.NEW}
+    if gates.continued((entry,), GateReason.AGREEMENT_BREAKING):
+        undecided.add(Standing.ANSWERED)
+    return [
+        finding
+        for finding in report.findings
+        if finding.trigger is Trigger.AGREEMENT_BREAKING and finding.standing in undecided
+    ]
+
+
+def _declared_triggers(step: Step) -> tuple[Trigger, ...]:
+    implied = (Trigger.AGREEMENT_BREAKING,) if step.autonomy is Autonomy.GATE_ON_BREAKING else ()
+    return (*step.escalation_triggers, *implied)
+
+
+def _findings_to_raise(step: Step, report: Report) -> list[Finding]:
+    """The findings for which the step declares a trigger, without accepted breaking changes."""
+    return [
+        finding
+        for finding in report.findings
+        if finding.trigger in _declared_triggers(step)
+        and (finding.trigger, finding.standing) != (Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED)
+    ]
+
+
+def _fired_triggers(
+    step: Step, *, erred: bool, findings: list[Finding], failing: list[Probed]
+) -> list[Trigger]:
+    """The step's declared triggers that fire, in the order of the vocabulary (kai FR27)."""
+    fired = {finding.trigger for finding in findings}
+    if erred:
+        fired.add(Trigger.SUBAGENT_ERROR)
+    if failing:
+        fired.add(Trigger.POSTCONDITION_FAIL)
+    declared = _declared_triggers(step)
+    return [trigger for trigger in Trigger if trigger in fired and trigger in declared]
+
+
+def _names(conditions: list[Probed]) -> tuple[str, ...]:
+    return tuple(probed.name for probed in conditions)
+
+
+def _describe_conditions(conditions: list[Probed]) -> str:
+    return "; ".join(f"{probed.name}: {probed.evidence}" for probed in conditions)
+
+
+def _describe_findings(findings: list[Finding]) -> str:
+    return "; ".join(f"{finding.trigger.value}: {finding.evidence}" for finding in findings)
+
+
+def _evidence(report: Report) -> tuple[str, ...]:
+    return tuple(f"{probed.name}: {probed.evidence}" for probed in report.conditions if probed.held)
