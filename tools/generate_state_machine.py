@@ -1,11 +1,11 @@
-"""Makes `docs/state-machine.md` from the kernel's own tables.
+"""Make `docs/state-machine.md` from the kernel's own tables.
 
 python tools/generate_state_machine.py            # writes the page
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from playbook_supervisor.kernel.gates import CHOICES
@@ -16,14 +16,14 @@ from playbook_supervisor.kernel.vocabulary import Decision, Trigger
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "state-machine.md"
 
 MEANINGS = {
-    Position.DUE: "no attempt has begun, or the last one failed and another is to follow",
+    Position.DUE: "no attempt has begun, or the last one failed and another follows",
     Position.GATED: "a gate before the step waits for a human",
-    Position.CLEARED: "that gate is answered; the check before is to be asked again",
-    Position.RUNNING: "launched, and not returned",
-    Position.RETURNED: "returned, and not judged (or to be judged again)",
+    Position.CLEARED: "that gate is answered; the check before the run is due again",
+    Position.RUNNING: "launched and not returned",
+    Position.RETURNED: "returned and not judged, or to be judged again",
     Position.HELD: "a gate after the step waits for a human",
     Position.DONE: "settled: its work is done, or accepted as it is",
-    Position.FAILED: "settled: only `playbook resume --retry` leads on",
+    Position.FAILED: "settled: only `playbook resume --retry` leads out of it",
     Position.SKIPPED: "settled without work",
 }
 
@@ -32,28 +32,29 @@ PAGE = """\
 
 <!-- Made by tools/generate_state_machine.py from playbook_supervisor/kernel; do not edit. -->
 
-Where a step stands is read off the keys of its last journal entry, and is kept nowhere else. What
-is observed moves it on. An observation that has no row here is refused and changes nothing.
+The position of a step is read from the keys of its last journal entry and is stored nowhere else.
+An observation moves the step on: the rule of its row decides, and the step is then at one of the
+positions that the row allows. An observation that has no row here is refused and changes nothing.
 
-## Where a step can stand
+## The positions of a step
 
 {positions}
 
-## What leads where
+## The transitions
 
 {transitions}
 
-Which of several positions follows depends on the playbook, on what the check found, and on the
-other members of a parallel group.
+Where a row has several positions, the playbook, the result of the check and the other members of a
+parallel group decide between them.
 
-## The same as a diagram
+## Diagram
 
 ```mermaid
 stateDiagram-v2
 {diagram}
 ```
 
-## What each gate offers
+## The choices at each gate
 
 {gates}
 """
@@ -66,10 +67,10 @@ def page() -> str:
             ("position", "means"), ((f"`{where}`", MEANINGS[where]) for where in Position)
         ),
         transitions=_table(
-            ("a step that is", "when", "becomes"),
+            ("a step that is", "when", "becomes", "decided by"),
             (
-                (f"`{where}`", move, " or ".join(f"`{following}`" for following in after))
-                for (where, move), after in TABLE.items()
+                (f"`{where}`", move, " or ".join(map(_code, row.then)), _code(_name(row.rule)))
+                for (where, move), row in TABLE.items()
             ),
         ),
         diagram="\n".join(_arrows()),
@@ -86,17 +87,21 @@ def page() -> str:
 def _arrows() -> Iterable[str]:
     yield f"    [*] --> {Position.DUE}"
     moves: dict[tuple[Position, Position], list[str]] = {}
-    for (where, move), after in TABLE.items():
-        for following in after:
-            moves.setdefault((where, following), []).append(move)
-    for (where, following), names in moves.items():
-        yield f"    {where} --> {following}: {' / '.join(names)}"
+    for (where, move), row in TABLE.items():
+        for then in row.then:
+            moves.setdefault((where, then), []).append(move)
+    for (where, then), names in moves.items():
+        yield f"    {where} --> {then}: {' / '.join(names)}"
     for settled in (Position.DONE, Position.FAILED, Position.SKIPPED):
         yield f"    {settled} --> [*]"
 
 
 def _decision(reason: str) -> Decision:
     return Decision.ESCALATED if reason in list(Trigger) else Decision.GATE
+
+
+def _name(rule: Callable[..., object]) -> str:
+    return f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
 
 
 def _code(word: str) -> str:

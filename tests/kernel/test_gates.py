@@ -427,7 +427,7 @@ def test_continue_on_an_unchanged_breaking_change_asks_again_and_names_accept(
     scene.checked(check=found(breaking(standing), name="spec_exists"))
     assert scene.gate.id == "check#1?2"
     again = question(scene.gate, scene.last, done=0, total=1)
-    assert again.startswith("Still so (to go on as it is, say accept): ")
+    assert again.startswith("Still the case (answer accept to go on anyway): ")
 
 
 def test_continue_on_a_mended_breaking_change_runs_the_step() -> None:
@@ -560,33 +560,34 @@ def test_aborting_a_session_at_an_open_gate_is_the_answer_of_that_gate() -> None
         (always(), "Run /do.pr (step pr) now: continue, skip it, or abort? 3/8 steps done."),
         (
             blocked(),
-            "tasks cannot begin: spec_exists: spec_exists.md is missing. Mend it and continue, "
-            "accept it as it is, skip or abort? 3/8 steps done.",
+            "tasks cannot start: spec_exists: spec_exists.md is missing. Fix it and continue, "
+            "accept it as it is, skip the step, or abort? 3/8 steps done.",
         ),
         (
             on_breaking(breaking()),
-            "A breaking change stands before check: agreement_breaking: check.md:3: Breaking: "
-            "yes. Accept it and go on, continue to check again, skip or abort? 3/8 steps done.",
+            "A breaking change was found before check: agreement_breaking: check.md:3: Breaking: "
+            "yes. Accept it and go on, continue to check again, skip the step, or abort? "
+            "3/8 steps done.",
         ),
         (
             failed(Trigger.AGREEMENT_BREAKING, report=found(breaking())),
             "a found a breaking change: agreement_breaking: check.md:3: Breaking: yes. Accept it "
-            "and go on, continue to check again, retry or abort? 3/8 steps done.",
+            "and go on, continue to check again, retry the step, or abort? 3/8 steps done.",
         ),
         (
             failed(Trigger.SUBAGENT_ERROR, error=AGENT_FAILED, report=found()),
-            "The agent failed at a: the agent gave up. Mend it and continue, retry the step, "
+            "The agent failed at a: the agent gave up. Fix it and continue, retry the step, "
             "accept it as it is, or abort? 3/8 steps done.",
         ),
         (
             failed(Trigger.VERDICT_FAIL, report=found(verdict())),
-            "a ended with a verdict that is not PASS: verdict_fail: report.md:1: verdict: FAIL. "
-            "Mend it and continue, retry the step, accept it as it is, or abort? 3/8 steps done.",
+            "The verdict of a is not PASS: verdict_fail: report.md:1: verdict: FAIL. "
+            "Fix it and continue, retry the step, accept it as it is, or abort? 3/8 steps done.",
         ),
         (
             failed(Trigger.POSTCONDITION_FAIL),
-            "a ended, but plan_exists: plan_exists.md is missing. Mend it and continue, retry the "
-            "step, accept it as it is, or abort? 3/8 steps done.",
+            "a has ended, but plan_exists: plan_exists.md is missing. Fix it and continue, retry "
+            "the step, accept it as it is, or abort? 3/8 steps done.",
         ),
     ],
 )
@@ -603,7 +604,7 @@ def test_a_question_can_be_read_in_seconds_however_long_the_error_is() -> None:
     scene = failed(Trigger.SUBAGENT_ERROR, error=error, report=found())
     said = question(scene.gate, scene.last, done=0, total=2)
     assert said.startswith("The agent failed at a: the build is broken and so on")
-    assert "…. Mend it and continue, retry the step, accept it as it is, or abort?" in said
+    assert "…. Fix it and continue, retry the step, accept it as it is, or abort?" in said
     assert len(said) < 400
 
 

@@ -12,11 +12,22 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, combinations, combinations_with_replacement, product
 
 import pytest
 
-from kernel.laws import Known, Row, moment, nothing_else_counts, obeys, refuses, rows
+from kernel.laws import (
+    Known,
+    Moment,
+    Row,
+    moment,
+    nothing_else_counts,
+    obeys,
+    refusal_of,
+    refuses,
+    rows,
+)
 from kernel.world import (
     EVERYTHING,
     FEW,
@@ -33,11 +44,11 @@ from kernel.world import (
 )
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Report
-from playbook_supervisor.kernel.machine import directive, status
+from playbook_supervisor.kernel.machine import decide, directive, status
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.phases import position
-from playbook_supervisor.kernel.state import Entry, State
-from playbook_supervisor.kernel.table import TABLE
+from playbook_supervisor.kernel.phases import position, positions
+from playbook_supervisor.kernel.state import Entry, Position, State
+from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     ErrorPolicy,
@@ -60,12 +71,14 @@ class Figures:
     transitions: int = 0
     refused: int = 0
     rows: set[Row] = field(default_factory=set)
+    examples: dict[tuple[Position, Move], Moment] = field(default_factory=dict)
 
     def __iadd__(self, other: Figures) -> Figures:
         self.states += other.states
         self.transitions += other.transitions
         self.refused += other.refused
         self.rows |= other.rows
+        self.examples = other.examples | self.examples
         return self
 
 
@@ -124,7 +137,10 @@ def walk(playbook: Playbook, offer: Offer, *, ticking: bool = True, stride: int 
                 if number % 5 == len(seen) % 5:
                     nothing_else_counts(now)
                 figures.transitions += 1
-                figures.rows |= rows(now)
+                met = rows(now)
+                figures.rows |= met
+                for where, move, _ in met:
+                    figures.examples.setdefault((where, move), now)
                 key = canonical(now.after)
                 if key not in seen:
                     seen.add(key)
@@ -233,18 +249,49 @@ def test_a_group_of_three_behaves(capsys: pytest.CaptureFixture[str]) -> None:
     assert figures.states > 0
 
 
-def test_the_table_is_complete_and_no_row_of_it_idle() -> None:
-    met: set[Row] = set()
+@cache
+def every_row() -> Figures:
+    """A walk of a few seconds that meets every row of the table."""
+    figures = Figures()
     for policy in ErrorPolicy:
-        able = step(policy=policy, triggers=(Trigger.AGREEMENT_BREAKING,))
-        met |= walk(book(able), FEW).rows
-        asked = replace(able, autonomy=Autonomy.GATE_ALWAYS)
-        met |= walk(book(asked), FEW).rows
+        auto = step(policy=policy, triggers=(Trigger.AGREEMENT_BREAKING,))
+        figures += walk(book(auto), FEW)
+        figures += walk(book(replace(auto, autonomy=Autonomy.GATE_ALWAYS)), FEW)
     for kinds in product(("failed", "asked", "skip"), repeat=2):
-        met |= walk(composed(kinds, "gg"), FEW, stride=9).rows
+        figures += walk(composed(kinds, "gg"), FEW, stride=9)
     blocked = step("a", policy=ErrorPolicy.GATE, group="g")
-    met |= walk(book(blocked, replace(blocked, id="b")), FEWEST, stride=9).rows
-    assert met == {(*key, then) for key, row in TABLE.items() for then in row.then}
+    figures += walk(book(blocked, replace(blocked, id="b")), FEWEST, stride=9)
+    return figures
+
+
+def test_the_table_is_complete_and_every_row_of_it_is_met() -> None:
+    assert every_row().rows == {(*key, then) for key, row in TABLE.items() for then in row.then}
+
+
+@pytest.mark.parametrize("key", TABLE, ids=" ".join)
+def test_nothing_happens_without_a_row(
+    key: tuple[Position, Move], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel does what the table says: with a row gone, its move is refused or does nothing."""
+    now = every_row().examples[key]
+    assert decide(now.before, now.observation) == now.events
+    monkeypatch.delitem(TABLE, key)
+    refusal = refusal_of(now.before, now.observation)
+    if refusal is None:
+        changed = {event.entry.step_id for event in decide(now.before, now.observation)}
+        assert all(positions(now.before)[step_id] is not key[0] for step_id in changed)
+    else:
+        assert refusal.code == "PB-STATE-REFUSED"
+
+
+@pytest.mark.parametrize("key", TABLE, ids=" ".join)
+def test_a_rule_that_leaves_its_row_is_a_bug(
+    key: tuple[Position, Move], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = every_row().examples[key]
+    monkeypatch.setitem(TABLE, key, replace(TABLE[key], then=()))
+    with pytest.raises(RuntimeError, match=TABLE[key].rule.__name__):
+        decide(now.before, now.observation)
 
 
 def random_book(dice: random.Random) -> Playbook:
