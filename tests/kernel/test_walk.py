@@ -1,9 +1,11 @@
-"""Every small playbook against everything that the world can say, until nothing new is met.
+"""A walk through all states of small playbooks, with every observation at each state.
 
-One step: everything. Two and three steps, and groups of two and three: one representative per
-kind of ending. The states are canonical (times, numbers and prose normalised), so the walk closes
-although a human may say `retry` for ever. At each state every law holds for every observation, and
-what answers nothing is refused. Beyond that: random sessions.
+One step: all playbooks. Two and three steps, and groups of two and three: one representative for
+each kind of ending. States are compared without times, numbers and messages, so the walk ends,
+although a human may answer `retry` for ever. In each state every law holds for every legal
+observation, and illegal ones are refused. Larger playbooks are tested with random sessions.
+
+The walks that take minutes are marked `long`. What remains meets every row of the table.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ JUDGED = ("PB-AGENT-FAILED", "PB-STEP-FAILED", "PB-COND-POSTCONDITION", "PB-COND
 
 @dataclass
 class Figures:
-    """What a walk has met."""
+    """What a walk has found."""
 
     states: int = 0
     transitions: int = 0
@@ -83,7 +85,7 @@ class Figures:
 
 
 def canonical(state: State) -> Hashable:
-    """What of a state can matter to what follows: no times, numbers, prose or evidence."""
+    """The part of a state that can matter later: no times, numbers, messages or evidence."""
     return (
         state.past.phases,
         state.pristine,
@@ -115,9 +117,9 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
 
 
 def walk(playbook: Playbook, offer: Offer, *, ticking: bool = True, stride: int = 1) -> Figures:
-    """Breadth first over canonical states, until closed.
+    """Breadth first over canonical states, until no new one is found.
 
-    Each state is offered one in `stride` of the illegal observations, another one each time.
+    Each state is offered one in `stride` of the illegal observations, a different one each time.
     """
     figures = Figures()
     known: dict[tuple[Step, Place], tuple[Report, ...]] = {}
@@ -168,7 +170,7 @@ FIVE = ("done", "failed", "gate", "retry", "skip")
 
 
 def composed(kinds: Iterable[str], groups: str) -> Playbook:
-    """Steps of these kinds; those with one letter in `groups` run at once (`.`: alone)."""
+    """Steps of these kinds; steps with the same letter in `groups` run at once (`.`: alone)."""
     return book(
         *(
             replace(ENDINGS[kind], id=name, parallel_group=group.strip("."))
@@ -177,7 +179,7 @@ def composed(kinds: Iterable[str], groups: str) -> Playbook:
     )
 
 
-def printed(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> None:
+def print_figures(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> None:
     with capsys.disabled():
         print(
             f"\nkernel walk, {what}: {figures.states} states, "
@@ -185,12 +187,11 @@ def printed(capsys: pytest.CaptureFixture[str], what: str, figures: Figures) -> 
         )
 
 
+@pytest.mark.long
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("autonomy", Autonomy)
-def test_one_step_behaves_whatever_its_playbook_says_and_whatever_happens(
-    autonomy: Autonomy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every policy, condition and set of triggers; every observation, until nothing is new.
+def test_one_step_obeys_every_law(autonomy: Autonomy, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every policy, condition and set of triggers; every observation, until no state is new.
 
     kai FR2, FR5, FR6, FR18, FR19, FR27, FR29, FR30, FR31; chapter properties 1 to 10.
     """
@@ -202,12 +203,12 @@ def test_one_step_behaves_whatever_its_playbook_says_and_whatever_happens(
             figures += walk(book(only), EVERYTHING)
         else:
             figures += walk(book(only), WITHOUT_SYNONYMS, stride=9)
-    printed(capsys, f"one step, {autonomy}", figures)
+    print_figures(capsys, f"one step, {autonomy}", figures)
     assert figures.states > 0
 
 
-def test_one_step_behaves_where_all_happens_within_a_millisecond() -> None:
-    """Times that coincide are dropped from a settled entry; nothing may hang on them."""
+def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond() -> None:
+    """Times that coincide are dropped from a settled entry; nothing may depend on them."""
     for autonomy, policy in product(Autonomy, ErrorPolicy):
         only = step(autonomy=autonomy, policy=policy, triggers=(Trigger.SUBAGENT_ERROR,))
         stopped = walk(book(only), WITHOUT_SYNONYMS, ticking=False)
@@ -215,37 +216,42 @@ def test_one_step_behaves_where_all_happens_within_a_millisecond() -> None:
         assert (stopped.states, stopped.rows) == (ticking.states, ticking.rows)
 
 
-@pytest.mark.parametrize("groups", ["..", "gg"])
-def test_two_steps_behave_one_after_the_other_and_at_once(
+@pytest.mark.parametrize("groups", ["..", pytest.param("gg", marks=pytest.mark.long)])
+def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
     groups: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One representative per kind of ending, every pair of them (kai FR7, FR22)."""
     figures = Figures()
     for kinds in product(ENDINGS, ENDINGS):
         figures += walk(composed(kinds, groups), FEW, stride=3)
-    printed(capsys, f"two steps {groups}", figures)
+    print_figures(capsys, f"two steps {groups}", figures)
     assert figures.states > 0
 
 
+@pytest.mark.long
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
-def test_three_steps_behave_one_after_the_other_and_after_a_group(
+def test_three_steps_obey_every_law_in_sequence_and_after_a_group(
     groups: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = Figures()
     for kinds in product(FIVE, FIVE, FIVE if groups == "..." else ("done", "gate")):
         figures += walk(composed(kinds, groups), FEWEST, stride=5)
-    printed(capsys, f"three steps {groups}", figures)
+    print_figures(capsys, f"three steps {groups}", figures)
     assert figures.states > 0
 
 
+@pytest.mark.long
 @pytest.mark.unmeasured
-def test_a_group_of_three_behaves(capsys: pytest.CaptureFixture[str]) -> None:
-    """kai FR22: all at once, and the phase waits for every one. Whoever can fail can be done."""
+def test_a_group_of_three_obeys_every_law(capsys: pytest.CaptureFixture[str]) -> None:
+    """kai FR22: all run at once, and the phase waits for every one.
+
+    The ending `done` is left out: every step that can fail can also end as done.
+    """
     figures = Figures()
     for kinds in combinations_with_replacement(FIVE[1:], 3):
         figures += walk(composed(kinds, "ggg"), FEWEST, stride=11)
-    printed(capsys, "a group of three", figures)
+    print_figures(capsys, "a group of three", figures)
     assert figures.states > 0
 
 
@@ -314,11 +320,15 @@ def random_book(dice: random.Random) -> Playbook:
     return book(*steps)
 
 
-@pytest.mark.unmeasured
-def test_random_sessions_of_larger_playbooks_behave(capsys: pytest.CaptureFixture[str]) -> None:
-    """What no walk can close: long histories, groups of four, clocks that step back."""
-    dice = random.Random(20260219)  # noqa: S311 - the same sessions for everyone
-    sessions, figures, ends = 2000, Figures(), Counter[str]()
+@pytest.mark.parametrize(
+    "sessions", [100, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.unmeasured])]
+)
+def test_random_sessions_of_larger_playbooks_obey_every_law(
+    sessions: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beyond any walk: long histories, groups of four, clocks that step back."""
+    dice = random.Random(20260219)  # noqa: S311 - every run has the same sessions
+    figures, ends = Figures(), Counter[str]()
     for number in range(sessions):
         state, at = State(random_book(dice)), 0
         journal: Journal = ()
@@ -334,5 +344,5 @@ def test_random_sessions_of_larger_playbooks_behave(capsys: pytest.CaptureFixtur
                 figures.refused += refuses(state, journal, at, first=number % 9, stride=9)
         ends[status(state).value] += 1
     figures.states = sessions
-    printed(capsys, f"{sessions} random sessions {dict(ends)}", figures)
+    print_figures(capsys, f"{sessions} random sessions {dict(ends)}", figures)
     assert set(ends) >= {"completed", "failed", "aborted", "in_progress"}
