@@ -16,7 +16,7 @@ from statistics import median
 
 import sample
 
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import init
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
@@ -29,7 +29,7 @@ def project(folder: Path) -> Path:
     root = sample.repository(folder / "project")
     (root / ".playbooks/playbooks").mkdir(parents=True)
     (root / ".playbooks/playbooks/sample.yaml").write_bytes(sample.playbook(8))
-    maintain.install(maintain.plan(cwd=root))
+    init.apply(init.plan(cwd=root))
     for number in range(FILES):
         file = root / f"src/{number % 40}/{number}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 from project import Project
 
 import playbook_supervisor
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import init
 
 REPOSITORY = Path(__file__).parent.parent
 CLIENT = Path(__file__).parent / "claude"
@@ -226,7 +226,7 @@ def pristine_installation(pristine: Path, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("installed")
     project = Project.copied(pristine, folder / "project", home=folder)
     project.git("switch", "-q", "main")
-    maintain.install(maintain.plan(cwd=project.root))
+    init.apply(init.plan(cwd=project.root))
     project.write("specs/014-new-thing/spec.md", "# A new thing\n")
     project.commit("Install, and specify a new thing")
     return project.root

@@ -10,14 +10,13 @@ from pathlib import Path
 
 from project import Project
 
-from playbook_supervisor.commands.install.installer import InstallPlan
-from playbook_supervisor.commands.install.updater import UpdatePlan
+from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.system.files import digest
 
 NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
 
-def said(planned: InstallPlan | UpdatePlan, path: str) -> tuple[str, str]:
+def said(planned: InstallPlan, path: str) -> tuple[str, str]:
     """What a plan does to a file, and why."""
     (found,) = [each for each in planned.actions if each.path == path]
     return found.verb, found.why

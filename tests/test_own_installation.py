@@ -7,7 +7,7 @@ from pathlib import Path
 
 from project import Project
 
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import init, update
 from playbook_supervisor.project import library
 
 REPOSITORY = Path(__file__).parent.parent
@@ -22,8 +22,8 @@ def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, h
     shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
     project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
     project.git("init", "-q")
-    actions = maintain.plan(cwd=project.root).actions
-    drifted = [each for each in actions if each.why not in ("as it is shipped", "up to date")]
+    actions = init.plan(cwd=project.root).actions
+    drifted = [each for each in actions if each.why != "up to date"]
     assert drifted == []
     assert len(actions) == 16
 
@@ -35,7 +35,7 @@ def test_nothing_here_is_out_of_date(tmp_path: Path, home: Path) -> None:
     shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
     project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
     project.git("init", "-q")
-    assert maintain.update_plan(cwd=project.root).changes == ()
+    assert update.plan(cwd=project.root).changes == ()
 
 
 def test_every_playbook_here_can_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from playbook_supervisor.commands.install import shipped_files
+from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.project.install_record import fingerprint
 from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import digest
@@ -16,17 +16,17 @@ from playbook_supervisor.system.files import digest
 
 def main(*, check: bool) -> int:
     """Add a line for each file whose content no release had; with `check` only name it."""
-    known = shipped_files.released()
+    known = shipped.released()
     missing = {
         path: content
-        for path, content in shipped_files.at_every_place().items()
+        for path, content in shipped.with_every_guide().items()
         if fingerprint(content) not in known.get(path, ())
     }
     if check:
         for path in missing:
             print(f"{path} is not written down: python tools/record_release.py")
         return 1 if missing else 0
-    with (templates.folder() / shipped_files.RELEASES).open("a", encoding="utf-8") as table:
+    with (templates.folder() / shipped.RELEASES).open("a", encoding="utf-8") as table:
         table.writelines(f"{digest(content)}  {path}\n" for path, content in missing.items())
     return 0
 

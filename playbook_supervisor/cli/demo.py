@@ -9,7 +9,8 @@ from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.cli.watchers import draws, watching
-from playbook_supervisor.commands import driving, maintain, protocol
+from playbook_supervisor.commands import demo as demonstration
+from playbook_supervisor.commands import driving, protocol
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def demo(*, level: Level) -> int:
     """Run it, then show the journal and the git log. The repository is left to be looked at."""
-    made = maintain.demonstration()
+    made = demonstration.set_up()
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     streams.tell(f"In {made.root}, with an agent that follows a script:\n$ {command}")
     person = Prompt() if streams.at_a_terminal() else _Stagehand()
@@ -38,7 +39,7 @@ def demo(*, level: Level) -> int:
     streams.put(f"\n$ cat {journal.relative_to(made.root)}")
     streams.put(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
     streams.put("\n$ git log --oneline")
-    for line in maintain.log(made.root):
+    for line in demonstration.log(made.root):
         streams.put(line)
     streams.tell(f"\nIt is left in {made.root}; try `playbook show` there.")
     return ending.exit_code

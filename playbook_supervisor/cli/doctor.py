@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playbook_supervisor.cli import streams
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.doctor import examine
 from playbook_supervisor.formats.sanitize import printable
 
 STATE = 3
@@ -13,7 +13,7 @@ _SIGNS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
 def doctor() -> int:
     """A line for each finding, as it is found, and one for its cure."""
     wrong = False
-    for finding in maintain.findings():
+    for finding in examine():
         wrong = wrong or finding.state == "wrong"
         streams.put(printable(f"{_SIGNS[finding.state]}  {finding.name}: {finding.found}"))
         if finding.cure:

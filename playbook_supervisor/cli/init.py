@@ -6,23 +6,23 @@ import sys
 
 from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.render import text
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.errors import ArgumentError
 
 
 def init(*, yes: bool = False, no_hooks: bool | None = None, dry_run: bool = False) -> int:
     """Show the plan, and carry it out if the person agrees (kai FR42)."""
-    plan = maintain.plan(no_hooks=no_hooks)
+    plan = install.plan(no_hooks=no_hooks)
     rows = [(action.verb, action.path, action.why) for action in plan.actions]
     for line in text.table(rows):
         streams.put(line)
     if dry_run:
         return 0
-    changes = any(action.verb != "keep" for action in plan.actions)
+    changes = bool(plan.changes)
     if changes and not yes and not _agreed():
         streams.tell("nothing was written")
         return 1
-    maintain.install(plan)
+    install.apply(plan)
     streams.tell(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
     streams.tell(f"next: {plan.next_command}")
     if plan.next_command.startswith("playbook run "):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from playbook_supervisor.cli import streams
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands import repair as repairing
 from playbook_supervisor.formats.sanitize import printable
 
 DIFFERS = 3
@@ -13,7 +13,7 @@ DIFFERS = 3
 
 def repair(session: str, *, take: bool, restore: bool) -> int:
     """Show the difference, 3 while there is one; or mend it in the way that was asked for."""
-    repaired = maintain.repair(session, take=take, restore=restore)
+    repaired = repairing.repair(session, accept=take, undo=restore)
     for difference in repaired.differences:
         streams.put(printable(f"{difference.file}: {difference.what}"))
         for key, before, after in difference.changes:

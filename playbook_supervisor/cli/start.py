@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playbook_supervisor.cli import streams
-from playbook_supervisor.commands import worktree_commands
+from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.starting import StartResult
+    from playbook_supervisor.commands.worktrees.start import StartResult
 
 
 def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: bool) -> int:
     """Make it and print the four lines (kai FR35); with `exec` Claude Code takes over from us."""
     if exec:
         _require_room()
-    started = worktree_commands.start(playbook, args, base=base, branch=branch)
+    started = starting.start(playbook, args, base=base, branch=branch)
     streams.tell_notices(started.notices)
     for line in _told(started, exec=exec):
         streams.put(printable(line))
@@ -30,7 +30,7 @@ def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: b
         streams.tell(printable(line))
     if exec:
         sys.stdout.flush()
-        worktree_commands.open_client(started)
+        starting.open_client(started)
     return 0
 
 
@@ -41,7 +41,7 @@ def _require_room() -> None:
             "--exec opens Claude Code at your terminal, and there is none",
             guidance="Leave --exec out; what is printed says how to go on.",
         )
-    worktree_commands.require_client()
+    starting.require_client()
 
 
 def _told(started: StartResult, *, exec: bool) -> list[str]:
@@ -54,7 +54,7 @@ def _told(started: StartResult, *, exec: bool) -> list[str]:
 
 def _about(started: StartResult) -> list[str]:
     branch = started.branch
-    how = f"new, from {started.base.told}" if branch.new else "which was there already"
+    how = f"new, from {started.base.name}" if branch.new else "which was there already"
     trust = "Claude asks once whether you trust the new folder."
     headless = started.typed.replace("/playbook.run", "playbook run", 1)
     return [

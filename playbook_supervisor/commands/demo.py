@@ -1,6 +1,6 @@
-"""The main job in a scratch repository: a specified feature, the embedded agent, a gate at the end.
+"""`playbook demo`: a run in a scratch repository, with the embedded agent and a gate at the end.
 
-Nothing of the user's is touched or needed: neither a project nor an agent, a forge or an identity.
+It needs no project, agent, forge or git identity of the user's, and touches none.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.commands.install import installer
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.install import init
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.store import Clock, system_clock
 from playbook_supervisor.system import templates
@@ -20,7 +22,7 @@ from playbook_supervisor.system.files import (
     reserve_folder,
     write_atomically,
 )
-from playbook_supervisor.system.git_process import change
+from playbook_supervisor.system.git_process import ask, change
 
 FEATURE = "001-greeting"
 
@@ -31,12 +33,14 @@ _SETTINGS = {
     "core.excludesFile": "/dev/null",
     "core.hooksPath": ".git/hooks",
 }
-"""So that no setting of the user's own asks a question or refuses."""
+"""Override the user's own settings, which may ask questions or refuse."""
 
 
 class Demo(Record):
-    """What is to be run: `playbook` with `args` in the repository `root`, driven by `agent` (as
-    `--agent` takes it). `env` are variables that the run and its processes need."""
+    """A prepared run of `playbook` with `args` in the repository `root`.
+
+    `agent` is a value for `--agent`; `env` are variables that the run and its processes need.
+    """
 
     root: Path
     agent: str
@@ -45,11 +49,27 @@ class Demo(Record):
     args: tuple[str, ...]
 
 
-def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
-    """Make the scratch repository `folder/project`, committed and with playbooks installed.
+def set_up() -> Demo:
+    """Prepare a demo in a temporary folder, and this process's environment for it."""
+    import tempfile
 
-    ArgumentError PB-ARG-USAGE if something of that name is there; StorageError and GitError where
-    the disk or git refuse.
+    demo = prepare(Path(tempfile.mkdtemp(prefix="playbook-demo-")))
+    os.environ.update(demo.env)
+    os.environ.pop(locate.VARIABLE, None)
+    return demo
+
+
+def log(root: Path) -> tuple[str, ...]:
+    """The repository's last commits, one line each."""
+    lines = ask(root, "log", "--max-count=20", "--no-color", "--format=%h %s").splitlines()
+    return tuple(map(printable, lines))
+
+
+def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
+    """Create the repository `folder/project`, with playbooks installed and everything committed.
+
+    ArgumentError PB-ARG-USAGE if it exists already; StorageError and GitError if the disk or git
+    refuses.
     """
     shipped = templates.folder() / "demo"
     ensure_folder(folder)
@@ -57,13 +77,13 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
     if not reserve_folder(root):
         raise ArgumentError(
             "PB-ARG-USAGE",
-            f"{root} is there already",
-            guidance="Name a folder that is empty, or that does not exist yet.",
+            f"{root} already exists",
+            guidance="Name an empty folder, or one that does not exist yet.",
         )
     _copy(shipped / "project", root)
     _initialise(root)
     _commit(root, "Specify a greeting")
-    installer.apply(installer.plan(root), clock())
+    init.apply(init.plan(root, {}), clock())
     _commit(root, "Install playbooks")
     path = os.environ.get("PATH", os.defpath)
     return Demo(

@@ -1,7 +1,7 @@
-"""`playbook doctor`: does what is installed do what it is for? Tried, not concluded from versions.
+"""`playbook doctor`: run what is installed and report what does not work, with its cure.
 
-Every finding that is not fine comes with its cure. Nothing is changed: hooks are fired in a scratch
-folder, and at this repository only with an event that no session can be moved by.
+Nothing is changed: hooks run in a scratch folder, and in this repository only with an event that
+changes no session.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
-from playbook_supervisor.commands.install import updater
-from playbook_supervisor.commands.install.installer import COMMANDS
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.install import update
+from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.system.processes import Completed
 
-_PATIENCE = 30.0  # seconds for any one program
+_TIMEOUT = 30.0  # seconds for each program
 _EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
-"""Modes of the client in which a worker's edits wait for nobody."""
+"""The client's permission modes in which workers edit without asking."""
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 
 
 class Diagnosis(Record):
-    """What was looked at, how it is, what was found, and how to mend or better it.
+    """One check: its name, its state, what was found, and the cure (empty if fine).
 
-    `advice` works, but not as well as it could; `cure` is empty where all is fine.
+    `advice` means that it works, but could work better.
     """
 
     name: str
@@ -52,43 +53,43 @@ class Diagnosis(Record):
     cure: str = ""
 
 
-def examine(start: Path, *, home: Path) -> Iterator[Diagnosis]:
-    """Look at the repository that the folder `start` lies in, in the order in which one mends.
+def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Diagnosis]:
+    """Check the repository of `cwd`, in the order in which problems are best fixed.
 
-    `home` is the person's, where the client keeps settings, too. StateError
-    PB-STATE-NO-REPOSITORY outside of a repository.
+    `home` is the folder with the user's own client settings. StateError PB-STATE-NO-REPOSITORY
+    outside of a repository.
     """
-    here = checkout.find(start)
+    here, home = checkout.find(cwd or locate.current_folder()), home or Path.home()
     yield _git(here.root)
     yield Diagnosis("python", "fine", f"{sys.version.partition(' ')[0]}, {sys.executable}")
     yield _program(here.root)
-    yield from _each("commands", _commands, here)
-    yield from _each("files", _files, here)
-    yield from _each("hooks", _hooks, here, home)
-    yield from _each("bound", _bound, here)
-    yield from _each("walking away", _walking_away, here, home)
-    yield from _each("headless", _headless, here, home)
+    yield from _checked("commands", _commands, here)
+    yield from _checked("files", _files, here)
+    yield from _checked("hooks", _hooks, here, home)
+    yield from _checked("bound", _bound, here)
+    yield from _checked("walking away", _walking_away, here, home)
+    yield from _checked("headless", _headless, here, home)
     yield from _notify(here)
-    yield from _each("gh", _gh, here)
+    yield from _checked("gh", _gh, here)
     yield _client(here.root)
 
 
-def _each(
-    name: str, look: Callable[..., Iterator[Diagnosis]], *places: checkout.Checkout | Path
+def _checked(
+    name: str, check: Callable[..., Iterator[Diagnosis]], *folders: checkout.Checkout | Path
 ) -> Iterator[Diagnosis]:
-    """What `look` finds; a file that cannot be read is a finding, too."""
+    """The check's findings; a file that it cannot read is a finding, too."""
     try:
-        yield from look(*places)
+        yield from check(*folders)
     except PlaybookError as error:
-        place = f"{error.where}: " if isinstance(error, CheckError) else ""
-        yield Diagnosis(name, "wrong", place + error.message, error.guidance)
+        where = f"{error.where}: " if isinstance(error, CheckError) else ""
+        yield Diagnosis(name, "wrong", where + error.message, error.guidance)
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────
 
 
 def _git(root: Path) -> Diagnosis:
-    done = _asked(root, "git", "--version")
+    done = _run(root, "git", "--version")
     if done is None or done.returncode:
         return Diagnosis("git", "wrong", "does not run", "Install git, or put it on PATH.")
     return Diagnosis("git", "fine", first_line(done.stdout))
@@ -96,37 +97,37 @@ def _git(root: Path) -> Diagnosis:
 
 def _program(root: Path) -> Diagnosis:
     path = _which("playbook")
-    done = _asked(root, path, "--version") if path else None
+    done = _run(root, path, "--version") if path else None
     if done is None:
-        found = "is not on PATH; slash commands and hooks look for it there"
+        found = "not on PATH, where slash commands and hooks look for it"
         folder = Path(sys.executable).parent
-        return Diagnosis("playbook", "wrong", found, f"{_INSTALL} This one lies in {folder}.")
+        return Diagnosis("playbook", "wrong", found, f"{_INSTALL} The running one is in {folder}.")
     said = first_line(done.stdout or done.stderr)
     if done.returncode or said != f"playbook {__version__}":
-        found = f"{path} says {said or 'nothing'!r}, and this is playbook {__version__}"
-        return Diagnosis("playbook", "wrong", found, "Upgrade that one, or take it off PATH.")
+        found = f"{path} reports {said or 'nothing'!r}, but this is playbook {__version__}"
+        return Diagnosis("playbook", "wrong", found, "Upgrade it, or remove it from PATH.")
     return Diagnosis("playbook", "fine", f"{__version__}, {path}")
 
 
 def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    wanting = [each.name for each in library.playbooks(here.root) if _wants_gh(each)]
-    if not wanting:
+    needing = [each.name for each in library.playbooks(here.root) if _needs_gh(each)]
+    if not needing:
         return
-    done = _asked(here.root, "gh", "auth", "status")
-    why = f"{', '.join(wanting)} looks for a pull request"
+    done = _run(here.root, "gh", "auth", "status")
+    why = f"needed by {', '.join(needing)} to find the pull request"
     if done is None:
-        yield Diagnosis("gh", "wrong", f"does not run, and {why}", "Install GitHub's gh.")
+        yield Diagnosis("gh", "wrong", f"does not run; {why}", "Install GitHub's gh.")
     elif done.returncode:
         said = first_line(done.stderr or done.stdout)
         yield Diagnosis("gh", "wrong", f"{said} ({why})", "Run `gh auth login`.")
     else:
-        yield Diagnosis("gh", "fine", "runs, and is logged in")
+        yield Diagnosis("gh", "fine", "runs and is logged in")
 
 
-def _wants_gh(shelved: library.PlaybookFile) -> bool:
-    if shelved.problem:
+def _needs_gh(listed: library.PlaybookFile) -> bool:
+    if listed.problem:
         return False
-    playbook = read_playbook(read_bytes(shelved.file), shelved.file.name)
+    playbook = read_playbook(read_bytes(listed.file), listed.file.name)
     return any(
         Condition.PR_CREATED in (*step.preconditions, *step.postconditions)
         for step in playbook.steps
@@ -135,10 +136,10 @@ def _wants_gh(shelved: library.PlaybookFile) -> bool:
 
 def _client(root: Path) -> Diagnosis:
     path = _which("claude")
-    done = _asked(root, path, "--version") if path else None
+    done = _run(root, path, "--version") if path else None
     if done is None or done.returncode:
         found = "Claude Code does not run from here"
-        cure = "Install it, or say in .playbooks/config.yaml which `agent` `playbook run` calls."
+        cure = "Install it, or set another `agent` in .playbooks/config.yaml."
         return Diagnosis("claude", "advice", found, cure)
     return Diagnosis("claude", "fine", first_line(done.stdout))
 
@@ -149,10 +150,10 @@ def _which(name: str) -> str | None:
     return shutil.which(name)
 
 
-def _asked(root: Path, *argv: str) -> Completed | None:
-    """What a program says; None where it cannot be started, or says nothing in time."""
+def _run(root: Path, *argv: str) -> Completed | None:
+    """The completed program; None if it cannot be started, or does not end in time."""
     try:
-        done = run(argv, cwd=root, timeout=_PATIENCE)
+        done = run(argv, cwd=root, timeout=_TIMEOUT)
     except PlaybookError:
         return None
     return None if done.timed_out else done
@@ -163,12 +164,12 @@ def _asked(root: Path, *argv: str) -> Completed | None:
 
 def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
-        yield Diagnosis("commands", "wrong", "nothing is installed here", "Run `playbook init`.")
+        yield Diagnosis("commands", "wrong", "not installed here", "Run `playbook init`.")
         return
     files = [f".claude/commands/{name}.md" for name in COMMANDS]
     gone = [file for file in files if not (here.root / file).is_file()]
     if gone:
-        cure = "Take their lines out of .playbooks/install.yaml, then run `playbook init`."
+        cure = "Remove their lines from .playbooks/install.yaml, then run `playbook init`."
         yield Diagnosis("commands", "advice", f"deleted here: {', '.join(gone)}", cure)
     else:
         yield Diagnosis("commands", "fine", f"/{COMMANDS[0]} and {len(COMMANDS) - 1} more")
@@ -177,55 +178,56 @@ def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
 def _files(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
         return
-    old = [change.path for change in updater.plan(here.root).changes]
+    old = [change.path for change in update.plan(here.root, {}).changes]
     if old:
         found = f"out of date: {', '.join(old)}"
-        yield Diagnosis("files", "advice", found, "Run `playbook update`; edits of yours stay.")
+        yield Diagnosis("files", "advice", found, "Run `playbook update`; it keeps your edits.")
     else:
-        yield Diagnosis("files", "fine", f"as playbook {__version__} has them, or yours")
+        yield Diagnosis("files", "fine", f"from playbook {__version__}, or your own")
 
 
 def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     if read_installation(here.root).no_hooks:
-        found = "left out (--no-hooks): a model is asked to follow the playbook, not held to it"
+        found = (
+            "not installed (--no-hooks): models are asked, but not forced, to follow the playbook"
+        )
         yield Diagnosis("hooks", "advice", found, "`playbook init --hooks` installs them.")
         return
     data = _read(here.root / settings.FILE)
     if missing := settings.lacking(data):
-        found = f"missing or altered in {settings.FILE}: {', '.join(missing)}"
+        found = f"missing or changed in {settings.FILE}: {', '.join(missing)}"
         yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
     for file in _settings_files(here.root, home):
         if settings.disables_hooks(_read(file), str(file)):
-            cure = f"Take `disableAllHooks` out of {file}."
-            yield Diagnosis("hooks", "wrong", "every hook is switched off", cure)
+            cure = f"Remove `disableAllHooks` from {file}."
+            yield Diagnosis("hooks", "wrong", "all hooks are disabled", cure)
             return
-    if trouble := _tried(here.root, data):
+    if problem := _hook_problem(here.root, data):
         marker = here.git_dir / settings.MARKER
-        way_out = f" Or remove {marker}, to let go of its session." if marker.is_file() else ""
-        yield Diagnosis("hooks", "wrong", trouble, f"Mend what is named.{way_out}")
+        release = f" Or remove {marker} to release its session." if marker.is_file() else ""
+        yield Diagnosis("hooks", "wrong", problem, f"Fix what is named.{release}")
     else:
-        yield Diagnosis(
-            "hooks", "fine", f"{len(settings.HOOKS)} events; idle, holding and answering"
-        )
+        found = f"{len(settings.HOOKS)} events; they pass, block and answer as they should"
+        yield Diagnosis("hooks", "fine", found)
 
 
-def _tried(root: Path, data: bytes) -> str:
-    """What the hooks that stand there do wrong; empty where they do what they are for."""
+def _hook_problem(root: Path, data: bytes) -> str:
+    """What the installed hooks do wrong; empty if they work."""
     import tempfile
 
-    holding = settings.command_of(data, "PreToolUse")
+    guard = settings.command_of(data, "PreToolUse")
     with tempfile.TemporaryDirectory(prefix="playbook-doctor-") as scratch:
         folder = Path(scratch)
-        idle = _fired(holding, folder, {"hook_event_name": "PreToolUse"})
+        idle = _fire(guard, folder, {"hook_event_name": "PreToolUse"})
         if idle.returncode or idle.stdout:
-            return f"no session is bound, and a hook does something: {_said(idle)}"
+            return f"a hook interferes although no session is bound: {_output(idle)}"
         marker = folder / ".git" / settings.MARKER
         ensure_folder(marker.parent)
         write_atomically(marker, b"/nowhere/playbook\nnone\nnone\n", durable=False)
-        lost = _fired(holding, folder, {"hook_event_name": "PreToolUse"}, path="/nowhere")
+        lost = _fire(guard, folder, {"hook_event_name": "PreToolUse"}, path="/nowhere")
         if lost.returncode != 2:
-            return f"a session is bound, its program is gone, and a tool may run: {_said(lost)}"
+            return f"a tool may run although a bound session's program is gone: {_output(lost)}"
     event = {
         "hook_event_name": "UserPromptExpansion",
         "expansion_type": "slash_command",
@@ -235,23 +237,23 @@ def _tried(root: Path, data: bytes) -> str:
         "session_id": "doctor",
         "cwd": str(root),
     }
-    answered = _fired(settings.command_of(data, "UserPromptExpansion"), root, event)
-    failed = answered.returncode or answered.stdout  # to that command there is no reply
-    return f"the program does not answer its hook: {_said(answered)}" if failed else ""
+    answered = _fire(settings.command_of(data, "UserPromptExpansion"), root, event)
+    failed = answered.returncode or answered.stdout  # this command gets no reply
+    return f"`playbook hook` fails: {_output(answered)}" if failed else ""
 
 
-def _fired(command: str, root: Path, event: dict[str, str], path: str | None = None) -> Completed:
+def _fire(command: str, root: Path, event: dict[str, str], path: str | None = None) -> Completed:
     env = {**os.environ, "CLAUDE_PROJECT_DIR": str(root)}
     if path is not None:
         env["PATH"] = path
     argv = [_which("sh") or "/bin/sh", "-c", command]
-    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=_PATIENCE)
+    return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=_TIMEOUT)
 
 
-def _said(done: Completed) -> str:
+def _output(done: Completed) -> str:
     refused = done.stdout.startswith('{"decision"')
-    said = json.loads(done.stdout)["reason"] if refused else done.stderr or done.stdout
-    return first_line(said) or f"exit status {done.returncode}"
+    text = json.loads(done.stdout)["reason"] if refused else done.stderr or done.stdout
+    return first_line(text) or f"exit status {done.returncode}"
 
 
 def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
@@ -263,23 +265,23 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if os.access(program, os.X_OK) or _which("playbook"):
         yield Diagnosis("bound", "fine", f"session {session} is bound to a client here")
         return
-    found = f"session {session} is bound to a client here, and {first_line(program)} is gone"
-    yield Diagnosis("bound", "wrong", found, f"{_INSTALL} Or remove {marker}, to let go of it.")
+    found = f"session {session} is bound to a client here, but {first_line(program)} is gone"
+    yield Diagnosis("bound", "wrong", found, f"{_INSTALL} Or remove {marker} to release it.")
 
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Whether a step can do its work while nobody is there to be asked."""
+    """Whether Claude Code runs steps without asking for permissions."""
     mode, allowed = _permissions(here.root, home)
-    waits = _wanting(mode, allowed)
-    if not waits:
+    asked = _not_allowed(mode, allowed)
+    if not asked:
         yield Diagnosis("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
     found = (
-        f"Claude Code asks you at a step's first {' and first '.join(waits)}, "
-        "and the playbook stands still until you answer"
+        f"Claude Code asks you before a step's first {' and first '.join(asked)}, "
+        "and the playbook waits until you answer"
     )
     cure = (
-        f'Allow beforehand what your commands need, in {settings.LOCAL_FILE}: {{"permissions": '
+        f'Allow in advance what your commands need, in {settings.LOCAL_FILE}: {{"permissions": '
         '{"defaultMode": "acceptEdits", "allow": ["Bash(git commit *)"]}}, '
         "with a rule for each program that they run."
     )
@@ -287,17 +289,17 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
-    """Whether a step that `playbook run` gives to Claude Code can do its work: it asks nobody."""
-    kept = config.load(here.root)
-    if not registry.is_default(kept.agent):
-        yield Diagnosis("headless", "fine", f"`playbook run` calls the agent {kept.agent}")
+    """Whether Claude Code's workers under `playbook run`, which cannot ask, may do their work."""
+    project = config.load(here.root)
+    if not registry.is_default(project.agent):
+        yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {project.agent}")
         return
-    mode = kept.claude.permission_mode
-    allowed = [*kept.claude.allowed_tools, *_permissions(here.root, home)[1]]
-    if not (denied := _wanting(mode, allowed)):
+    mode = project.claude.permission_mode
+    allowed = [*project.claude.allowed_tools, *_permissions(here.root, home)[1]]
+    if not (denied := _not_allowed(mode, allowed)):
         yield Diagnosis("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
-    found = f"with `playbook run` a worker's every {' and every '.join(denied)} is denied"
+    found = f"under `playbook run`, every {' and every '.join(denied)} of a worker is denied"
     cure = (
         f"In {config.FILE}: agents: {{claude: {{permission_mode: acceptEdits, allowed_tools: "
         '["Bash(git commit *)"]}}, with a rule for each program that your commands run.'
@@ -306,46 +308,46 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    """Whether the program that calls people can be started; it is not: it would call somebody."""
+    """Whether the notification program exists; it is not run, since it would notify people."""
     try:
         argv = config.load(here.root).notify
-    except PlaybookError:  # which has been found before
+    except PlaybookError:  # reported by another check
         return
     if not argv:
         return
     program = argv[0] if "/" not in argv[0] else str(here.root / argv[0])
     if path := _which(program):
-        yield Diagnosis("notify", "fine", f"calls {first_line(path)}")
+        yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
         return
-    found = f"{first_line(argv[0])} is no program that runs here: nobody is called to a gate"
+    found = f"{first_line(argv[0])} is not an executable program: gates cannot notify you"
     cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
     yield Diagnosis("notify", "wrong", found, cure)
 
 
-def _wanting(mode: str, allowed: list[str]) -> list[str]:
-    """What a worker may not do of itself."""
-    wanting = []
+def _not_allowed(mode: str, allowed: list[str]) -> list[str]:
+    """What a worker may not do without permission."""
+    missing = []
     if mode not in _EDITING and not any(rule.startswith(("Edit", "Write")) for rule in allowed):
-        wanting.append("edit")
+        missing.append("edit")
     shell = [rule for rule in allowed if rule.startswith("Bash") and rule not in settings.ALLOW]
     if mode not in _EDITING - {"acceptEdits"} and not shell:
-        wanting.append("command in a shell")
-    return wanting
+        missing.append("shell command")
+    return missing
 
 
 def _permissions(root: Path, home: Path) -> tuple[str, list[str]]:
-    """The client's mode and the rules that allow something, from all settings that it reads."""
+    """The client's permission mode and allow rules, from all settings files that it reads."""
     mode, allowed = "default", list[str]()
     for file in _settings_files(root, home):
-        kept = settings.read(_read(file), str(file))
-        said, rules = kept.get("permissions", "defaultMode"), kept.get("permissions", "allow")
-        mode = said if isinstance(said, str) else mode
+        read = settings.read(_read(file), str(file))
+        own, rules = read.get("permissions", "defaultMode"), read.get("permissions", "allow")
+        mode = own if isinstance(own, str) else mode
         allowed += [str(rule) for rule in rules] if isinstance(rules, list) else []
     return mode, allowed
 
 
 def _settings_files(root: Path, home: Path) -> tuple[Path, ...]:
-    """Those that the client reads, the one that has the last word last."""
+    """The files that the client reads; later ones take precedence."""
     return (home / settings.FILE, root / settings.FILE, root / settings.LOCAL_FILE)
 
 

@@ -7,7 +7,7 @@ from project import Project
 
 from claude.conftest import Start
 from claude.scripts import obey
-from playbook_supervisor.commands import worktree_commands
+from playbook_supervisor.commands.worktrees import start as starting
 
 
 @pytest.fixture
@@ -20,9 +20,7 @@ def test_the_session_that_waits_in_a_new_worktree_is_adopted(
     installed: Project, start: Start
 ) -> None:
     """kai FR33, FR35: no second session begins, and the main checkout hears nothing of it."""
-    started = worktree_commands.start(
-        "auto-validate", ["013"], cwd=installed.root, branch="013-again"
-    )
+    started = starting.start("auto-validate", ["013"], cwd=installed.root, branch="013-again")
     tree = Project(started.root, installed.home, installed.env)
     start(obey, tree).run(started.typed, "--permission-mode", "acceptEdits")
     assert tree.session.name == started.session_id

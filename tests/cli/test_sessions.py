@@ -286,14 +286,14 @@ class TestRepair:
         added = text.partition("entries:\n")[2].replace("qa-plan", "qa-run")
         journal.write_text(text + added)
         shown = project.playbook("repair")
-        assert "journal.yaml: the entry qa-run#1 was not written" in shown.out
+        assert "journal.yaml: the entry qa-run#1 was added" in shown.out
         journal.write_text("schema: 1\nentries: []\n")
         shown = project.playbook("repair")
         assert "journal.yaml: the entry qa-plan#1 was removed or moved" in shown.out
         journal.write_text(text.replace("qa-plan", "qa-run"))
         shown = project.playbook("repair")
         assert "qa-plan#1 was removed or moved" in shown.out
-        assert "qa-run#1 was not written" in shown.out
+        assert "qa-run#1 was added" in shown.out
         assert project.playbook("repair", "--restore").code == 0
         assert journal.read_text() == text
 
@@ -360,7 +360,7 @@ class TestRepair:
         legacy(project)
         assert project.playbook("repair", "20260219-a7k").code == 0
         refused = project.playbook("repair", "20260219-a7k", "--restore")
-        assert (refused.code, "nothing of session 20260219-a7k is kept" in refused.err) == (3, True)
+        assert (refused.code, "no copy of session 20260219-a7k" in refused.err) == (3, True)
 
     def test_wants_one_of_two(self, waiting: Project) -> None:
         both = waiting.playbook("repair", "--take", "--restore")

@@ -17,7 +17,7 @@ from project import FEATURE, Project
 from cli.scripts import WORKS, conforms
 from cli.terminal import Terminal
 from playbook_supervisor.commands import overview
-from playbook_supervisor.commands import worktree_commands as api
+from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project.library import index_is_stale
 from playbook_supervisor.sessions import selection
@@ -181,7 +181,7 @@ def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -
     assert killed.code == -signal.SIGKILL
     until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
-    assert (again.code, "is cleared away" in again.err) == (0, True)
+    assert (again.code, "removed what the killed start of" in again.err) == (0, True)
     assert len(git.worktrees(installed.root)) == 2
     assert beside(installed).session.name in again.out
 
@@ -237,7 +237,7 @@ def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
 @pytest.fixture
 def unmerged(installed: Project) -> Project:
     """A worktree with work that is nowhere else."""
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.write("made.txt", "x\n")
     tree.commit("Make")
@@ -252,7 +252,7 @@ def test_what_is_in_the_way_is_told_line_by_line(installed: Project, unmerged: P
     assert dirty == "not committed: ?? more.txt"
     assert ahead.startswith("not merged into main: ")
     assert ahead.endswith(" Make")
-    assert "cannot be finished: 3 things are in the way [PB-GIT-UNFINISHED]" in done.err
+    assert "cannot be finished: 3 obstacles [PB-GIT-UNFINISHED]" in done.err
     assert unmerged.root.exists()
 
 
@@ -284,7 +284,7 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
 
 def test_another_branch_than_the_session_s_is_told_of(installed: Project) -> None:
     script = installed.script(WORKS)
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     for where, said in (("elsewhere", "elsewhere is checked out"), ("--detach", "no branch is")):
         tree.git("switch", "-q", *(["-c", where] if where == "elsewhere" else [where]))
@@ -295,7 +295,7 @@ def test_another_branch_than_the_session_s_is_told_of(installed: Project) -> Non
 
 def test_what_is_printed_adopts_the_session_in_the_client(installed: Project) -> None:
     """And a person hears of it, where another branch is checked out there by then."""
-    started = api.start("auto-validate", ["014"], cwd=installed.root)
+    started = starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     there = Hooked(tree)
     assert started.session_id in there.types(started.typed).shown
@@ -306,7 +306,7 @@ def test_what_is_printed_adopts_the_session_in_the_client(installed: Project) ->
 
 
 def test_a_copy_that_git_brought_is_not_driven_here(installed: Project) -> None:
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.commit("The journal")
     installed.git("merge", "-q", NEW)
@@ -319,7 +319,7 @@ def test_a_copy_that_git_brought_is_not_driven_here(installed: Project) -> None:
 
 def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Project) -> None:
     """Wherever the reader stands, and whichever command it is that cannot read it."""
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     broken = beside(installed).session / "session.yaml"
     broken.write_text("status: [\n")
     for here in (installed.root, installed.root / "specs", broken.parent):
@@ -332,7 +332,7 @@ def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Pr
 @pytest.fixture
 def removed(installed: Project) -> Project:
     """A worktree that somebody has removed by hand, with a session at its gate and staged work."""
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     agent = tree.script("steps: {qa-plan: {write: {'.qa/{{feature}}/test-plan.md': a plan}}}")
     assert tree.playbook("run", "auto-validate", "014", "--agent", agent).code == 4
@@ -390,7 +390,7 @@ def test_of_copies_that_nobody_drives_the_one_at_home_counts_else_the_furthest(
     installed: Project,
 ) -> None:
     """After merges every worktree has them all; and one that cannot be read hides no other."""
-    api.start("auto-validate", ["014"], cwd=installed.root)
+    starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.commit("The journal")
     installed.git("merge", "-q", NEW)

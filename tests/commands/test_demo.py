@@ -80,7 +80,7 @@ class TestTheScratchRepository:
         mine = tmp_path / "project/notes.md"
         mine.parent.mkdir()
         mine.write_text("mine\n")
-        with pytest.raises(ArgumentError, match="is there already") as caught:
+        with pytest.raises(ArgumentError, match="already exists") as caught:
             demo.prepare(tmp_path)
         assert caught.value.code == "PB-ARG-USAGE"
         assert [path.name for path in mine.parent.iterdir()] == ["notes.md"]

@@ -11,8 +11,9 @@ from project import Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
-from playbook_supervisor.commands import doctor, maintain
+from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.doctor import Diagnosis
+from playbook_supervisor.commands.install import init
 from playbook_supervisor.drivers.claude_code.settings import FILE, LOCAL_FILE, MARK, MARKER
 from playbook_supervisor.errors import StateError
 
@@ -63,7 +64,7 @@ def clinic(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     clinic.program("gh", "exit 0")
     clinic.program("claude", "echo '2.1.329 (Claude Code)'")
     monkeypatch.setenv("PATH", str(clinic.bin))
-    maintain.install(maintain.plan(cwd=project.root))
+    init.apply(init.plan(cwd=project.root))
     clinic.settings(defaultMode="acceptEdits", allow=["Bash(make *)"])
     return clinic
 
@@ -134,7 +135,7 @@ class TestPrograms:
 
     def test_a_program_that_never_answers(self, clinic: Clinic, mocker: MockerFixture) -> None:
         clinic.program("claude", "exec cat /dev/zero")
-        mocker.patch.object(doctor, "_PATIENCE", 0.3)
+        mocker.patch.object(doctor, "_TIMEOUT", 0.3)
         assert clinic.findings()["claude"].state == "advice"
 
     def test_without_the_client_there_is_still_the_headless_runner(self, clinic: Clinic) -> None:
@@ -205,7 +206,7 @@ class TestWhatIsInstalled:
         assert str(path) in clinic.findings()["hooks"].cure
 
     def test_hooks_that_were_left_out_on_purpose(self, clinic: Clinic) -> None:
-        maintain.install(maintain.plan(cwd=clinic.project.root, no_hooks=True))
+        init.apply(init.plan(cwd=clinic.project.root, no_hooks=True))
         clinic.project.write(FILE, "{}")
         assert clinic.findings()["hooks"].state == "advice"
 
@@ -214,9 +215,9 @@ class TestHooksThatAreFired:
     @pytest.mark.parametrize(
         ("shell", "trouble"),
         [
-            ("echo strange", "no session is bound, and a hook does something: strange"),
-            ("exit 1", "no session is bound, and a hook does something: exit status 1"),
-            ("exit 0", "a session is bound, its program is gone, and a tool may run"),
+            ("echo strange", "a hook interferes although no session is bound: strange"),
+            ("exit 1", "a hook interferes although no session is bound: exit status 1"),
+            ("exit 0", "a tool may run although a bound session's program is gone"),
         ],
     )
     def test_a_shell_that_does_not_do_what_they_say(
@@ -228,7 +229,7 @@ class TestHooksThatAreFired:
     def test_a_program_that_crashes(self, clinic: Clinic) -> None:
         clinic.program("playbook", PLAYBOOK.replace("cat ", "echo 'a crash' >&2; exit 1; cat "))
         assert clinic.wrong() == ["hooks"]
-        assert "does not answer its hook: a crash" in clinic.findings()["hooks"].found
+        assert "`playbook hook` fails: a crash" in clinic.findings()["hooks"].found
 
     def test_a_machine_without_a_shell_on_path(self, clinic: Clinic) -> None:
         clinic.without("sh")
@@ -258,12 +259,12 @@ class TestABoundSession:
         clinic.without("playbook")
         bound = clinic.findings()["bound"]
         assert bound.state == "wrong"
-        assert bound.cure.endswith(f"Or remove {marker}, to let go of it.")
+        assert bound.cure.endswith(f"Or remove {marker} to release it.")
 
     def test_whose_program_crashes_can_be_let_go_of(self, clinic: Clinic) -> None:
         marker = self.bind(clinic, f"{clinic.program('broken', 'exit 1')}\n20260219-a7k\nclient\n")
         assert clinic.wrong() == ["hooks"]
-        assert f"remove {marker}, to let go" in clinic.findings()["hooks"].cure
+        assert f"remove {marker} to release" in clinic.findings()["hooks"].cure
 
     def test_with_a_damaged_marker_is_no_crash(self, clinic: Clinic) -> None:
         self.bind(clinic, "\x1b[31mx")
@@ -278,8 +279,8 @@ class TestWalkingAway:
         away = clinic.findings()["walking away"]
         assert away.state == "advice"
         assert away.found == (
-            "Claude Code asks you at a step's first edit and first command in a shell, "
-            "and the playbook stands still until you answer"
+            "Claude Code asks you before a step's first edit and first shell command, "
+            "and the playbook waits until you answer"
         )
         shown = away.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(LOCAL_FILE, shown)
@@ -287,7 +288,7 @@ class TestWalkingAway:
 
     def test_only_edits_are_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="acceptEdits")
-        assert "step's first command in a shell, and" in clinic.findings()["walking away"].found
+        assert "step's first shell command, and" in clinic.findings()["walking away"].found
 
     def test_only_commands_are_allowed(self, clinic: Clinic) -> None:
         clinic.settings(allow=["Bash(make *)"])
@@ -316,7 +317,7 @@ class TestHeadless:
         clinic.settings(defaultMode="auto")
         headless = clinic.findings()["headless"]
         assert headless.state == "advice"
-        assert headless.found.endswith("a worker's every command in a shell is denied")
+        assert headless.found.endswith("every shell command of a worker is denied")
         shown = headless.cure.partition(": ")[2].partition(", with")[0]
         clinic.project.write(".playbooks/config.yaml", f"{shown}\n")
         assert clinic.findings()["headless"].state == "fine"
@@ -325,12 +326,12 @@ class TestHeadless:
         clinic.settings()
         planning = "agents: {claude: {permission_mode: plan}}\n"
         clinic.project.write(".playbooks/config.yaml", planning)
-        assert "every edit and every command" in clinic.findings()["headless"].found
+        assert "every edit and every shell command" in clinic.findings()["headless"].found
 
     def test_another_agent_works(self, clinic: Clinic) -> None:
         mine = "agent: mine\nagents: {mine: {exec: [x]}}\n"
         clinic.project.write(".playbooks/config.yaml", mine)
-        assert clinic.findings()["headless"].found == "`playbook run` calls the agent mine"
+        assert clinic.findings()["headless"].found == "`playbook run` uses the agent mine"
 
     def test_settings_that_cannot_be_read_are_a_finding(self, clinic: Clinic) -> None:
         clinic.project.write(".playbooks/config.yaml", "agnet: claude\n")
@@ -346,12 +347,12 @@ class TestNotify:
 
     def test_on_path_or_in_the_project(self, clinic: Clinic) -> None:
         path = clinic.program("call-me", 'echo called >>"$HOME/calls"')
-        assert self.notify(clinic, "call-me", "-x") == Diagnosis("notify", "fine", f"calls {path}")
+        assert self.notify(clinic, "call-me", "-x") == Diagnosis("notify", "fine", f"runs {path}")
         own = clinic.project.write("tools/call", "#!/bin/sh\n")
         assert self.notify(clinic, "tools/call") is not None
         assert "notify" in clinic.wrong()
         own.chmod(0o755)
-        assert self.notify(clinic, "tools/call") == Diagnosis("notify", "fine", f"calls {own}")
+        assert self.notify(clinic, "tools/call") == Diagnosis("notify", "fine", f"runs {own}")
         assert not (clinic.project.home / "calls").exists()
 
     def test_that_is_nowhere(self, clinic: Clinic) -> None:
@@ -359,7 +360,7 @@ class TestNotify:
         assert found is not None
         assert (found.state, found.found) == (
             "wrong",
-            "cal-me is no program that runs here: nobody is called to a gate",
+            "cal-me is not an executable program: gates cannot notify you",
         )
         assert "correct `notify` in .playbooks/config.yaml" in found.cure
 

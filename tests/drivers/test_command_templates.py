@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from playbook_supervisor.cli.app import program
-from playbook_supervisor.commands.install import shipped_files
-from playbook_supervisor.commands.install.installer import COMMANDS
+from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.drivers.claude_code.settings import ALLOW
 from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.project.slash_commands import BUILTINS
@@ -149,7 +149,7 @@ def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:
     assert "playbook check --strict" in text
     assert "Ask: keep it, change it, or discard it." in text
     assert "You never run it." in text
-    for guide in shipped_files.GUIDES:
+    for guide in shipped.GUIDES:
         assert f"`{guide}`" in text
 
 

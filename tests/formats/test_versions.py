@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from project import Project
 
-from playbook_supervisor.commands import maintain, repair
+from playbook_supervisor.commands import repair, session_diff
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats import versions
 from playbook_supervisor.project import config, library
@@ -164,9 +164,9 @@ class TestASessionOfANewerPlaybook:
 
     def test_is_nothing_to_repair(self, project: Project, session: Path) -> None:
         before = {file.name: file.read_bytes() for file in session.iterdir()}
-        assert repair.differences(DiskStore(find(project.root)), session.name) == ()
+        assert session_diff.differences(DiskStore(find(project.root)), session.name) == ()
         with pytest.raises(StateError) as caught:
-            maintain.repair(session.name, cwd=project.root)
+            repair.repair(session.name, cwd=project.root)
         assert caught.value.code == "PB-STATE-NEWER"
         assert "uv tool upgrade" in caught.value.guidance
         assert {file.name: file.read_bytes() for file in session.iterdir()} == before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from stored import Scene, ask, failed, finish, playbook, step, unsynced, work
 
-from playbook_supervisor.commands import repair
+from playbook_supervisor.commands import repair, session_diff
 from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.model import Playbook, Step
@@ -388,15 +388,15 @@ def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
     with pytest.raises(StateError, match="pinned policy was changed") as caught:
         again.look()
     assert caught.value.code == "PB-STATE-TAMPERED"
-    (difference,) = repair.differences(scene.fresh(), again.id)
+    (difference,) = session_diff.differences(scene.fresh(), again.id)
     assert (difference.file, difference.what) == (
         "policy.yaml",
-        "the policies that hold were changed",
+        "the pinned policies were changed",
     )
     assert difference.changes[0][0] == "demand 1"
     repair.restore(scene.fresh(), again.id)
     assert scene.file(supervisor, "policy.yaml").read_bytes() == before
-    assert not repair.differences(scene.fresh(), again.id)
+    assert not session_diff.differences(scene.fresh(), again.id)
     assert ask(scene.again(supervisor).look()).id == "b#1?1"
 
 
@@ -418,7 +418,7 @@ def test_comments_in_it_are_a_persons_own(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     for remark in ("as agreed in May", "as agreed in June"):
         scene.edit(supervisor, "policy.yaml", ("schema: 1", f"# {remark}\nschema: 1"))
-        assert not repair.differences(scene.store, supervisor.id)
+        assert not session_diff.differences(scene.store, supervisor.id)
         assert ask(scene.again(supervisor).look()).id == "b#1?1"
         (scene.store.runtime(supervisor.id) / "policy.json").unlink()  # the copy serves, too
     assert ask(scene.again(supervisor).look()).id == "b#1?1"
@@ -431,7 +431,7 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
     again = scene.again(supervisor)
     with pytest.raises(StateError, match="pinned policy was changed"):
         again.look()
-    (difference,) = repair.differences(scene.fresh(), again.id)
+    (difference,) = session_diff.differences(scene.fresh(), again.id)
     assert difference.what.startswith("it cannot be read")
 
 
@@ -449,7 +449,7 @@ def test_where_nothing_is_known_of_the_session_it_has_to_be_readable(scene: Scen
 def test_one_that_was_removed_comes_back(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     scene.file(supervisor, "policy.yaml").unlink()
-    (difference,) = repair.differences(scene.store, supervisor.id)
+    (difference,) = session_diff.differences(scene.store, supervisor.id)
     assert difference.what == "it is missing"
     again = scene.again(supervisor)
     assert ask(again.look()).id == "b#1?1"
@@ -463,8 +463,8 @@ def test_one_that_is_put_there_later_is_nobodys(scene: Scene) -> None:
     again = scene.again(supervisor)
     with pytest.raises(StateError, match="put there by something else"):
         again.look()
-    (difference,) = repair.differences(scene.fresh(), again.id)
-    assert difference.what == "it was not there when the session began"
+    (difference,) = session_diff.differences(scene.fresh(), again.id)
+    assert difference.what == "it did not exist when the session began"
     repair.restore(scene.fresh(), again.id)
     assert not scene.file(supervisor, "policy.yaml").exists()
     assert work(scene.again(supervisor).look()).id == "a#1"

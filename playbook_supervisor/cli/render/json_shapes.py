@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.commands.install.updater import UpdatePlan
+    from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Playbook
@@ -163,7 +163,7 @@ def playbooks(shelved: Sequence[PlaybookFile]) -> Json:
     }
 
 
-def update(plan: UpdatePlan, *, applied: bool) -> Json:
+def update(plan: InstallPlan, *, applied: bool) -> Json:
     """`update --json`."""
     return {
         "protocol": PROTOCOL,

@@ -1,1 +1,1 @@
-"""Sessions in worktrees of their own: how they start, and how they are removed after the merge."""
+"""A session in a worktree of its own: `start` and `finish`."""

@@ -1,8 +1,7 @@
-"""What a commit holds of all that a session rests on, laid out in a scratch folder.
+"""Export the files of a commit that a session needs into a scratch folder.
 
-So every room can look at a commit as it looks at a checkout, before anything is checked out. It
-is gone with the `with`. The sessions' own folders are left out, and a file that is too large to be
-looked at is only as large as it was.
+All checks can then read a commit as they read a checkout. Sessions are left out, and a file that
+is too large to read is only given its size.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LINK = "120000"
 
 
 class _Blob(Record):
-    """A file of a commit: its kind, the name of its content, how large that is, and its path."""
+    """A file of a commit: its mode, object name, size and path."""
 
     mode: str
     name: str
@@ -33,28 +32,27 @@ class _Blob(Record):
 
 
 @contextmanager
-def laid_out(root: Path, commit: str, also: Sequence[str] = ()) -> Iterator[Path]:
-    """The folder in which playbooks, commands and artifacts of a commit stand, and files `also`.
+def exported(root: Path, commit: str, extra: Sequence[str] = ()) -> Iterator[Path]:
+    """A folder with a commit's playbooks, commands and artifacts, and the files `extra`.
 
-    Which folders hold artifacts is for the commit's own config.yaml to say. GitError, and what
-    reading that file raises.
+    The commit's own config.yaml names the artifact folders. GitError, or the errors of reading
+    that file.
     """
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="playbook-base-") as scratch:
         tree = Path(os.path.realpath(scratch))
-        _lay(root, commit, (*_FOLDERS, *also), tree)
+        _export(root, commit, (*_FOLDERS, *extra), tree)
         settings = config.load(tree)
         artifacts = {settings.specs, settings.agreements, settings.qa}
-        _lay(root, commit, sorted(artifacts - {*_FOLDERS}), tree)
+        _export(root, commit, sorted(artifacts - {*_FOLDERS}), tree)
         yield tree
 
 
-def _lay(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
+def _export(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
     with git.repository(root) as repo:
         blobs = list(_blobs(repo, commit, paths))
-        small = [blob.name for blob in blobs if blob.size <= LARGEST]
-        contents = git.contents(repo, small)
+        contents = git.contents(repo, [blob.name for blob in blobs if blob.size <= LARGEST])
     for blob in blobs:
         file = tree / blob.path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +60,7 @@ def _lay(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
             write_atomically(file, b"", durable=False)
             os.truncate(file, blob.size)
         elif blob.mode == _LINK:
-            os.symlink(next(contents), os.fsencode(file))  # noqa: PTH211 - it leads to bytes
+            os.symlink(next(contents), os.fsencode(file))  # noqa: PTH211 - the target is bytes
         else:
             write_atomically(file, next(contents), durable=False)
 

@@ -1,7 +1,7 @@
-"""Whether a branch has come where it was to go: merged, rebased, squashed, or by a pull request.
+"""Whether a branch's work has been merged, rebased, squashed, or merged by a pull request.
 
-Trees are compared, not commits: if merging it once more would have changed nothing, then all of it
-is there. What happens in the sessions' folders does not count (an ending is often journaled last).
+Trees are compared, not commits: if merging the branch once more would change nothing, all its work
+is there. Changes in the sessions' folders do not count, since a session often ends after the merge.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
@@ -20,51 +21,50 @@ if TYPE_CHECKING:
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")
-_HEADS = "refs/heads/"
-_ORIGIN = "refs/remotes/origin/HEAD"
-_CUSTOMARY = ("refs/heads/main", "refs/heads/master")
+_ORIGIN = f"{REMOTES}origin/"
+_DEFAULT = f"{_ORIGIN}HEAD"
+_CUSTOMARY = (f"{HEADS}main", f"{HEADS}master")
 _CANDIDATES, _PATHS, _SHOWN = 50, 50, 10
 
 
-class Target(Record):
-    """A branch into which things are merged, as people call it."""
+class MergeTarget(Record):
+    """A branch that work is merged into: its short name and its commit."""
 
-    told: str
+    name: str
     commit: str
 
 
-class Lines(Record):
-    """The lines of development that a branch may have been merged into.
+class MergeTargets(Record):
+    """The branches that a session's branch may have been merged into, the likeliest first.
 
-    `targets` are their commits, the likeliest first; `kept` the local branches that are such lines
-    themselves, so that none of them is ever removed.
+    `kept` are the local branches among them, which are never removed.
     """
 
-    targets: tuple[Target, ...]
+    targets: tuple[MergeTarget, ...]
     kept: frozenset[str]
 
 
-def lines(root: Path, branch: str, started_from: str, checked_out: str) -> Lines:
-    """From where it started (a full reference, or nothing), the default branch, their upstreams.
+def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -> MergeTargets:
+    """The branch it started from, the default branch, the main checkout's, and their upstreams.
 
-    `checked_out` is the branch of the main checkout.
+    `started_from` is a full reference or empty; `checked_out` is the main checkout's branch.
     """
     refs = _references(root)
-    default = refs.get(_ORIGIN, {}).get("symref", "")
-    own = f"{_HEADS}{branch}"
+    default = refs.get(_DEFAULT, {}).get("symref", "")
+    own = f"{HEADS}{branch}"
     likely = [started_from if started_from != own else "", default, *_CUSTOMARY]
-    local = [f"{_HEADS}{default.removeprefix('refs/remotes/origin/')}" if default else ""]
-    kept = {ref.removeprefix(_HEADS) for ref in (*likely, *local) if ref.startswith(_HEADS)}
+    local = [f"{HEADS}{default.removeprefix(_ORIGIN)}" if default else ""]
+    kept = {ref.removeprefix(HEADS) for ref in (*likely, *local) if ref.startswith(HEADS)}
     names = []
-    for ref in (*likely, *local, f"{_HEADS}{checked_out}" if checked_out else ""):
+    for ref in (*likely, *local, f"{HEADS}{checked_out}" if checked_out else ""):
         names += [ref, refs.get(ref, {}).get("upstream", "")]
-    of_its_own = {own, refs.get(own, {}).get("upstream", "")}
+    own_refs = {own, refs.get(own, {}).get("upstream", "")}
     targets = [
-        Target(ref.removeprefix(_HEADS).removeprefix("refs/remotes/"), refs[ref]["commit"])
+        MergeTarget(ref.removeprefix(HEADS).removeprefix(REMOTES), refs[ref]["commit"])
         for ref in dict.fromkeys(names)
-        if ref in refs and ref not in of_its_own
+        if ref in refs and ref not in own_refs
     ]
-    return Lines(tuple(targets), frozenset(kept))
+    return MergeTargets(tuple(targets), frozenset(kept))
 
 
 def _references(root: Path) -> dict[str, Mapping[str, str]]:
@@ -78,23 +78,23 @@ def _references(root: Path) -> dict[str, Mapping[str, str]]:
     }
 
 
-# ── what git knows ──────────────────────────────────────────────────────────────────────────
+# ── by git ──────────────────────────────────────────────────────────────────────────────────
 
 
-def merged(root: Path, commit: str, target: Target) -> str:
-    """How all work of the commit came into the target, a few words; empty if it did not."""
+def merged(root: Path, commit: str, target: MergeTarget) -> str:
+    """How all work of the commit came into the target, in a few words; empty if it did not."""
     with git.repository(root) as repo:
         base = repo.git.merge_base(target.commit, commit, with_exceptions=False)
         if base == commit:
-            return f"merged into {target.told}"
+            return f"merged into {target.name}"
         if not base:
             return ""
         paths = _changed(repo, base, commit)
         if not paths:
-            return f"without work that {target.told} lacks"
+            return f"no work that {target.name} lacks"
         for candidate in _candidates(repo, base, target.commit, paths):
             if _adds_nothing(repo, commit, candidate):
-                return f"squashed or rebased into {target.told}, by {candidate[:7]}"
+                return f"squashed or rebased into {target.name}, by {candidate[:7]}"
     return ""
 
 
@@ -104,7 +104,7 @@ def _changed(repo: git.Repo, before: str, after: str) -> list[str]:
 
 
 def _candidates(repo: git.Repo, base: str, target: str, paths: list[str]) -> Iterator[str]:
-    """The target as it is, then as it was after each change to those files, the latest first."""
+    """The target, then its state after each change to those files, the latest first."""
     yield target
     touched = [f":(top,literal){path}" for path in paths[:_PATHS]]
     listed = repo.git.rev_list(
@@ -114,7 +114,7 @@ def _candidates(repo: git.Repo, base: str, target: str, paths: list[str]) -> Ite
 
 
 def _adds_nothing(repo: git.Repo, commit: str, candidate: str) -> bool:
-    """Whether merging the commit would have changed nothing there; no, if git is too old to say."""
+    """Whether merging the commit there would change nothing; False if git is too old to tell."""
     status, answer, _ = repo.git.merge_tree(
         "--write-tree",
         "--name-only",
@@ -133,7 +133,7 @@ def _adds_nothing(repo: git.Repo, commit: str, candidate: str) -> bool:
     return not _changed(repo, candidate, tree)
 
 
-def lacking(root: Path, commit: str, target: Target) -> tuple[str, ...]:
+def missing_commits(root: Path, commit: str, target: MergeTarget) -> tuple[str, ...]:
     """The commits with work that the target lacks, newest first, one printable line each."""
     with git.repository(root) as repo:
         listed = repo.git.log(
@@ -148,26 +148,26 @@ def lacking(root: Path, commit: str, target: Target) -> tuple[str, ...]:
     return tuple(first_line(line) for line in listed.splitlines())
 
 
-# ── what the forge knows ────────────────────────────────────────────────────────────────────
+# ── by the forge ────────────────────────────────────────────────────────────────────────────
 
 
-def pull_request(root: Path, branch: str, commit: str) -> str:
-    """The merged pull request that holds all work of the commit; empty if none is known.
+def merged_pull_request(root: Path, branch: str, commit: str) -> str:
+    """The merged pull request with all work of the commit, in a few words; empty if none is known.
 
-    Asked through `gh`, where there is a remote; that it cannot be had is no reason to fail.
+    Asked through `gh` if there is a remote; a failure counts as none.
     """
     with git.repository(root) as repo:
         if not github.can_be_asked(branch) or not repo.remotes:
             return ""
         for pull in _merged_pulls(root, branch):
             head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
-            if isinstance(head, str) and head.isalnum() and _equal(repo, head, commit):
+            if isinstance(head, str) and head.isalnum() and _same_work(repo, head, commit):
                 return first_line(f"pull request #{number} is merged: {url}")
     return ""
 
 
-def _equal(repo: git.Repo, head: str, commit: str) -> bool:
-    """Whether both hold the same work; no if the pull request's head is not known here."""
+def _same_work(repo: git.Repo, head: str, commit: str) -> bool:
+    """Whether both contain the same work; False if the pull request's head is not known here."""
     known = repo.git.rev_parse("--verify", "--quiet", f"{head}^{{commit}}", with_exceptions=False)
     return bool(known) and not _changed(repo, head, commit)
 

@@ -1,24 +1,22 @@
-"""What a session would find in a commit, if that were checked out: its playbook, commands, spec.
-
-Nothing is made to find out. What the commit lacks is said with what to do about it (kai NFR3).
-"""
+"""Check whether a commit contains what a session needs (kai NFR3), in an export of the commit."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
-from playbook_supervisor.commands.install import installer
+from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
-from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.conditions import Workspace, probe
+from playbook_supervisor.project.conditions import Workspace, artifacts, probe
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
@@ -28,23 +26,22 @@ from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import contained, read_bytes
 
 _RUN = "playbook.run"
-_MISSING = " is missing"
 _INSTALL = "Run `playbook init`, commit what it writes, then repeat."
 
 
 class Preflight(Record):
-    """A commit, laid out in the folder `tree`, that a worktree of this store's repository gets.
+    """The checks of one commit, which is exported to the folder `tree`.
 
-    `own` says that it is the tip of the branch that the worktree is going to have.
+    `own_tip`: the commit is the tip of the worktree's own branch, so a new commit there helps.
     """
 
     store: DiskStore
     tree: Path
-    at: start_point.Base
-    own: bool = False
+    base: start_point.Base
+    own_tip: bool = False
 
-    def intention(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
-        """What would begin there on that branch. Raises what `beginning` does, of that commit."""
+    def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
+        """What would run there on that branch. Errors as for `creation.intend`."""
         elsewhere = self._commands_elsewhere()
         try:
             return creation.intend(
@@ -56,32 +53,24 @@ class Preflight(Record):
                 branch=branch,
             )
         except PlaybookError as error:
-            if error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED") and self._is_here(
-                reference
-            ):
-                raise self._lacks(f"the playbook {reference}", [reference], "") from error
+            unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
+            if unknown and self._in_checkout(reference):
+                raise self._not_committed(f"the playbook {reference}", [reference]) from error
             raise self._of_this_commit(error) from error
 
-    def judge(self, wanted: RunRequest, branch: str) -> None:
-        """GitError PB-GIT-BASE if commands, settings or what the first step needs are not there."""
-        missing = list(self._ours_missing())
-        if missing == [settings.FILE] and self._outdated():
-            told = f"hooks in {settings.FILE} are missing or altered on {self.at.told}"
-            raise self._error(told, missing, _INSTALL)
+    def require(self, run: RunRequest, branch: str) -> None:
+        """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""
+        missing = list(self._missing_files())
+        if missing == [settings.FILE] and self._settings_outdated():
+            message = f"hooks in {settings.FILE} are missing or changed on {self.base.name}"
+            raise self._error(message, missing, _INSTALL)
         if missing:
             more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
-            raise self._lacks(", ".join(missing[:2]) + more, missing, _INSTALL)
-        world = Workspace(self.tree, wanted.feature, branch, config.load(self.tree))
-        failing = [
-            self._told(probed)
-            for step in _first(wanted.playbook)
-            for condition in step.preconditions
-            if condition is not Condition.PR_CREATED  # which no commit can hold
-            and not (probed := probe(condition, world)).held
-        ]
+            installable = "" if any(map(self._usable, missing)) else _INSTALL
+            raise self._not_committed(", ".join(missing[:2]) + more, missing, installable)
+        failing = dict.fromkeys(self._failing_preconditions(run, branch))
         if failing:
-            failing = list(dict.fromkeys(failing))
-            raise self._error("; ".join(failing), failing)
+            raise self._error("; ".join(failing), [*failing])
 
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
@@ -89,63 +78,73 @@ class Preflight(Record):
         """Whether the project's agent keeps its commands outside `.claude/`."""
         return not registry.is_default(config.load(self.tree).agent)
 
-    def _is_here(self, reference: str) -> bool:
+    def _in_checkout(self, reference: str) -> bool:
         try:
             return bool(library.find(self.store.checkout.root, reference))
         except PlaybookError:
             return False
 
-    def _ours_missing(self) -> Iterator[str]:
-        """Of our own commands and settings, those that stand here, or that a client cannot miss."""
+    def _missing_files(self) -> Iterator[str]:
+        """Our commands and settings that the checkout has, or that the client needs."""
         here, elsewhere = self.store.checkout.root, self._commands_elsewhere()
-        shelf = CommandIndex(self.tree, home=Path.home())
-        for name in installer.COMMANDS:
+        commands = CommandIndex(self.tree, home=Path.home())
+        for name in COMMANDS:
             file = f".claude/commands/{name}.md"
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)
-            if needed and shelf.resolve(f"/{name}") is None:
+            if needed and commands.resolve(f"/{name}") is None:
                 yield file
-        if read_installation(self.tree).no_hooks or not _unhooked(self.tree):
+        if read_installation(self.tree).no_hooks or not _lacks_hooks(self.tree):
             return
-        if not elsewhere or not _unhooked(here):
+        if not elsewhere or not _lacks_hooks(here):
             yield settings.FILE
 
-    def _outdated(self) -> bool:
-        """Whether settings are committed that will not do, as here: nothing waits for a commit."""
-        return (self.tree / settings.FILE).is_file() and _unhooked(self.store.checkout.root)
+    def _settings_outdated(self) -> bool:
+        """Whether the settings are committed, but insufficient there as in the checkout."""
+        committed = (self.tree / settings.FILE).is_file()
+        return committed and _lacks_hooks(self.store.checkout.root)
 
-    def _told(self, probed: Probed) -> str:
-        path = probed.evidence.removesuffix(_MISSING)
-        if path == probed.evidence or probed.answer is Answer.ERROR:
-            return f"{probed.evidence} (on {self.at.told})"
-        return f"{path} is not committed on {self.at.told}"
-
-    # ── saying so ───────────────────────────────────────────────────────────────────────────
-
-    def _lacks(self, told: str, missing: Sequence[str], absent: str) -> GitError:
-        """`absent` is what to do if none of it stands in the checkout, either."""
+    def _usable(self, path: str) -> bool:
+        """Whether the checkout has the file, so that committing it is enough."""
         root = self.store.checkout.root
-        here = any(
-            not _unhooked(root) if each == settings.FILE else (root / each).exists()
-            for each in missing
-        )
+        return not _lacks_hooks(root) if path == settings.FILE else (root / path).exists()
+
+    def _failing_preconditions(self, run: RunRequest, branch: str) -> Iterator[str]:
+        world = Workspace(self.tree, run.feature, branch, config.load(self.tree))
+        for step in _first(run.playbook):
+            for condition in step.preconditions:
+                if condition is Condition.PR_CREATED:  # no commit contains that
+                    continue
+                probed = probe(condition, world)
+                absent = self._absent_artifact(condition, world)
+                if probed.answer is Answer.NOT_HELD and absent:
+                    yield f"{absent} is not committed on {self.base.name}"
+                elif not probed.held:
+                    yield f"{probed.evidence} (on {self.base.name})"
+
+    def _absent_artifact(self, condition: Condition, world: Workspace) -> str:
+        """The condition's only artifact if the commit does not contain it; else empty."""
+        paths = artifacts(condition, world)
+        return paths[0] if len(paths) == 1 and not os.path.lexists(self.tree / paths[0]) else ""
+
+    # ── errors ──────────────────────────────────────────────────────────────────────────────
+
+    def _not_committed(self, what: str, missing: Sequence[str], guidance: str = "") -> GitError:
         verb = "is" if len(missing) == 1 else "are"
-        return self._error(
-            f"{told} {verb} not committed on {self.at.told}", missing, "" if here else absent
-        )
+        return self._error(f"{what} {verb} not committed on {self.base.name}", missing, guidance)
 
     def _error(self, message: str, details: Sequence[str], guidance: str = "") -> GitError:
-        if self.own and not guidance:
-            guidance = f"Commit it on {self.at.told}, or take another branch: --branch NAME."
+        if self.own_tip and not guidance:
+            guidance = f"Commit it on {self.base.name}, or take another branch: --branch NAME."
         return GitError("PB-GIT-BASE", message, guidance=guidance, details=tuple(details))
 
     def _of_this_commit(self, error: PlaybookError) -> PlaybookError:
-        """The same error, which names no folder that is gone by now."""
-        place = str(self.tree)
+        """The same error, without the path of the scratch folder."""
+        scratch = str(self.tree)
 
         def plain(text: str) -> str:
-            return text.replace(f"{place}/", "").replace(place, self.at.told)
+            return text.replace(f"{scratch}/", "").replace(scratch, self.base.name)
 
-        where = f"{plain(error.where)} on {self.at.told}" if error.where else self.at.told
+        where = f"{plain(error.where)} on {self.base.name}" if error.where else self.base.name
         return type(error)(
             error.code,
             plain(error.message),
@@ -156,8 +155,8 @@ class Preflight(Record):
         )
 
 
-def _unhooked(root: Path) -> bool:
-    """Whether the client's settings lack any of ours."""
+def _lacks_hooks(root: Path) -> bool:
+    """Whether the client's settings lack any of our entries."""
     try:
         data = read_bytes(contained(root, settings.FILE), limit=MAX_BYTES)
     except FileNotFoundError:
@@ -166,7 +165,7 @@ def _unhooked(root: Path) -> bool:
 
 
 def _first(playbook: Playbook) -> list[Step]:
-    """The steps that run first: those of a group together."""
+    """The steps that run first: one, or a parallel group."""
     due = [step for step in playbook.steps if step.autonomy is not Autonomy.SKIP]
     group = due[0].parallel_group if due else ""
     return [step for step in due if group and step.parallel_group == group] or due[:1]

@@ -1,12 +1,10 @@
-"""What a new worktree rests on: a clean tree, a base commit, a place, a branch.
-
-Only looked up and judged here, so that whatever stands in the way is said before anything is made.
-"""
+"""What a new worktree needs: a clean tree, a base commit, a path and a branch. Only looked up."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, GitError
@@ -14,24 +12,28 @@ from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import git
 from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
 
+HEADS = "refs/heads/"
+REMOTES = "refs/remotes/"
 _SESSIONS = ":(exclude,top).playbooks/sessions"
-_HEADS = "refs/heads/"
-_REMOTES = "refs/remotes/"
 _SHOWN = 5
+_FILE = "base.json"
 
 
 class Base(Record):
-    """The commit from which a new branch grows. `ref` is its full name, empty where it has none;
-    `told` is what people call it."""
+    """The commit that a new branch starts from.
+
+    `ref` is its full reference, empty if it has none; `name` is for messages.
+    """
 
     commit: str
     ref: str
-    told: str
+    name: str
 
 
 class Branch(Record):
-    """The branch of a worktree: `commit` is its tip, `new` whether it has to be made."""
+    """The branch of a worktree, the commit at its tip, and whether it has to be created."""
 
     name: str
     commit: str
@@ -42,7 +44,7 @@ class Branch(Record):
 
 
 def changes(root: Path) -> tuple[str, ...]:
-    """What is not committed, as `git status` marks it; what happens in sessions does not count."""
+    """The uncommitted changes, as `git status` prints them, without those of sessions."""
     with git.repository(root) as repo:
         listed = repo.git.status(
             "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--", _SESSIONS
@@ -51,7 +53,7 @@ def changes(root: Path) -> tuple[str, ...]:
 
 
 def require_clean(root: Path) -> None:
-    """GitError PB-GIT-DIRTY, with the first changes; a new worktree would not have them."""
+    """GitError PB-GIT-DIRTY if changes are not committed: a new worktree would not have them."""
     found = changes(root)
     if found:
         shown = ", ".join(line.strip() for line in found[:_SHOWN])
@@ -68,11 +70,11 @@ def require_clean(root: Path) -> None:
 
 
 def base(root: Path, given: str) -> Base:
-    """The commit that `given` means, HEAD where nothing is. ArgumentError PB-ARG-BASE if none."""
+    """The commit that `given` names, by default HEAD. ArgumentError PB-ARG-BASE if none."""
     name = given or "HEAD"
     shown = first_line(given, 80)
     if name.startswith("-") or printable(name) != name:
-        raise ArgumentError("PB-ARG-BASE", f"{shown!r} is no commit")
+        raise ArgumentError("PB-ARG-BASE", f"{shown!r} is not a commit")
     with git.repository(root) as repo:
         wanted = f"{name}^{{commit}}"
         commit = repo.git.rev_parse("--verify", "--quiet", wanted, with_exceptions=False)
@@ -80,19 +82,34 @@ def base(root: Path, given: str) -> Base:
     if not commit:
         said = f"there is no commit {shown!r}" if given else "there is no commit yet to start from"
         raise ArgumentError("PB-ARG-BASE", said, where=str(root))
-    if not ref.startswith((_HEADS, _REMOTES)):
+    if not ref.startswith((HEADS, REMOTES)):
         return Base(commit, "", f"{name} ({commit[:7]})")
-    return Base(commit, ref, ref.removeprefix(_HEADS).removeprefix(_REMOTES))
+    return Base(commit, ref, ref.removeprefix(HEADS).removeprefix(REMOTES))
 
 
-# ── a place ─────────────────────────────────────────────────────────────────────────────────
+def save(private: Path, base: Base) -> None:
+    """Save the base of a session's worktree in its private folder."""
+    ensure_folder(private)
+    known = {"commit": base.commit, "ref": base.ref, "told": base.name}
+    write_atomically(private / _FILE, json.dumps(known).encode())
 
 
-def place(here: Checkout, pattern: str, session_id: str) -> Path:
-    """Where the worktree of the session comes, by the pattern of the settings.
+def saved(private: Path) -> Base | None:
+    """The base that was saved there; None if it is not known."""
+    try:
+        known = json.loads(read_bytes(private / _FILE))
+        return Base(known["commit"], known["ref"], known["told"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
 
-    CheckError PB-CHECK-CONFIG for a place inside the repository, GitError PB-GIT-TAKEN where
-    something stands.
+
+# ── the path ────────────────────────────────────────────────────────────────────────────────
+
+
+def path(here: Checkout, pattern: str, session_id: str) -> Path:
+    """The path of the session's worktree, by the pattern in config.yaml.
+
+    CheckError PB-CHECK-CONFIG if it lies inside the repository, GitError PB-GIT-TAKEN if it exists.
     """
     main = here.main_root
     name = pattern.replace("{repo}", main.name.removesuffix(".git"))
@@ -101,71 +118,68 @@ def place(here: Checkout, pattern: str, session_id: str) -> Path:
     if any(real.is_relative_to(top) for top in (main, here.root, here.common_dir)):
         raise CheckError(
             "PB-CHECK-CONFIG",
-            f"worktrees: {path} lies inside the repository, which would see it as a change",
+            f"worktrees: {path} is inside the repository, which would see it as a change",
             where=".playbooks/config.yaml",
-            guidance="Name a place beside it, as in ../{repo}-session-{session}.",
+            guidance="Name a path beside it, such as ../{repo}-session-{session}.",
         )
     if os.path.lexists(path):
         raise _taken(
-            f"{path} is there already",
-            "Move it away, or choose another place: `worktrees` in .playbooks/config.yaml.",
+            f"{path} already exists",
+            "Move it away, or choose another path: `worktrees` in .playbooks/config.yaml.",
         )
     return path
 
 
-# ── a branch ────────────────────────────────────────────────────────────────────────────────
+# ── the branch ──────────────────────────────────────────────────────────────────────────────
 
 
 def heads(root: Path) -> dict[str, str]:
     """Every local branch and its commit."""
     with git.repository(root) as repo:
-        listed = repo.git.for_each_ref(_HEADS, format="%(objectname) %(refname)")
+        listed = repo.git.for_each_ref(HEADS, format="%(objectname) %(refname)")
     pairs = (line.partition(" ")[::2] for line in listed.splitlines())
-    return {ref.removeprefix(_HEADS): commit for commit, ref in pairs}
+    return {ref.removeprefix(HEADS): commit for commit, ref in pairs}
 
 
-def branch(root: Path, feature: str, session_id: str, at: Base, given: str = "") -> Branch:
-    """The branch that is given, else the feature's own if it is free or can be made, else another.
+def branch(root: Path, feature: str, session_id: str, base: Base, given: str = "") -> Branch:
+    """The given branch; else the feature's own if it is free or can be created; else another.
 
-    A new one grows from the base. ArgumentError PB-ARG-BRANCH for what cannot be the name of one,
-    GitError PB-GIT-TAKEN for one that is given and checked out somewhere.
+    A new branch starts from the base. ArgumentError PB-ARG-BRANCH for an invalid name, GitError
+    PB-GIT-TAKEN if the given branch is checked out somewhere.
     """
     known = heads(root)
     taken = {each.branch: each.path for each in git.worktrees(root)}
     if given:
-        _require_name(root, given, known)
+        if flaw := _flaw(root, given, known):
+            raise ArgumentError("PB-ARG-BRANCH", f"{first_line(given, 80)!r} {flaw}")
         if given in taken:
-            raise _taken(f"branch {given} is checked out in {taken[given]}", "Name another one.")
+            raise _taken(f"branch {given} is checked out in {taken[given]}", "Name another branch.")
     wanted = given or feature
     if wanted in known and wanted not in taken:
         return Branch(wanted, known[wanted], new=False)
     if given or (wanted not in known and not _flaw(root, wanted, known)):
-        return Branch(wanted, at.commit, new=True)
+        return Branch(wanted, base.commit, new=True)
     stem = feature.replace("/", "-") or "session"
-    return Branch(f"{stem}-{session_id}", at.commit, new=True)
+    return Branch(f"{stem}-{session_id}", base.commit, new=True)
 
 
-def _require_name(root: Path, given: str, known: Mapping[str, str]) -> None:
-    if flaw := _flaw(root, given, known):
-        raise ArgumentError("PB-ARG-BRANCH", f"{first_line(given, 80)!r} {flaw}")
-
-
-def _flaw(root: Path, name: str, known: Mapping[str, str]) -> str:
-    """Why no branch can have that name; empty where one can, or has."""
+def _flaw(root: Path, name: str, known: Iterable[str]) -> str:
+    """Why no branch can have that name; empty if one can, or has."""
     plain = printable(name) == name and not name.startswith("-") and name != "HEAD"
-    if not plain or not _well_formed(root, _HEADS + name):
+    if not plain or not _well_formed(root, HEADS + name):
         return "is not a valid branch name"
     for other in known:
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
-            return f"cannot stand beside the branch {other}"
+            return f"conflicts with the branch {other}"
     return ""
 
 
 def _well_formed(root: Path, ref: str) -> bool:
     with git.repository(root) as repo:
-        return not repo.git.check_ref_format(ref, with_extended_output=True, with_exceptions=False)[
-            0
-        ]
+        status, *_ = repo.git.check_ref_format(
+            ref, with_extended_output=True, with_exceptions=False
+        )
+    return bool(status == 0)
 
 
 def _taken(message: str, guidance: str) -> GitError:

@@ -1,7 +1,7 @@
-"""The worktree of a session: made wholly or not at all, under a lock that all starts share.
+"""A session's worktree: created completely or not at all, under a lock shared by all starts.
 
-`git worktree add` races with itself. What is made is recorded first, so that whoever comes after a
-killed process takes back what it left, or says what remains; work of a person is never removed.
+`git worktree add` races with itself. Each creation is recorded first, so that a later start can
+remove what a killed one left. A person's work is never removed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from playbook_supervisor.system.files import (
 )
 from playbook_supervisor.system.process_groups import worker_alive
 
-_PATIENCE = 600.0
-"""Seconds for those who came before: a checkout may be large, and a hook may take its time."""
-_BASE = "base.json"
+_TIMEOUT = 600.0
+"""Seconds to wait for other starts: a checkout may be large, and a hook slow."""
 
 
 class WorktreePlan(Record):
-    """What is to be made: paths, the branch, whether that is new, and the commit at its tip.
+    """A worktree to create: its path, its branch, whether that is new, and the commit at its tip.
 
-    `source` is what a new branch is made from: a remote's branch is then what it tracks.
+    `source` is what a new branch is created from; if it is a remote branch, it is tracked.
     """
 
     session_id: str
@@ -45,22 +44,22 @@ class WorktreePlan(Record):
     source: str
 
 
-# ── making ──────────────────────────────────────────────────────────────────────────────────
+# ── creating ────────────────────────────────────────────────────────────────────────────────
 
 
-def alone(here: Checkout) -> AbstractContextManager[None]:
-    """Hold the worktrees of this repository alone. StateError PB-STATE-BUSY after ten minutes."""
+def locked_worktrees(here: Checkout) -> AbstractContextManager[None]:
+    """Lock the repository's worktrees. StateError PB-STATE-BUSY after ten minutes."""
     folder = here.common_dir / "playbook"
     ensure_folder(folder)
-    return locked(folder / "worktrees.lock", timeout=_PATIENCE)
+    return locked(folder / "worktrees.lock", timeout=_TIMEOUT)
 
 
 @contextmanager
-def made(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
-    """The worktree is there; it is taken back, with branch and id, if what follows fails.
+def created(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
+    """Create the worktree; remove it, with its branch and id, if the body fails.
 
-    Entered by whoever holds the worktrees `alone`, and left by whoever does not. GitError
-    PB-GIT-FAILED, also where a hook of git refuses.
+    Enter it while holding `locked_worktrees`, and leave it after releasing that. GitError
+    PB-GIT-FAILED if git or one of its hooks refuses.
     """
     record = _records(here) / f"{plan.session_id}.json"
     ensure_folder(record.parent)
@@ -73,40 +72,40 @@ def made(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
                     try:
                         git_process.change(here.root, "branch", "--", plan.branch, plan.source)
                     except GitError:
-                        plan = replace(plan, new=False)  # it is somebody else's
+                        plan = replace(plan, new=False)  # the branch is not ours to remove
                         raise
                 git_process.change(
                     here.root, "worktree", "add", "--quiet", "--", plan.path, plan.branch
                 )
             except BaseException:
-                _undo(here, plan, record)
+                _roll_back(here, plan, record)
                 raise
             try:
                 yield
             except BaseException:
-                with undisturbed(), alone(here):
-                    _undo(here, plan, record)
+                with uninterrupted(), locked_worktrees(here):
+                    _roll_back(here, plan, record)
                 raise
             remove(record)
     finally:
         lock.unlink(missing_ok=True)
 
 
-# ── taking back ─────────────────────────────────────────────────────────────────────────────
+# ── removing ────────────────────────────────────────────────────────────────────────────────
 
 
-def _undo(here: Checkout, plan: WorktreePlan, record: Path) -> None:
-    """Take it back; where that fails, the record stays for whoever comes next."""
-    with undisturbed(), suppress(PlaybookError):
-        take_back(here, plan)
+def _roll_back(here: Checkout, plan: WorktreePlan, record: Path) -> None:
+    """Remove what was created; if that fails, the record stays for the next start."""
+    with uninterrupted(), suppress(PlaybookError):
+        remove_all(here, plan)
         remove(record)
 
 
-def take_back(here: Checkout, plan: WorktreePlan) -> None:
-    """Nothing of the plan remains. A branch that has grown since then is kept."""
+def remove_all(here: Checkout, plan: WorktreePlan) -> None:
+    """Remove everything that the plan created, except a branch with new commits."""
     path = Path(plan.path)
     remove(path)
-    with suppress(PlaybookError):  # it was not made yet
+    with suppress(PlaybookError):  # it was not created yet
         git_process.change(here.root, "worktree", "remove", "--force", "--force", "--", plan.path)
     if plan.new and start_point.heads(here.root).get(plan.branch) == plan.commit:
         git_process.change(here.root, "branch", "-D", "--quiet", "--", plan.branch)
@@ -115,8 +114,8 @@ def take_back(here: Checkout, plan: WorktreePlan) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Nothing interrupts what puts things right; a second Ctrl-C does not, either."""
+def uninterrupted() -> Iterator[None]:
+    """Ignore signals during cleanup, also a second Ctrl-C."""
     import signal
     import threading
 
@@ -124,105 +123,90 @@ def undisturbed() -> Iterator[None]:
         yield
         return
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    former = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in former.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-# ── what a killed process left ──────────────────────────────────────────────────────────────
+# ── what killed starts left ─────────────────────────────────────────────────────────────────
 
 
-def tidied(here: Checkout) -> tuple[str, ...]:
-    """Clear away what killed starts have left; sentences for the person. Entered `alone`."""
+def clean_up(here: Checkout) -> tuple[str, ...]:
+    """Remove what killed starts left; notices for the user. The caller holds the lock."""
     records = sorted(_records(here).glob("*.json"))
-    said = [_tidied(here, record) for record in records if not _being_made(record)]
-    return tuple(filter(None, said))
+    return tuple(filter(None, (_clean_up(here, each) for each in records if not _running(each))))
 
 
 def _records(here: Checkout) -> Path:
     return here.common_dir / "playbook" / "starting"
 
 
-def _being_made(record: Path) -> bool:
+def _running(record: Path) -> bool:
     return worker_alive(record.with_suffix(".lock"))
 
 
-def _tidied(here: Checkout, record: Path) -> str:
+def _clean_up(here: Checkout, record: Path) -> str:
     try:
         plan = WorktreePlan(**json.loads(read_bytes(record)))
     except (FileNotFoundError, ValueError, TypeError):
         remove(record)
         return ""
-    if _begun(plan):
-        said = f"session {plan.session_id} had been made before its start was killed; it waits in "
-        said += plan.path
-    elif _worked_in(plan):
-        said = f"a start that was killed left {plan.path} on branch {plan.branch}, with changes; "
-        said += "`git worktree remove` removes it"
+    if _has_session(plan):
+        notice = f"a killed start had already created session {plan.session_id}; it waits in "
+        notice += plan.path
+    elif _has_changes(plan):
+        notice = f"a killed start left {plan.path} on branch {plan.branch}, with changes; "
+        notice += "`git worktree remove` removes it"
     else:
-        take_back(here, plan)
-        said = f"what the killed start of session {plan.session_id} left is cleared away"
+        remove_all(here, plan)
+        notice = f"removed what the killed start of session {plan.session_id} left"
     remove(record)
     record.with_suffix(".lock").unlink(missing_ok=True)
-    return said
+    return notice
 
 
-def _begun(plan: WorktreePlan) -> bool:
+def _has_session(plan: WorktreePlan) -> bool:
     return (Path(plan.path) / SESSIONS / plan.session_id / "session.yaml").is_file()
 
 
-def _worked_in(plan: WorktreePlan) -> bool:
-    """Whether somebody may have done something there: git had ended, and finds a difference."""
+def _has_changes(plan: WorktreePlan) -> bool:
+    """Whether the checkout was complete and has changed since, perhaps by a person's work."""
     if not (Path(plan.path) / ".git").is_file():
         return False
     try:
         with git.repository(Path(plan.path)) as repo:
             if not Path(repo.index.path).exists():
-                return False  # git was killed in the middle of checking out
+                return False  # git was killed during the checkout
             head = repo.git.rev_parse("HEAD")
         return head != plan.commit or bool(start_point.changes(Path(plan.path)))
     except PlaybookError:
         return True
 
 
-# ── one that somebody has removed ───────────────────────────────────────────────────────────
+# ── a worktree that was removed by hand ─────────────────────────────────────────────────────
 
 
-def bring_back(lost: Checkout) -> None:
-    """Make the folder again, with what git's index of it holds: what was committed and staged.
+def restore(removed: Checkout) -> None:
+    """Recreate the worktree's folder with the contents of its git index.
 
-    GitError PB-GIT-TAKEN where something else stands there by now, PB-GIT-FAILED.
+    GitError PB-GIT-TAKEN if its path is in use by now, or PB-GIT-FAILED.
     """
-    root = lost.root
-    with alone(lost):
+    root = removed.root
+    with locked_worktrees(removed):
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            said = f"something else stands where the worktree was: {root}"
-            cure = "Move it away, then repeat."
-            raise GitError("PB-GIT-TAKEN", said, where=str(root), guidance=cure)
+            raise GitError(
+                "PB-GIT-TAKEN",
+                f"the worktree's path is in use: {root}",
+                where=str(root),
+                guidance="Move away what is there, then repeat.",
+            )
         ensure_folder(root)
         try:
-            write_atomically(root / ".git", f"gitdir: {lost.git_dir}\n".encode())
+            write_atomically(root / ".git", f"gitdir: {removed.git_dir}\n".encode())
             git_process.change(root, "checkout-index", "--all", "--quiet")
         except BaseException:
             remove(root)
             raise
-
-
-# ── what is known of it later ───────────────────────────────────────────────────────────────
-
-
-def remember(private: Path, at: start_point.Base) -> None:
-    """Keep from where a session's worktree was started, with its runtime state."""
-    ensure_folder(private)
-    write_atomically(private / _BASE, json.dumps(as_mapping(at)).encode())
-
-
-def started_from(private: Path) -> start_point.Base | None:
-    """From where it was; None where that is not known."""
-    try:
-        return start_point.Base(**json.loads(read_bytes(private / _BASE)))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None

@@ -16,9 +16,11 @@ from project import Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
-from playbook_supervisor.commands import maintain
-from playbook_supervisor.commands.install import installer, shipped_files, updater
-from playbook_supervisor.commands.install.updater import UpdatePlan
+from playbook_supervisor.commands import doctor
+from playbook_supervisor.commands.install import init as install
+from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install import update as upgrade
+from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project import library
@@ -41,7 +43,7 @@ Ship = Callable[..., None]
 @pytest.fixture
 def installed(project: Project) -> Project:
     """A project in which this version was installed."""
-    installer.apply(installer.plan(project.root), NOON)
+    install.apply(install.plan(project.root, {}), NOON)
     return project
 
 
@@ -66,18 +68,18 @@ def make_version(folder: Path, number: int, released: str = "") -> None:
     for file in [*changing, folder / "playbook-authoring.md"]:
         comment = f"<!-- {number} -->\n" if file.suffix == ".md" else f"# {number}\n"
         file.write_text(file.read_text() + comment)
-    with (folder / shipped_files.RELEASES).open("a") as table:
+    with (folder / shipped.RELEASES).open("a") as table:
         table.write(released)
 
 
-def update(project: Project) -> UpdatePlan:
-    planned = updater.plan(project.root)
-    updater.apply(planned, NOON)
+def update(project: Project) -> InstallPlan:
+    planned = upgrade.plan(project.root, {})
+    upgrade.apply(planned, NOON)
     return planned
 
 
 def today(path: str) -> str:
-    return shipped_files.at_every_place()[path].decode()
+    return shipped.with_every_guide()[path].decode()
 
 
 def changed(project: Project) -> set[str]:
@@ -96,11 +98,11 @@ class TestWhatIsOurs:
     def test_is_replaced_where_nobody_edited_it(self, installed: Project, ship: Ship) -> None:
         ship()
         planned = update(installed)
-        assert said(planned, RUN) == ("write", "the new version")
+        assert said(planned, RUN) == ("write", "new version")
         assert said(planned, SKELETON) == ("keep", "up to date")
         for path in (RUN, FEATURE, VALIDATE):
             assert installed.read(path) == today(path)
-        assert said(planned, FILE) == ("write", "brought up to date")
+        assert said(planned, FILE) == ("write", "updated")
 
     def test_is_replaced_once(self, installed: Project, ship: Ship) -> None:
         ship()
@@ -223,7 +225,7 @@ class TestWhatAPersonDidToIt:
         update(installed)
         (installed.root / f"{FEATURE}.new").rename(installed.root / FEATURE)
         ship(3)
-        assert said(update(installed), FEATURE) == ("write", "the new version")
+        assert said(update(installed), FEATURE) == ("write", "new version")
 
     @pytest.mark.parametrize("kind", ["file", "folder"])
     def test_what_a_person_has_at_the_name_beside_is_kept_too(
@@ -238,7 +240,7 @@ class TestWhatAPersonDidToIt:
         ship()
         before = state(installed)[f"{FEATURE}.new"] if kind == "file" else None
         verb, why = said(update(installed), FEATURE)
-        assert (verb, "is yours, too: move it away" in why) == ("keep", True)
+        assert (verb, "to get the new version" in why) == ("keep", True)
         assert installed.read(FEATURE) == mine
         if kind == "file":
             assert state(installed)[f"{FEATURE}.new"] == before
@@ -252,7 +254,7 @@ class TestWhatAPersonDidToIt:
         (installed.root / RUN).unlink()
         ship()
         verb, why = said(update(installed), RUN)
-        assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
+        assert (verb, why.partition(";")[0]) == ("keep", "you deleted it")
         assert update(installed).changes == ()
         assert not (installed.root / RUN).exists()
 
@@ -279,7 +281,7 @@ class TestWhatAPersonDidToIt:
         update(installed)
         assert changed(installed) == {
             path
-            for path in shipped_files.files(installed.root)
+            for path in shipped.files(installed.root)
             if path.endswith(".md") or "/playbooks/" in path
         }
 
@@ -291,7 +293,7 @@ class TestWhatIsNotOurs:
         forget(installed, RUN)
         installed.write(RUN, "theirs\n")
         ship()
-        assert said(update(installed), RUN) == ("keep", "not ours")
+        assert said(update(installed), RUN) == ("keep", "not installed by playbook")
         assert installed.read(RUN) == "theirs\n"
         assert RUN not in read_installation(installed.root).files
         assert not (installed.root / f"{RUN}.new").exists()
@@ -300,9 +302,9 @@ class TestWhatIsNotOurs:
         self, installed: Project, ship: Ship
     ) -> None:
         ship()
-        planned = updater.plan(installed.root)
+        planned = upgrade.plan(installed.root, {})
         installed.write(RUN, "mine, just now\n")
-        updater.apply(planned, NOON)
+        upgrade.apply(planned, NOON)
         assert installed.read(RUN) == "mine, just now\n"
         assert installed.read(f"{RUN}.new") == today(RUN)
 
@@ -321,7 +323,7 @@ class TestWhatShipsNoMore:
 
     def test_goes_where_nobody_edited_it(self, retired: Project) -> None:
         verb, why = said(update(retired), RETIRED)
-        assert (verb, why) == ("remove", "no longer shipped, and as it was installed")
+        assert (verb, why) == ("remove", "no longer shipped, and not edited")
         assert not (retired.root / RETIRED).exists()
         assert RETIRED not in read_installation(retired.root).files
         assert update(retired).changes == ()
@@ -330,7 +332,7 @@ class TestWhatShipsNoMore:
         retired.write(RETIRED, "mine\n")
         assert said(update(retired), RETIRED) == (
             "keep",
-            "no longer shipped, and edited: yours now",
+            "no longer shipped, but you edited it",
         )
         assert retired.read(RETIRED) == "mine\n"
         assert RETIRED not in [each.path for each in update(retired).actions]
@@ -374,8 +376,8 @@ class TestARelease:
         assert tool.main(check=True) == 1
         assert f"{RUN} is not written down" in capsys.readouterr().out
         assert tool.main(check=False) == tool.main(check=True) == 0
-        assert shipped_files.released()[RUN] == {fingerprint(today(RUN).encode())}
-        table = templates.folder() / shipped_files.RELEASES
+        assert shipped.released()[RUN] == {fingerprint(today(RUN).encode())}
+        table = templates.folder() / shipped.RELEASES
         before = table.read_text()
         tool.main(check=False)
         assert table.read_text() == before
@@ -387,8 +389,8 @@ class TestARelease:
         )
         if latest == (__version__, "unreleased"):
             return
-        for path, content in shipped_files.at_every_place().items():
-            assert fingerprint(content) in shipped_files.released().get(path, ()), path
+        for path, content in shipped.with_every_guide().items():
+            assert fingerprint(content) in shipped.released().get(path, ()), path
 
 
 class TestALostRecord:
@@ -397,17 +399,17 @@ class TestALostRecord:
     def test_what_equals_any_release_counts_as_ours(self, installed: Project, ship: Ship) -> None:
         released = "".join(
             f"{digest(content)}  {path}\n"
-            for path, content in shipped_files.files(installed.root).items()
+            for path, content in shipped.files(installed.root).items()
         )
         ship(released=released)
         (installed.root / FILE).unlink()
         installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
         planned = update(installed)
-        assert said(planned, RUN) == ("write", "the new version")
-        assert said(planned, FEATURE) == ("keep", "not ours")
+        assert said(planned, RUN) == ("write", "new version")
+        assert said(planned, FEATURE) == ("keep", "not installed by playbook")
         assert said(planned, FILE) == ("write", "new")
         assert set(read_installation(installed.root).files) == set(
-            shipped_files.files(installed.root)
+            shipped.files(installed.root)
         ) - {FEATURE}
         assert update(installed).changes == ()
 
@@ -418,13 +420,13 @@ class TestALostRecord:
         update(installed)
         offered = installed.read(f"{RUN}.new")
         (installed.root / FILE).unlink()
-        assert said(update(installed), RUN) == ("keep", "not ours")
+        assert said(update(installed), RUN) == ("keep", "not installed by playbook")
         assert installed.read(f"{RUN}.new") == offered
 
     def test_where_nothing_is_ours_nothing_is_installed(self, project: Project) -> None:
         project.git("rm", "-rq", ".playbooks")
         with pytest.raises(StateError) as caught:
-            updater.plan(project.root)
+            upgrade.plan(project.root, {})
         assert caught.value.code == "PB-STATE-NOT-INITIALISED"
         assert caught.value.guidance == "Run `playbook init`."
 
@@ -432,7 +434,9 @@ class TestALostRecord:
         """Nobody knows better: it is not brought, then or later."""
         (installed.root / FILE).unlink()
         (installed.root / RUN).unlink()
-        assert said(update(installed), RUN)[1].startswith("deleted by you; take it out of")
+        assert said(update(installed), RUN)[1].startswith(
+            "you deleted it; to restore it, remove its line from"
+        )
         ship()
         update(installed)
         assert not (installed.root / RUN).exists()
@@ -442,18 +446,18 @@ class TestALostRecord:
 
     def test_hooks_are_brought_to_nobody_who_has_none(self, project: Project) -> None:
         """They may have been left out on purpose; `init` asks."""
-        planned = maintain.update_plan(cwd=project.root)
+        planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE)[0] == "keep"
-        maintain.update(planned)
+        upgrade.apply(planned)
         assert not (project.root / settings.FILE).exists()
         assert read_installation(project.root).no_hooks
 
     def test_hooks_that_are_there_are_kept_up_to_date(self, project: Project) -> None:
-        maintain.install(maintain.plan(cwd=project.root))
+        install.apply(install.plan(cwd=project.root))
         (project.root / FILE).unlink()
-        planned = maintain.update_plan(cwd=project.root)
+        planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE) == ("keep", "up to date")
-        maintain.update(planned)
+        upgrade.apply(planned)
         assert not read_installation(project.root).no_hooks
 
 
@@ -461,18 +465,18 @@ class TestTheClientsSettings:
     def test_our_entries_are_replaced_and_foreign_bytes_stay(self, project: Project) -> None:
         foreign = '{\n\t"model":   "opus",\n\t"hooks": {"Stop": []}\n}\n'
         project.write(settings.FILE, foreign)
-        maintain.install(maintain.plan(cwd=project.root))
+        install.apply(install.plan(cwd=project.root))
         whole = project.read(settings.FILE)
         project.write(settings.FILE, whole.replace('"timeout": 30', '"timeout": 7'))
-        planned = maintain.update_plan(cwd=project.root)
+        planned = upgrade.plan(cwd=project.root)
         assert [each.path for each in planned.changes] == [settings.FILE]
-        maintain.update(planned)
+        upgrade.apply(planned)
         assert project.read(settings.FILE) == whole
         assert '"model":   "opus"' in whole
 
     def test_that_they_were_left_out_is_remembered(self, project: Project) -> None:
-        maintain.install(maintain.plan(no_hooks=True, cwd=project.root))
-        planned = maintain.update_plan(cwd=project.root)
+        install.apply(install.plan(no_hooks=True, cwd=project.root))
+        planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE) == ("keep", "left alone (--no-hooks)")
         assert planned.changes == ()
 
@@ -483,7 +487,7 @@ class TestTheClientsSettings:
         ship()
         before = state(installed)
         with pytest.raises(PlaybookError, match="is missing"):
-            maintain.update_plan(cwd=installed.root)
+            upgrade.plan(cwd=installed.root)
         assert state(installed) == before
 
 
@@ -507,9 +511,9 @@ class TestARefusal:
         assert text.count(version) == 1
         installed.write(FILE, text)
         if not newer:
-            assert updater.plan(installed.root).changes == ()
+            assert upgrade.plan(installed.root, {}).changes == ()
             return
-        for plan in (updater.plan, installer.plan):
+        for plan in (upgrade.plan, install.plan):
             with pytest.raises(StateError) as caught:
                 plan(installed.root)
             assert caught.value.code == "PB-STATE-NEWER"
@@ -528,21 +532,21 @@ class TestARefusal:
             (installed.root / path).mkdir()
         ship()
         before = state(installed)
-        planned = updater.plan(installed.root)
-        assert said(planned, path) == ("conflict", "what stands there is no file")
+        planned = upgrade.plan(installed.root, {})
+        assert said(planned, path) == ("conflict", "it exists and is not a regular file")
         with pytest.raises(StorageError, match="cannot be written"):
-            updater.apply(planned, NOON)
+            upgrade.apply(planned, NOON)
         assert state(installed) == before
 
     def test_where_our_folder_is_none(self, installed: Project) -> None:
         shutil.rmtree(installed.root / ".playbooks")
         installed.write(".playbooks", "a file\n")
-        with pytest.raises(StorageError, match="is no folder"):
-            updater.plan(installed.root)
+        with pytest.raises(StorageError, match="is not a folder"):
+            upgrade.plan(installed.root, {})
 
     def test_outside_of_a_repository(self, tmp_path: Path) -> None:
         with pytest.raises(StateError) as caught:
-            updater.plan(tmp_path)
+            upgrade.plan(tmp_path, {})
         assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
 
@@ -552,13 +556,13 @@ class TestTheCommand:
     @pytest.fixture
     def old(self, project: Project) -> Project:
         """A project in which an older version installed one of the commands."""
-        installer.apply(installer.plan(project.root), NOON)
+        install.apply(install.plan(project.root, {}), NOON)
         now, text = project.read(RUN), "Of an older version.\n"
         record = project.read(FILE).replace(digest(now.encode()), digest(text.encode()))
         project.write(RUN, text)
         project.write(FILE, record)
-        installed = maintain.plan(no_hooks=True, cwd=project.root)
-        maintain.install(installed)
+        installed = install.plan(no_hooks=True, cwd=project.root)
+        install.apply(installed)
         return project
 
     def test_says_what_it_did_and_does_it_once(self, old: Project) -> None:
@@ -567,9 +571,9 @@ class TestTheCommand:
         assert done.code == 0, done.err
         assert [line.split(maxsplit=2) for line in done.out.splitlines()] == [
             ["keep", FEATURE, "edited by you"],
-            ["write", RUN, "the new version"],
+            ["write", RUN, "new version"],
             ["keep", settings.FILE, "left alone (--no-hooks)"],
-            ["write", FILE, "brought up to date"],
+            ["write", FILE, "updated"],
         ]
         assert done.err == f"updated in {old.root}\n"
         assert old.read(RUN) == today(RUN)
@@ -594,7 +598,7 @@ class TestTheCommand:
         conforms("update", done.json)
         assert (done.json["up_to_date"], done.json["applied"]) == (False, False)
         (run,) = [each for each in done.json["files"] if each["path"] == RUN]
-        assert run == {"path": RUN, "action": "write", "why": "the new version"}
+        assert run == {"path": RUN, "action": "write", "why": "new version"}
         assert state(old) == before
 
     def test_where_nothing_is_installed_it_says_how(self, project: Project) -> None:
@@ -604,12 +608,12 @@ class TestTheCommand:
         assert "do: Run `playbook init`." in done.err
 
     def test_the_doctor_tells_what_is_out_of_date(self, old: Project) -> None:
-        findings = {each.name: each for each in maintain.findings(cwd=old.root)}
+        findings = {each.name: each for each in doctor.examine(old.root)}
         assert findings["files"].state == "advice"
         assert RUN in findings["files"].found
-        assert findings["files"].cure == "Run `playbook update`; edits of yours stay."
-        maintain.update(maintain.update_plan(cwd=old.root))
-        findings = {each.name: each for each in maintain.findings(cwd=old.root)}
+        assert findings["files"].cure == "Run `playbook update`; it keeps your edits."
+        upgrade.apply(upgrade.plan(cwd=old.root))
+        findings = {each.name: each for each in doctor.examine(old.root)}
         assert findings["files"].state == "fine"
 
 
@@ -632,14 +636,14 @@ class TestAnInterruption:
         self, installed: Project, ship: Ship, mocker: MockerFixture
     ) -> None:
         ship()
-        planned, before = updater.plan(installed.root), state(installed)
+        planned, before = upgrade.plan(installed.root, {}), state(installed)
         full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
         with pytest.raises(StorageError, match="No space left on device"):
-            updater.apply(planned, NOON)
+            upgrade.apply(planned, NOON)
         mocker.stop(full)
         assert state(installed) == before
         update(installed)
-        assert updater.plan(installed.root).changes == ()
+        assert upgrade.plan(installed.root, {}).changes == ()
 
     def test_several_at_once_are_as_good_as_one(self, installed: Project, tmp_path: Path) -> None:
         updates = updating_to(tmp_path / "version-2")
@@ -653,10 +657,10 @@ def updating_to(version: Path) -> str:
     """The deed of bringing a project to version 2, which is made in that folder."""
     make_version(version, 2)
     return (
-        "from playbook_supervisor.commands.install import updater\n"
+        "from playbook_supervisor.commands.install import update as upgrade\n"
         "from playbook_supervisor.system import templates\n"
         f"templates.folder = lambda: pathlib.Path({str(version)!r})\n"
-        f"updater.apply(updater.plan(pathlib.Path.cwd()), {NOON})\n"
+        f"upgrade.apply(upgrade.plan(pathlib.Path.cwd(), {{}}), {NOON})\n"
     )
 
 

@@ -10,9 +10,10 @@ import pytest
 from project import Project
 
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.commands import worktree_commands as api
-from playbook_supervisor.commands.worktrees import start_point, worktree
-from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
+from playbook_supervisor.commands.worktrees import finish as finishing
+from playbook_supervisor.commands.worktrees import start as starting
+from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResult
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -26,7 +27,7 @@ class Beside:
 
     def __init__(self, main: Project, *, base: str = "") -> None:
         self.main = main
-        started = api.start("auto-validate", ["014"], cwd=main.root, base=base)
+        started = starting.start("auto-validate", ["014"], cwd=main.root, base=base)
         self.id, self.tree = started.session_id, Project(started.root, main.home)
 
     def write(self, text: str = "made\n", file: str = "made.txt") -> None:
@@ -41,10 +42,10 @@ class Beside:
             self.tree.commit("Journal")
 
     def looked_at(self) -> FinishPlan:
-        return api.parting(self.id, cwd=self.main.root)
+        return finishing.plan(self.id, cwd=self.main.root)
 
     def finish(self) -> FinishResult:
-        return api.finish(self.looked_at())
+        return finishing.finish(self.looked_at())
 
     @property
     def stands(self) -> bool:
@@ -115,7 +116,7 @@ def test_what_is_merged_goes(beside: Beside, way: Callable[[Project], None], how
     assert not beside.looked_at().merged
     way(beside.main)
     finished = beside.finish()
-    assert finished.parting.merged.startswith(how)
+    assert finished.plan.merged.startswith(how)
     assert (beside.stands, finished.journals) == (False, ())
     assert status(beside.main, beside.id) is SessionStatus.ABORTED
     assert beside.main.git("status", "--porcelain") == ""
@@ -141,7 +142,7 @@ def test_a_branch_that_holds_nothing_but_its_journal_goes(installed: Project) ->
     beside = Beside(installed)
     beside.end()
     finished = beside.finish()
-    assert finished.parting.merged == "without work that main lacks"
+    assert finished.plan.merged == "no work that main lacks"
     assert finished.journals == (beside.id,)
     assert status(installed, beside.id) is SessionStatus.ABORTED
     assert installed.git("status", "--porcelain") == "?? .playbooks/sessions/"
@@ -155,7 +156,7 @@ def test_a_merge_upstream_counts_before_it_is_pulled(beside: Beside, tmp_path: P
     main.git("branch", "-q", "--set-upstream-to=origin/main", "main")
     main.git("push", "-q", "origin", f"{NEW}:main")
     finished = beside.finish()
-    assert (finished.parting.merged, beside.stands) == ("merged into origin/main", False)
+    assert (finished.plan.merged, beside.stands) == ("merged into origin/main", False)
     assert finished.journals == (), "a pull brings it"
 
 
@@ -167,7 +168,7 @@ def test_the_base_that_it_came_from_counts(installed: Project) -> None:
     installed.git("switch", "-q", "develop")
     installed.git("merge", "-q", NEW)
     installed.git("switch", "-q", "main")
-    assert beside.finish().parting.merged == "merged into develop"
+    assert beside.finish().plan.merged == "merged into develop"
 
 
 def test_a_branch_that_was_its_own_base_is_merged_like_any(installed: Project) -> None:
@@ -270,12 +271,12 @@ def test_all_that_is_in_the_way_is_named(installed: Project) -> None:
         == f"session {beside.id} is pending at qa-plan: resume it to its end, or abort it"
     )
     assert "is being driven by process" in obstacles[1]
-    assert obstacles[2] == "a merge is under way there"
+    assert obstacles[2] == "a merge is in progress in the worktree"
     assert obstacles[3].startswith("the worktree is locked")
     assert obstacles[4:6] == ("not committed: M made.txt", "not committed: ?? new.txt")
     assert shown[6:] == ["not merged into main"]
     assert len(obstacles) == 7
-    with pytest.raises(PlaybookError, match="are in the way"):
+    with pytest.raises(PlaybookError, match="obstacle"):
         beside.finish()
     assert beside.stands
 
@@ -290,7 +291,7 @@ def test_submodules_are_in_the_way_until_they_are_given_up(beside: Beside, tmp_p
     beside.tree.commit("Use a library")
     merge(beside.main)
     (told,) = beside.looked_at().obstacles
-    assert told.startswith("submodules are checked out there")
+    assert told.startswith("submodules are checked out,")
     assert "`git submodule deinit --all`" in told
     beside.tree.git("submodule", "--quiet", "deinit", "--all")
     beside.finish()
@@ -313,13 +314,13 @@ def test_a_worktree_is_not_removed_for_a_session_that_a_merge_brought(beside: Be
     main = beside.main
     merge(main)
     beside.finish()
-    younger = api.start("auto-validate", ["013"], cwd=main.root, branch="013-again")
+    younger = starting.start("auto-validate", ["013"], cwd=main.root, branch="013-again")
     driving.abort(younger.session_id, "abort", cwd=main.root)
     assert (younger.root / ".playbooks/sessions" / beside.id).is_dir()
     assert beside.looked_at().root == beside.tree.root, "which has gone"
     beside.finish()
     with pytest.raises(StateError) as caught:
-        api.parting(cwd=main.root)
+        finishing.plan(cwd=main.root)
     assert caught.value.guidance.endswith(f"playbook finish {younger.session_id}.")
     assert younger.root.is_dir()
 
@@ -327,19 +328,19 @@ def test_a_worktree_is_not_removed_for_a_session_that_a_merge_brought(beside: Be
 def test_a_session_of_the_main_checkout_has_no_worktree(project: Project) -> None:
     done = driving.run("auto-validate", ["013"], cwd=project.root, drive=_scripted(project))
     with pytest.raises(StateError) as caught:
-        api.parting(done.snapshot.manifest.session_id, cwd=project.root)
+        finishing.plan(done.snapshot.manifest.session_id, cwd=project.root)
     assert caught.value.code == "PB-STATE-NO-WORKTREE"
 
 
 def test_without_a_name_those_that_have_a_worktree_are_named(installed: Project) -> None:
     with pytest.raises(StateError) as none:
-        api.parting(cwd=installed.root)
+        finishing.plan(cwd=installed.root)
     assert none.value.code == "PB-STATE-NO-SESSION"
     beside = Beside(installed)
     with pytest.raises(StateError) as caught:
-        api.parting(cwd=installed.root)
+        finishing.plan(cwd=installed.root)
     assert caught.value.guidance.endswith(f"playbook finish {beside.id}.")
-    assert api.parting(cwd=beside.tree.root).session_id == beside.id
+    assert finishing.plan(cwd=beside.tree.root).session_id == beside.id
 
 
 def _planning(project: Project) -> driving.DriveOptions:
@@ -367,9 +368,9 @@ def test_a_line_of_development_is_never_removed(installed: Project) -> None:
     done = driving.run("auto-validate", ["014"], cwd=kept.root, drive=_scripted(installed))
     kept.write("made.txt", "x\n")
     kept.commit("On main")
-    parting = api.parting(done.snapshot.manifest.session_id, cwd=kept.root)
-    assert (parting.branch, parting.obstacles) == ("", ())
-    api.finish(parting)
+    plan = finishing.plan(done.snapshot.manifest.session_id, cwd=kept.root)
+    assert (plan.branch, plan.obstacles) == ("", ())
+    finishing.finish(plan)
     assert not kept.root.exists()
     assert "main" in start_point.heads(installed.root)
 
@@ -390,7 +391,7 @@ def test_with_force_it_goes_and_its_open_session_is_aborted(installed: Project) 
     """The journal is kept: it says how it ended."""
     beside = Beside(installed)
     beside.write()
-    finished = api.finish(beside.looked_at(), force=True)
+    finished = finishing.finish(beside.looked_at(), force=True)
     assert not beside.stands
     assert finished.journals == (beside.id,)
     known = locate.store(installed.root).manifest(beside.id)
@@ -455,16 +456,16 @@ def test_after_a_worktree_that_is_gone_the_branch_goes(beside: Beside, registere
         beside.main.git("worktree", "add", "-q", str(beside.tree.root), NEW)
         subprocess.run(["rm", "-rf", beside.tree.root], check=True)
     finished = beside.finish()
-    assert (finished.parting.gone, finished.parting.merged) == (True, "merged into main")
+    assert (finished.plan.gone, finished.plan.merged) == (True, "merged into main")
     assert NEW not in start_point.heads(beside.main.root)
-    assert beside.finish().parting.branch == ""
+    assert beside.finish().plan.branch == ""
 
 
 def test_after_a_worktree_that_is_gone_unmerged_work_stays(beside: Beside) -> None:
     squash(beside.main)
     beside.write("later\n", "later.txt")
     beside.main.git("worktree", "remove", "--force", str(beside.tree.root))
-    with pytest.raises(PlaybookError, match="2 things are in the way"):
+    with pytest.raises(PlaybookError, match="2 obstacles"):
         beside.finish()
     assert NEW in start_point.heads(beside.main.root)
 
@@ -475,10 +476,10 @@ def test_after_a_worktree_that_is_gone_unmerged_work_stays(beside: Beside) -> No
 @pytest.mark.parametrize("text", ["{", "[]", '{"x": 1}'])
 def test_where_it_came_from_may_be_forgotten(beside: Beside, text: str) -> None:
     private = locate.store(beside.tree.root).runtime(beside.id)
-    known = worktree.started_from(private)
+    known = start_point.saved(private)
     assert known is not None
     assert known.ref == "refs/heads/main"
     (private / "base.json").write_text(text)
-    assert worktree.started_from(private) is None
+    assert start_point.saved(private) is None
     merge(beside.main)
-    assert beside.finish().parting.merged == "merged into main"
+    assert beside.finish().plan.merged == "merged into main"

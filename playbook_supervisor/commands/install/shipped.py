@@ -1,7 +1,6 @@
-"""What ships to be installed in a project, today and in every release before.
+"""The files that this release installs in a project, and the digests of every earlier release.
 
-What lies in a project and equals, byte for byte, a file that was ever released was not edited by
-anybody, whatever install.yaml says or no longer says.
+A file that equals a released one was not edited, whatever install.yaml says.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import read_bytes
 
 PLAYBOOKS = ("auto-feature", "auto-speckit", "auto-validate")
-"""Those that ship, the one that does most first."""
+"""The shipped playbooks, the one that does most first."""
 COMMANDS = tuple(
     f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
 )
-"""The slash commands that ship."""
+"""The shipped slash commands."""
 
 GUIDES = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
-"""Where the guide for authors lies: with what a project knows, or else with its documents."""
+"""Where the authoring guide may be: in the project's knowledge folder, or in its documents."""
 
 RELEASES = "released.sha256"
-"""Among the templates: a line `digest  path` for each content that a file had in a release."""
+"""The template file with a line `digest  path` for each version of a file in a release."""
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Every file that an installation consists of, by its place in the project at `root`."""
-    place = _guide(root)
-    everywhere = at_every_place().items()
-    return {path: data for path, data in everywhere if path == place or path not in GUIDES}
+    """The content of every file to install in the project at `root`, by path."""
+    guide = _guide(root)
+    every = with_every_guide().items()
+    return {path: data for path, data in every if path == guide or path not in GUIDES}
 
 
-def at_every_place() -> dict[str, bytes]:
-    """The same for any project: the guide stands at each place where one may have it."""
+def with_every_guide() -> dict[str, bytes]:
+    """The same for any project, with the authoring guide at each of its possible paths."""
     folder = templates.folder()
     shipped = {
         f"{library.FOLDER}/{name}.yaml": read_bytes(folder / "playbooks" / f"{name}.yaml")
@@ -52,21 +51,21 @@ def at_every_place() -> dict[str, bytes]:
 
 
 def _guide(root: Path) -> str:
-    """Where it stands already it stays, also when the project begins to keep a .knowledge/."""
-    for place in GUIDES:
-        if (root / place).is_file():
-            return place
+    """An installed guide stays where it is, even if the project adds a .knowledge/ later."""
+    for path in GUIDES:
+        if (root / path).is_file():
+            return path
     return GUIDES[0] if (root / ".knowledge").is_dir() else GUIDES[1]
 
 
 def released() -> Mapping[str, frozenset[str]]:
-    """The fingerprints that each file had in releases, by its place; also of those that are gone.
+    """The fingerprints of each file in all releases, by path, including retired files.
 
-    Of a release of today they say nothing new; `tools/record_release.py` writes them down.
+    `tools/record_release.py` adds those of a new release.
     """
     found: dict[str, set[str]] = {}
     for line in read_bytes(templates.folder() / RELEASES).decode().splitlines():
-        summed, _, path = line.partition("  ")
+        hexdigest, _, path = line.partition("  ")
         if path and not line.startswith("#"):
-            found.setdefault(path, set()).add(as_fingerprint(summed))
-    return {path: frozenset(sums) for path, sums in found.items()}
+            found.setdefault(path, set()).add(as_fingerprint(hexdigest))
+    return {path: frozenset(digests) for path, digests in found.items()}

@@ -12,8 +12,9 @@ from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 
 from playbook_supervisor import __version__
-from playbook_supervisor.commands.install import installer, shipped_files
-from playbook_supervisor.commands.install.installer import InstallPlan
+from playbook_supervisor.commands.install import init as install
+from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install.changes import InstallPlan
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.errors import CheckError, PlaybookError, StateError, StorageError
 from playbook_supervisor.project import library
@@ -42,9 +43,9 @@ FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
 
 INSTALLS = f"""\
-from playbook_supervisor.commands.install import installer
+from playbook_supervisor.commands.install import init as install
 
-installer.apply(installer.plan(pathlib.Path.cwd()), {NOON})
+install.apply(install.plan(pathlib.Path.cwd(), {{}}), {NOON})
 """
 
 
@@ -57,8 +58,8 @@ def fresh(project: Project) -> Project:
 
 
 def init(project: Project, now_ms: int = NOON) -> InstallPlan:
-    plan = installer.plan(project.root)
-    installer.apply(plan, now_ms)
+    plan = install.plan(project.root, {})
+    install.apply(plan, now_ms)
     return plan
 
 
@@ -110,7 +111,7 @@ class TestAFirstInstallation:
         self, fresh: Project
     ) -> None:
         """Where it stands it stays; installed twice it stands there once."""
-        guides = [fresh.root / place for place in shipped_files.GUIDES]
+        guides = [fresh.root / place for place in shipped.GUIDES]
         init(fresh)
         assert [guide.is_file() for guide in guides] == [False, True]
         fresh.write(".knowledge/index.md", "# What we know\n")
@@ -143,13 +144,13 @@ class TestAFirstInstallation:
 
     def test_the_plan_alone_writes_nothing(self, fresh: Project) -> None:
         before = state(fresh)
-        installer.plan(fresh.root)
+        install.plan(fresh.root, {})
         assert state(fresh) == before
 
     def test_it_goes_to_the_top_wherever_it_is_asked_for(self, fresh: Project) -> None:
-        plan = installer.plan(fresh.root / "specs")
+        plan = install.plan(fresh.root / "specs", {})
         assert plan.root == fresh.root
-        installer.apply(plan, NOON)
+        install.apply(plan, NOON)
         assert written(fresh) == FILES
 
     def test_it_needs_no_commit(self, tmp_path: Path, home: Path) -> None:
@@ -181,7 +182,7 @@ class TestASecondInstallation:
         (fresh.root / gone).unlink()
         plan = init(fresh)
         verb, why = said(plan, gone)
-        assert (verb, why.partition(";")[0]) == ("keep", "deleted by you")
+        assert (verb, why.partition(";")[0]) == ("keep", "you deleted it")
         assert plan.paths("write") == (".playbooks/_index.yaml",)
         assert gone not in written(fresh)
         assert library.index_is_stale(fresh.root) == ""
@@ -202,7 +203,7 @@ class TestASecondInstallation:
         record = read_installation(fresh.root)
         fresh.write(path, fresh.read(path) + "# ours\n")
         plan = init(fresh)
-        assert said(plan, path) == ("keep", "yours, kept")
+        assert said(plan, path) == ("keep", "your version is kept")
         assert fresh.read(path).endswith("# ours\n")
         assert read_installation(fresh.root) == record
 
@@ -217,7 +218,7 @@ class TestASecondInstallation:
         plan = init(fresh)
         assert said(plan, path) == (
             "keep",
-            "as an earlier version wrote it; see `playbook update`",
+            "installed by an earlier version; see `playbook update`",
         )
         assert fresh.read(path) == old
         assert fresh.read(".playbooks/install.yaml") == record
@@ -227,7 +228,7 @@ class TestASecondInstallation:
         mine = fresh.read(".playbooks/playbooks/auto-validate.yaml")
         fresh.write(".playbooks/playbooks/mine.yaml", mine.replace("auto-validate", "mine"))
         plan = init(fresh)
-        assert said(plan, ".playbooks/_index.yaml") == ("write", "generated again")
+        assert said(plan, ".playbooks/_index.yaml") == ("write", "regenerated")
         assert "mine" in fresh.read(".playbooks/_index.yaml")
         assert init(fresh).paths("write") == ()
 
@@ -237,7 +238,7 @@ class TestWhatIsThereAlready:
         path = ".playbooks/playbooks/auto-feature.yaml"
         fresh.write(path, "name: theirs\n")
         plan = init(fresh)
-        assert said(plan, path) == ("keep", "yours, kept")
+        assert said(plan, path) == ("keep", "your version is kept")
         assert fresh.read(path) == "name: theirs\n"
         assert path not in read_installation(fresh.root).files
         assert written(fresh) == FILES
@@ -253,15 +254,15 @@ class TestWhatIsThereAlready:
         path = ".playbooks/playbooks/auto-feature.yaml"
         before = state(project)[path]
         plan = init(project)
-        assert said(plan, path) == ("keep", "as it is shipped")
+        assert said(plan, path) == ("keep", "up to date")
         assert state(project)[path] == before
         assert path in read_installation(project.root).files
 
     def test_what_comes_between_plan_and_deed_is_not_overwritten(self, fresh: Project) -> None:
-        plan = installer.plan(fresh.root)
+        plan = install.plan(fresh.root, {})
         path = ".playbooks/templates/playbook.tpl.yaml"
         fresh.write(path, "theirs\n")
-        installer.apply(plan, NOON)
+        install.apply(plan, NOON)
         assert fresh.read(path) == "theirs\n"
         assert path not in read_installation(fresh.root).files
 
@@ -274,14 +275,14 @@ class TestWhatIsThereAlready:
 class TestARefusal:
     def test_outside_a_repository(self, tmp_path: Path) -> None:
         with pytest.raises(StateError) as caught:
-            installer.plan(tmp_path)
+            install.plan(tmp_path, {})
         assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
     def test_in_a_bare_repository(self, tmp_path: Path, home: Path) -> None:
         project = Project(tmp_path, home)
         project.git("init", "-q", "--bare", "bare.git")
         with pytest.raises(StateError, match="nothing is checked out"):
-            installer.plan(tmp_path / "bare.git")
+            install.plan(tmp_path / "bare.git", {})
 
     @pytest.mark.parametrize("target", [None, "nowhere"])
     def test_where_our_folder_is_none(self, fresh: Project, target: str | None) -> None:
@@ -289,8 +290,8 @@ class TestARefusal:
             fresh.write(".playbooks", "a file\n")
         else:
             (fresh.root / ".playbooks").symlink_to(target)
-        with pytest.raises(StorageError, match=r"\.playbooks is no folder") as caught:
-            installer.plan(fresh.root)
+        with pytest.raises(StorageError, match=r"\.playbooks is not a folder") as caught:
+            install.plan(fresh.root, {})
         assert caught.value.guidance == "Move .playbooks away, then repeat."
 
     @pytest.mark.parametrize("link", [".playbooks", ".playbooks/playbooks"])
@@ -300,7 +301,7 @@ class TestARefusal:
         (fresh.root / link).parent.mkdir(exist_ok=True)
         (fresh.root / link).symlink_to(outside)
         with pytest.raises(StorageError) as caught:
-            installer.plan(fresh.root)
+            install.plan(fresh.root, {})
         assert caught.value.code == "PB-IO-ESCAPE"
         assert list(outside.iterdir()) == []
 
@@ -309,21 +310,23 @@ class TestARefusal:
     )
     def test_where_a_folder_has_a_files_name(self, fresh: Project, folder: str) -> None:
         (fresh.root / folder).mkdir(parents=True)
-        plan = installer.plan(fresh.root)
-        assert said(plan, folder) == ("conflict", "what stands there is no file")
+        plan = install.plan(fresh.root, {})
+        assert said(plan, folder) == ("conflict", "it exists and is not a regular file")
         with pytest.raises(StorageError) as caught:
-            installer.apply(plan, NOON)
-        assert caught.value.message == (f"{folder} cannot be written: what stands there is no file")
+            install.apply(plan, NOON)
+        assert caught.value.message == (
+            f"{folder} cannot be written: it exists and is not a regular file"
+        )
         assert written(fresh) == []
 
     def test_where_a_file_has_a_folders_name(self, fresh: Project) -> None:
         fresh.write(".playbooks/playbooks", "a file\n")
-        plan = installer.plan(fresh.root)
+        plan = install.plan(fresh.root, {})
         assert plan.paths("conflict") == tuple(
-            f".playbooks/playbooks/{name}.yaml" for name in installer.PLAYBOOKS
+            f".playbooks/playbooks/{name}.yaml" for name in shipped.PLAYBOOKS
         )
-        with pytest.raises(StorageError, match=r"no folder \(and 2 more\)") as caught:
-            installer.apply(plan, NOON)
+        with pytest.raises(StorageError, match=r"not a folder \(and 2 more\)") as caught:
+            install.apply(plan, NOON)
         assert len(caught.value.details) == 3
         assert written(fresh) == [".playbooks/playbooks"]
 
@@ -331,7 +334,7 @@ class TestARefusal:
     def test_where_a_link_leads_nowhere(self, fresh: Project, link: str) -> None:
         (fresh.root / ".playbooks").mkdir()
         (fresh.root / link).symlink_to("nowhere")
-        plan = installer.plan(fresh.root)
+        plan = install.plan(fresh.root, {})
         assert plan.paths("conflict") == (link,)
 
     @pytest.mark.parametrize(
@@ -348,14 +351,14 @@ class TestARefusal:
     ) -> None:
         fresh.write(".playbooks/install.yaml", text)
         with pytest.raises(CheckError) as caught:
-            installer.plan(fresh.root)
+            install.plan(fresh.root, {})
         assert caught.value.message.startswith(message)
         assert caught.value.where.startswith(f".playbooks/{where}")
 
     def test_where_the_record_is_no_file(self, fresh: Project) -> None:
         (fresh.root / ".playbooks/install.yaml").mkdir(parents=True)
         with pytest.raises(StorageError) as caught:
-            installer.plan(fresh.root)
+            install.plan(fresh.root, {})
         assert caught.value.code == "PB-IO-READ"
 
 
@@ -366,8 +369,8 @@ class TestAFileThatOthersKeepToo:
         return data if b"ours" in data else data + b"ours\n"
 
     def init(self, project: Project, *, no_hooks: bool | None = None) -> InstallPlan:
-        plan = installer.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
-        installer.apply(plan, NOON)
+        plan = install.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
+        install.apply(plan, NOON)
         return plan
 
     def test_is_made_where_it_is_missing(self, fresh: Project) -> None:
@@ -388,12 +391,12 @@ class TestAFileThatOthersKeepToo:
         assert "shared/file" not in read_installation(fresh.root).files
 
     def test_is_merged_into_as_it_is_by_then(self, fresh: Project) -> None:
-        plan = installer.plan(fresh.root, {"shared/file": self.merge})
+        plan = install.plan(fresh.root, {"shared/file": self.merge})
         fresh.write("shared/file", "theirs\n")
-        installer.apply(plan, NOON)
+        install.apply(plan, NOON)
         assert fresh.read("shared/file") == "theirs\nours\n"
         fresh.write("shared/file", "ours, too\n")
-        installer.apply(plan, NOON)
+        install.apply(plan, NOON)
         assert fresh.read("shared/file") == "ours, too\n"
 
     def test_is_followed_where_it_is_a_link_within_the_repository(self, fresh: Project) -> None:
@@ -453,10 +456,10 @@ class TestAnInterruption:
         assert {path: fresh.read(path) for path in written(fresh)} == whole
 
     def test_a_full_disk_is_told_and_repeated(self, fresh: Project, mocker: MockerFixture) -> None:
-        plan = installer.plan(fresh.root)
+        plan = install.plan(fresh.root, {})
         full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
         with pytest.raises(StorageError, match="No space left on device") as caught:
-            installer.apply(plan, NOON)
+            install.apply(plan, NOON)
         assert caught.value.code == "PB-IO-WRITE"
         mocker.stop(full)
         assert written(fresh) == []
@@ -477,7 +480,7 @@ class TestTheNextCommand:
         for command in COMMANDS:
             if command not in commands:
                 (project.root / f".claude/commands/{command}.md").unlink()
-        return installer.plan(project.root).next_command
+        return install.plan(project.root, {}).next_command
 
     def test_runs_the_whole_feature_where_every_command_is_installed(
         self, project: Project
@@ -506,39 +509,39 @@ class TestTheNextCommand:
         folder = project.root / ".claude/commands"
         for file in folder.glob("speckit.*.md"):
             file.rename(folder / file.name.replace("speckit.", "speckit-"))
-        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
 
     def test_means_the_branchs_feature_where_it_is_one(self, project: Project) -> None:
         project.write("specs/014-later/spec.md", "# Later\n")
-        assert installer.plan(project.root).next_command == "playbook run auto-feature 013"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
         project.git("switch", "-q", "main")
-        assert installer.plan(project.root).next_command == "playbook run auto-feature 014"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 014"
 
     def test_writes_the_feature_out_where_its_number_means_two(self, project: Project) -> None:
         project.write("specs/013-another/notes.md", "Not specified.\n")
-        assert installer.plan(project.root).next_command == (
+        assert install.plan(project.root, {}).next_command == (
             "playbook run auto-feature 013-playbook-create"
         )
 
     def test_writes_out_a_feature_without_a_number(self, project: Project) -> None:
         project.git("rm", "-rq", "specs")
         project.write("specs/dark-mode/spec.md", "# Dark\n")
-        assert installer.plan(project.root).next_command == "playbook run auto-feature dark-mode"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature dark-mode"
 
     def test_says_feature_where_there_is_none_yet(self, project: Project) -> None:
         project.git("rm", "-rq", "specs")
         project.write("specs/--help/spec.md", "# Hostile\n")
-        assert installer.plan(project.root).next_command == "playbook run auto-feature FEATURE"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature FEATURE"
 
     def test_looks_where_the_project_keeps_its_specifications(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "artifacts: {specs: docs/specs}\n")
         project.write("docs/specs/020-moved/spec.md", "# Moved\n")
-        assert installer.plan(project.root).next_command == "playbook run auto-feature 020"
+        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 020"
 
     def test_a_configuration_with_a_fault_is_told(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "agnet: claude\n")
         with pytest.raises(PlaybookError) as caught:
-            installer.plan(project.root)
+            install.plan(project.root, {})
         assert caught.value.code == "PB-CHECK-CONFIG"
 
 
@@ -614,7 +617,7 @@ class TestTheCommand:
         fresh.write(".playbooks", "a file\n")
         done = fresh.playbook("init", "--yes")
         assert done.code == 3
-        assert ".playbooks is no folder" in done.err
+        assert ".playbooks is not a folder" in done.err
         assert "Traceback" not in done.err
 
     def test_what_it_installed_is_listed_indexed_and_valid(self, fresh: Project) -> None:

@@ -15,9 +15,9 @@ import pytest
 from project import FEATURE, Project
 from pytest_mock import MockerFixture
 
-from playbook_supervisor.commands import worktree_commands as api
+from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point, worktree
-from playbook_supervisor.commands.worktrees.starting import StartResult
+from playbook_supervisor.commands.worktrees.start import StartResult
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions import creation
@@ -30,7 +30,7 @@ NEW = "014-new-thing"
 
 def start(project: Project, *words: str, **more: str) -> StartResult:
     playbook, *args = words or ("auto-feature", "014")
-    return api.start(playbook, args, cwd=project.root, **more)
+    return starting.start(playbook, args, cwd=project.root, **more)
 
 
 def store(root: Path) -> DiskStore:
@@ -73,7 +73,7 @@ def test_a_session_waits_in_a_worktree_of_its_own(installed: Project) -> None:
     root = installed.root.with_name(f"project-session-{started.session_id}")
     assert started.root == root
     assert started.typed == f"/playbook.run auto-feature {NEW}"
-    assert (started.branch.name, started.branch.new, started.base.told) == (NEW, True, "main")
+    assert (started.branch.name, started.branch.new, started.base.name) == (NEW, True, "main")
     there = store(root)
     known = there.manifest(started.session_id)
     assert (known.status, known.feature, known.branch) == ("pending", NEW, NEW)
@@ -235,12 +235,12 @@ def test_a_new_branch_grows_from_the_base(installed: Project, tmp_path: Path) ->
     installed.commit("Later")
     started = start(installed, base=old[:10])
     assert checkout.find(started.root).head == old
-    assert started.base.told == f"{old[:10]} ({old[:7]})"
+    assert started.base.name == f"{old[:10]} ({old[:7]})"
     installed.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
     installed.git("remote", "add", "origin", str(tmp_path / "origin.git"))
     installed.git("fetch", "-q", "origin")
     tracking = start(installed, base="origin/main", branch="tracking")
-    assert tracking.base.told == "origin/main"
+    assert tracking.base.name == "origin/main"
     assert installed.git("config", "branch.tracking.merge") == "refs/heads/main"
     for base in ("nowhere", "-x", "HEAD\n"):
         refused(installed, "PB-ARG-BASE", base=base)
@@ -376,7 +376,7 @@ def test_hooks_that_are_not_as_this_version_needs_them_are_told_as_that(installe
     installed.write(".claude/settings.json", settings.replace('"Stop"', '"Stopp"'))
     installed.commit("Alter a hook")
     error = refused(installed, "PB-GIT-BASE")
-    assert error.message == "hooks in .claude/settings.json are missing or altered on main"
+    assert error.message == "hooks in .claude/settings.json are missing or changed on main"
     assert error.guidance.startswith("Run `playbook init`")
     assert installed.playbook("init", "--yes").code == 0
     installed.commit("Mend it")
@@ -526,8 +526,8 @@ def test_while_another_is_at_the_worktrees_nothing_is_made(
     installed: Project, mocker: MockerFixture
 ) -> None:
     """Two gits that add worktrees at once may meet in each other's files."""
-    mocker.patch("playbook_supervisor.commands.worktrees.worktree._PATIENCE", 0.1)
-    with worktree.alone(checkout.find(installed.root)):
+    mocker.patch("playbook_supervisor.commands.worktrees.worktree._TIMEOUT", 0.1)
+    with worktree.locked_worktrees(checkout.find(installed.root)):
         refused(installed, "PB-STATE-BUSY")
     assert start(installed)
 
@@ -539,7 +539,7 @@ def test_a_branch_that_somebody_made_meanwhile_stays_theirs(
         installed.git("branch", NEW)
         return installed.root.with_name(f"late-{session_id}")
 
-    mocker.patch.object(start_point, "place", too_late)
+    mocker.patch.object(start_point, "path", too_late)
     with pytest.raises(PlaybookError, match="git branch failed"):
         start(installed)
     assert NEW in start_point.heads(installed.root)
@@ -590,8 +590,8 @@ class Leftover:
 
     def said(self) -> str:
         here = checkout.find(self.project.root)
-        with worktree.alone(here):
-            (said,) = worktree.tidied(here)
+        with worktree.locked_worktrees(here):
+            (said,) = worktree.clean_up(here)
         assert not list(self.records.iterdir())
         return said
 
@@ -604,14 +604,14 @@ class Leftover:
 @pytest.mark.parametrize("so_far", [{"branch": False, "tree": False}, {"tree": False}, {}], ids=str)
 def test_whatever_it_left_is_cleared_away(installed: Project, so_far: dict[str, bool]) -> None:
     left = Leftover(installed, **so_far)
-    assert "is cleared away" in left.said()
+    assert "removed what the killed start of" in left.said()
     assert left.is_gone()
 
 
 def test_a_checkout_that_was_cut_short_is_cleared_away(installed: Project) -> None:
     left = Leftover(installed)
     (installed.root / ".git/worktrees/left/index").unlink()
-    assert "is cleared away" in left.said()
+    assert "removed what the killed start of" in left.said()
     assert left.is_gone()
 
 
@@ -634,7 +634,7 @@ def test_a_branch_that_has_grown_stays(installed: Project) -> None:
     installed.git(
         "branch", "-f", "left", installed.git("commit-tree", tree, "-p", "HEAD", "-m", "x")
     )
-    assert "is cleared away" in left.said()
+    assert "removed what the killed start of" in left.said()
     assert "left" in start_point.heads(installed.root)
 
 
@@ -651,7 +651,7 @@ def test_one_that_is_being_made_is_left_alone(installed: Project) -> None:
         started = start(installed)
         assert started.notices == ()
     assert left.root.exists()
-    assert "is cleared away" in start(installed).notices[0]
+    assert "removed what the killed start of" in start(installed).notices[0]
 
 
 @pytest.mark.parametrize("record", ["{", "[]", '{"path": 1}'])
@@ -664,9 +664,9 @@ def test_a_record_that_says_nothing_is_cleared_away(installed: Project, record: 
 
 def test_what_cannot_be_taken_back_now_is_later(installed: Project, mocker: MockerFixture) -> None:
     mocker.patch.object(creation, "begin", side_effect=KeyboardInterrupt)
-    mocker.patch.object(worktree, "take_back", side_effect=PlaybookError("PB-IO-WRITE", "stuck"))
+    mocker.patch.object(worktree, "remove_all", side_effect=PlaybookError("PB-IO-WRITE", "stuck"))
     with pytest.raises(KeyboardInterrupt):
         start(installed)
     mocker.stopall()
-    assert "is cleared away" in start(installed).notices[0]
+    assert "removed what the killed start of" in start(installed).notices[0]
     assert len(list(installed.root.parent.glob("project-session-*"))) == 1

@@ -1,0 +1,253 @@
+"""What `init` and `update` plan and do to the files of a project.
+
+Both refuse first, then plan, then apply. Files shared with other tools are merged, never replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.formats.strict_yaml import MAX_BYTES
+from playbook_supervisor.project import library
+from playbook_supervisor.project.install_record import (
+    FILE,
+    Installation,
+    as_fingerprint,
+    emit_installation,
+    read_installation,
+    refuse_downgrade,
+)
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.store import system_clock
+from playbook_supervisor.system.files import (
+    contained,
+    ensure_folder,
+    read_bytes,
+    remove,
+    stamp,
+    sweep,
+    write_atomically,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Verb = Literal["write", "keep", "merge", "remove", "conflict"]
+    Merge = Callable[[bytes], bytes]
+    """A file's content (empty if there is no file) → the same content with our entries."""
+
+SHARED: Mapping[str, Merge] = {settings.FILE: settings.merged}
+"""The files that we share with other tools, each with the function that adds our entries."""
+
+UP_TO_DATE = "up to date"
+
+
+class Action(Record):
+    """What happens to one file; `path` is relative to the repository's top level."""
+
+    path: str
+    verb: Verb
+    why: str
+
+
+class FileChange(Record):
+    """An action with its data.
+
+    `content` is what to write. `recorded` is the fingerprint that install.yaml holds afterwards,
+    empty for a file that is not ours.
+    """
+
+    action: Action
+    content: bytes = b""
+    recorded: str = ""
+
+
+class InstallPlan(Record):
+    """What `init` or `update` would do, file by file.
+
+    `record` is the new install.yaml. `next_command` is what `init` suggests typing afterwards.
+    """
+
+    root: Path
+    files: tuple[FileChange, ...]
+    merges: Mapping[str, Merge]
+    record: Installation
+    next_command: str = ""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return tuple(file.action for file in self.files)
+
+    @property
+    def changes(self) -> tuple[Action, ...]:
+        """The actions that do not keep their file as it is."""
+        return tuple(action for action in self.actions if action.verb != "keep")
+
+    @property
+    def notable(self) -> tuple[Action, ...]:
+        """The changes, and the files that are kept although they are not up to date."""
+        return tuple(action for action in self.actions if action.why != UP_TO_DATE)
+
+    def paths(self, verb: Verb) -> tuple[str, ...]:
+        return tuple(action.path for action in self.actions if action.verb == verb)
+
+
+# ── the files that are there ────────────────────────────────────────────────────────────────
+
+
+def previous_installation(root: Path) -> Installation:
+    """What was installed before; an empty record if nothing was.
+
+    StorageError if our folder's name is taken by something else, StateError PB-STATE-NEWER if a
+    later version was installed, CheckError if install.yaml cannot be read.
+    """
+    if os.path.lexists(root / library.TOP) and not (root / library.TOP).is_dir():
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"{library.TOP} is not a folder",
+            where=str(root),
+            guidance=f"Move {library.TOP} away, then repeat.",
+        )
+    record = read_installation(root)
+    refuse_downgrade(record)
+    return record
+
+
+def obstacle(root: Path, path: str) -> str:
+    """Why no file can be written there, or empty. StorageError if the path leads out of `root`."""
+    contained(root, path)
+    for folder in list(Path(path).parents)[-2::-1]:  # top-down, without the top level itself
+        if os.path.lexists(root / folder) and not (root / folder).is_dir():
+            return f"{folder} is not a folder"
+    if os.path.lexists(root / path) and not (root / path).is_file():
+        return "it exists and is not a regular file"
+    return ""
+
+
+def current_fingerprint(root: Path, path: str) -> str:
+    """The fingerprint of the file as it is now; empty if there is none."""
+    found = stamp(root / path)
+    return as_fingerprint(found.digest) if found else ""
+
+
+def current_content(root: Path, path: str) -> bytes:
+    try:
+        return read_bytes(contained(root, path), limit=MAX_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+# ── planning ────────────────────────────────────────────────────────────────────────────────
+
+
+def complete(
+    root: Path,
+    files: list[FileChange],
+    merges: Mapping[str, Merge],
+    record: Installation,
+    previous: Installation,
+) -> InstallPlan:
+    """The plan for these files, the shared files, the index and install.yaml."""
+    files += [FileChange(_merge(root, path, merges[path], record)) for path in merges]
+    files.append(FileChange(_index(root, [file.action for file in files])))
+    files.append(FileChange(_record(root, record, previous), emit_installation(record)))
+    return InstallPlan(root, tuple(files), merges, record)
+
+
+def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
+    if record.no_hooks:
+        return Action(path, "keep", "left alone (--no-hooks)")
+    if why := obstacle(root, path):
+        return Action(path, "conflict", why)
+    before = current_content(root, path)
+    if merge(before) == before:
+        return Action(path, "keep", UP_TO_DATE)
+    if not (root / path).exists():
+        return Action(path, "write", "new")
+    return Action(path, "merge", "our entries are added, yours are kept")
+
+
+def _index(root: Path, actions: Iterable[Action]) -> Action:
+    if why := obstacle(root, library.INDEX):
+        return Action(library.INDEX, "conflict", why)
+    if not (root / library.INDEX).exists():
+        return Action(library.INDEX, "write", "new")
+    changed = any(
+        action.verb in ("write", "remove") and _is_playbook(action.path) for action in actions
+    )
+    if changed or library.index_is_stale(root):
+        return Action(library.INDEX, "write", "regenerated")
+    return Action(library.INDEX, "keep", UP_TO_DATE)
+
+
+def _is_playbook(path: str) -> bool:
+    return path.startswith(f"{library.FOLDER}/") and path.endswith(".yaml")
+
+
+def _record(root: Path, record: Installation, previous: Installation) -> Action:
+    if why := obstacle(root, FILE):
+        return Action(FILE, "conflict", why)
+    if not (root / FILE).exists():
+        return Action(FILE, "write", "new")
+    if record != previous:
+        return Action(FILE, "write", "updated")
+    return Action(FILE, "keep", UP_TO_DATE)
+
+
+# ── applying ────────────────────────────────────────────────────────────────────────────────
+
+
+def apply(plan: InstallPlan, again: Callable[[], InstallPlan], now_ms: int | None = None) -> None:
+    """Carry the plan out; `now_ms` is the time for the index.
+
+    `again` plans once more under the lock, so that an edit made since then is not lost. An
+    interrupted run can simply be repeated. StorageError before anything is written if the plan
+    contains a conflict, or if a file cannot be written.
+    """
+    _refuse_conflicts(plan)
+    if not plan.changes:
+        return
+    with library.changing(plan.root):
+        current = again()
+        _refuse_conflicts(current)
+        for folder in {(plan.root / path).parent for path in current.record.files}:
+            sweep(folder)  # temporary files of a killed run that has nothing more to write there
+        for file in current.files:
+            _apply(current, file)
+    library.write_index(plan.root, system_clock() if now_ms is None else now_ms)
+
+
+def _refuse_conflicts(plan: InstallPlan) -> None:
+    conflicts = [action for action in plan.actions if action.verb == "conflict"]
+    if conflicts:
+        first, more = conflicts[0], len(conflicts) - 1
+        raise StorageError(
+            "PB-IO-WRITE",
+            f"{first.path} cannot be written: {first.why}" + (f" (and {more} more)" * bool(more)),
+            where=str(plan.root),
+            guidance="Move it away, then repeat; nothing was written.",
+            details=tuple(f"{action.path}: {action.why}" for action in conflicts),
+        )
+
+
+def _apply(plan: InstallPlan, file: FileChange) -> None:
+    path, verb = file.action.path, file.action.verb
+    if path in plan.merges and verb in ("write", "merge"):
+        _write(plan.root, path, plan.merges[path](current_content(plan.root, path)))
+    elif verb == "write" and file.content:
+        _write(plan.root, path, file.content)
+    elif verb == "remove":
+        remove(plan.root / path)
+
+
+def _write(root: Path, path: str, data: bytes) -> None:
+    """Write the file, and its folders; a symbolic link is followed, not replaced."""
+    file = contained(root, path)
+    ensure_folder(file.parent)
+    sweep(file.parent)
+    write_atomically(file, data)

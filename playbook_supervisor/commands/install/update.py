@@ -1,0 +1,166 @@
+"""`playbook update`: bring our files to the running version, and keep everybody's edits.
+
+A file is ours as long as it is unchanged since it was installed. An edited file is kept, and the
+new version is written beside it as `FILE.new`. A deleted file is not restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from playbook_supervisor import __version__
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.install import changes, shipped
+from playbook_supervisor.commands.install.changes import (
+    UP_TO_DATE,
+    Action,
+    FileChange,
+    InstallPlan,
+    current_fingerprint,
+    obstacle,
+)
+from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
+from playbook_supervisor.system import checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.install.changes import Merge
+
+BESIDE = ".new"
+"""The suffix of a new version that is written beside an edited file."""
+
+_COMPARE = "new version beside your edit; compare: diff"
+
+
+def plan(
+    cwd: Path | None = None,
+    merges: Mapping[str, Merge] = changes.SHARED,
+    *,
+    no_hooks: bool | None = None,
+) -> InstallPlan:
+    """What is out of date in the repository of `cwd`. Writes nothing.
+
+    `merges` and `no_hooks` as for `init`. If install.yaml is lost, hooks that are installed are
+    updated and missing ones are not added. StateError PB-STATE-NOT-INITIALISED if nothing of ours
+    is installed; otherwise errors as for `init`.
+    """
+    root = checkout.find(cwd or locate.current_folder()).root
+    previous = changes.previous_installation(root)
+    known = _KnownFiles(root, previous)
+    if not previous.version and not known.any_is_ours():
+        raise StateError(
+            "PB-STATE-NOT-INITIALISED", "playbook is not installed here", where=str(root)
+        )
+    if no_hooks is None:
+        no_hooks = previous.no_hooks
+        if merges and not previous.version:
+            no_hooks = not settings.holds_ours(changes.current_content(root, settings.FILE))
+    files = [*known.shipped(), *known.retired()]
+    recorded = {file.action.path: file.recorded for file in files if file.recorded}
+    record = Installation(__version__, recorded, no_hooks)
+    if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
+        record = previous
+    return changes.complete(root, files, merges, record, previous)
+
+
+def apply(planned: InstallPlan, now_ms: int | None = None) -> None:
+    """Carry the plan out. What a person edited, deleted or created is not touched."""
+    root, merges, no_hooks = planned.root, planned.merges, planned.record.no_hooks
+    changes.apply(planned, lambda: plan(root, merges, no_hooks=no_hooks), now_ms)
+
+
+class _KnownFiles:
+    """A project's files, compared with install.yaml and with every release."""
+
+    def __init__(self, root: Path, previous: Installation) -> None:
+        self._root, self._previous = root, previous
+        self._shipped, self._released = shipped.files(root), shipped.released()
+
+    def any_is_ours(self) -> bool:
+        return any(
+            current_fingerprint(self._root, path) in {fingerprint(content), *self._unedited(path)}
+            for path, content in self._shipped.items()
+        )
+
+    def shipped(self) -> Iterator[FileChange]:
+        """The changes to files of this release, and to new versions beside them."""
+        for path, content in self._shipped.items():
+            if why := obstacle(self._root, path):
+                yield FileChange(Action(path, "conflict", why))
+            else:
+                yield from self._one(path, content)
+
+    def retired(self) -> Iterator[FileChange]:
+        """The changes to files that are no longer shipped.
+
+        Only a file that was released at that path is removed: install.yaml alone does not suffice.
+        """
+        beside = {path + BESIDE for path in self._shipped}
+        for path in sorted({*self._previous.files, *self._released} - {*self._shipped, *beside}):
+            if path not in self._released or obstacle(self._root, path):
+                shown = first_line(path, 200)
+                yield FileChange(Action(shown, "keep", "no longer shipped; keep it or remove it"))
+                continue
+            current = current_fingerprint(self._root, path)
+            recorded = path in self._previous.files
+            if current in self._unedited(path) and (recorded or not self._previous.version):
+                yield FileChange(Action(path, "remove", "no longer shipped, and not edited"))
+            elif current and recorded:
+                yield FileChange(Action(path, "keep", "no longer shipped, but you edited it"))
+
+    def _unedited(self, path: str) -> frozenset[str]:
+        """The fingerprints that the file may have if it was not edited."""
+        return self._released.get(path, frozenset()) | {self._recorded(path)} - {""}
+
+    def _one(self, path: str, content: bytes) -> Iterator[FileChange]:
+        current, new = current_fingerprint(self._root, path), fingerprint(content)
+        recorded = self._recorded(path)
+        if current == new:
+            yield FileChange(Action(path, "keep", UP_TO_DATE), recorded=new)
+        elif not current and (recorded or not self._previous.version):
+            # without a record, a missing file may have been deleted
+            why = f"you deleted it; to restore it, remove its line from {FILE}"
+            yield FileChange(Action(path, "keep", why), recorded=recorded or new)
+        elif not current:
+            yield FileChange(Action(path, "write", "new"), content, new)
+        elif current in self._unedited(path):
+            yield FileChange(Action(path, "write", "new version"), content, new)
+        elif recorded:
+            yield from self._edited(path, content)
+            return
+        else:  # a new version beside it may belong to an edit that is no longer recorded
+            yield FileChange(Action(path, "keep", "not installed by playbook"))
+            return
+        yield from self._leftover(path)
+
+    def _edited(self, path: str, content: bytes) -> Iterator[FileChange]:
+        beside, new, recorded = path + BESIDE, fingerprint(content), self._recorded(path)
+        current = current_fingerprint(self._root, beside)
+        if obstacle(self._root, beside) or (current and current not in self._offered(path)):
+            taken = f"edited by you; move {beside} away to get the new version"
+            why = "edited by you" if recorded == new else taken
+            yield FileChange(Action(path, "keep", why), recorded=recorded)
+            return
+        yield FileChange(Action(path, "keep", "edited by you"), recorded=new)
+        if current == new:
+            yield FileChange(Action(beside, "keep", f"{_COMPARE} {path} {beside}"), recorded=new)
+        elif current or recorded != new:
+            yield FileChange(Action(beside, "write", f"{_COMPARE} {path} {beside}"), content, new)
+
+    def _leftover(self, path: str) -> Iterator[FileChange]:
+        """Remove a new version beside a file that is up to date."""
+        beside = path + BESIDE
+        if current_fingerprint(self._root, beside) in self._offered(path):
+            yield FileChange(Action(beside, "remove", f"{path} is up to date without it"))
+
+    def _offered(self, path: str) -> frozenset[str]:
+        """The fingerprints that a new version beside the file may have if it was not edited."""
+        released = {fingerprint(self._shipped[path]), *self._released.get(path, ())}
+        return frozenset(released) | self._unedited(path + BESIDE)
+
+    def _recorded(self, path: str) -> str:
+        return self._previous.files.get(path, "")

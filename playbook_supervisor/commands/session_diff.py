@@ -1,0 +1,265 @@
+"""The differences between a session's files and what this program last wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
+from pathlib import Path
+
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.yaml_writer import flow
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.project import session_policy
+from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import integrity, serialize
+from playbook_supervisor.sessions.journal import (
+    EMPTY,
+    HEADER,
+    emit_entry,
+    entry_mapping,
+    parse_journal,
+)
+from playbook_supervisor.sessions.local_state import NAME, Runtime
+from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system.ab_file import ABFile
+from playbook_supervisor.system.files import digest, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Read = TypeVar("Read")
+
+
+class Difference(Record):
+    """One difference: `what` in a short sentence, and the changed keys.
+
+    `file` is `journal.yaml`, `session.yaml`, `playbook.yaml` or `policy.yaml`. A change is a key
+    with its YAML before and after, empty where the key is absent.
+    """
+
+    file: str
+    what: str
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+
+class SessionPaths(Record):
+    """A session's folder, and its private folder and state file in the git directory."""
+
+    session_id: str
+    folder: Path
+    private: Path
+    state: ABFile
+
+    @classmethod
+    def of(cls, store: DiskStore, session_id: str) -> SessionPaths:
+        private = store.runtime(session_id)
+        return cls(session_id, store.folder(session_id), private, ABFile(private / NAME))
+
+
+class SavedSession(Record):
+    """What this worktree saved of a session: its local state, and copies of its files."""
+
+    paths: SessionPaths
+    runtime: Runtime
+    copies: Mapping[str, bytes]
+
+    @classmethod
+    def load(cls, store: DiskStore, session_id: str) -> SavedSession | None:
+        paths = SessionPaths.of(store, session_id)
+        runtime = Runtime.load(paths.state)
+        if runtime is None:
+            return None
+        names: list[str] = [name for name in integrity.FILES if name in runtime.digests]
+        copies = {name: _content(paths.private / name) for name in names}
+        if not all(copies.values()):
+            return None
+        return cls(paths, runtime, copies)
+
+
+def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
+    """All differences; empty also if this worktree never wrote the session. Writes nothing."""
+    saved = SavedSession.load(store, session_id)
+    if saved is None:
+        return ()
+    return (
+        *_in_file(saved, "journal.yaml", _read_journal, _in_journal),
+        *_in_file(saved, "session.yaml", read_manifest, _in_manifest),
+        *_in_file(saved, "playbook.yaml", read_playbook, _in_playbook),
+        *_in_policy(saved),
+    )
+
+
+def written_journal(saved: SavedSession) -> bytes:
+    """The journal as last written, with its layout if the copy is up to date.
+
+    StateError if the copy is too old to tell.
+    """
+    data = saved.copies["journal.yaml"]
+    if saved.runtime.latest("journal.yaml", digest(data)):
+        return data
+    entries = _written_entries(saved, _current_entries(saved))
+    if entries is None:
+        raise StateError(
+            "PB-STATE-CORRUPT",
+            "the copy of the journal is older than what was written last",
+            where=str(saved.paths.private / "journal.yaml"),
+            guidance="Take the journal from git, then "
+            f"`playbook repair {saved.paths.folder.name} --take`.",
+        )
+    return HEADER + b"".join(map(emit_entry, entries)) if entries else EMPTY
+
+
+def _written_entries(
+    saved: SavedSession, current: tuple[Entry, ...] = ()
+) -> tuple[Entry, ...] | None:
+    """The entries as last written; None if they cannot be recovered.
+
+    The local state holds the entries of the current phase, and only a digest of the settled ones:
+    those come from the copy, or from the current file if only later entries were changed.
+    """
+    playbook = read_playbook(saved.copies["playbook.yaml"], "playbook.yaml")
+    recorded = serialize.state_from_json(saved.runtime.state, playbook)
+    copy = parse_journal(saved.copies["journal.yaml"], "journal.yaml").entries
+    for source in (copy, current):
+        past = source[: recorded.past.entries]
+        if integrity.chain("", past) == saved.runtime.chain:
+            return (*past, *recorded.entries)
+    return None
+
+
+def _current_entries(saved: SavedSession) -> tuple[Entry, ...]:
+    try:
+        return parse_journal(_content(saved.paths.folder / "journal.yaml"), "journal.yaml").entries
+    except StateError:
+        return ()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return b""
+
+
+# ── file by file ────────────────────────────────────────────────────────────────────────────
+
+
+def _in_file(
+    saved: SavedSession,
+    name: str,
+    read: Callable[[bytes, str], Read],
+    compare: Callable[[SavedSession, Read], Iterator[Difference]],
+) -> Iterator[Difference]:
+    data = _content(saved.paths.folder / name)
+    if saved.runtime.ours(name, digest(data)):
+        return
+    if not data:
+        yield Difference(name, "it is missing")
+        return
+    try:
+        current = read(data, name)
+    except PlaybookError as error:
+        yield Difference(name, f"it cannot be read: {error.message} ({error.where})")
+        return
+    yield from compare(saved, current)
+
+
+def _read_journal(data: bytes, name: str) -> tuple[tuple[Entry, ...], str]:
+    """Its entries, and what is wrong with a duration that it states."""
+    entries = parse_journal(data, name).entries
+    return entries, integrity.lying_duration(data, entries, name)
+
+
+def _in_journal(
+    saved: SavedSession, journal: tuple[tuple[Entry, ...], str]
+) -> Iterator[Difference]:
+    name, (current, wrong_duration) = "journal.yaml", journal
+    written = _written_entries(saved, current)
+    if written is None:
+        yield Difference(name, "entries of settled steps were changed, and the copy is older")
+    else:
+        yield from _entry_by_entry(written, current)
+    if wrong_duration:
+        yield Difference(name, wrong_duration)
+
+
+def _entry_by_entry(written: tuple[Entry, ...], current: tuple[Entry, ...]) -> Iterator[Difference]:
+    """Compare by position; entries with different ids are reported as removed and added."""
+    for before, after in zip_longest(written, current):
+        if before == after:
+            continue
+        if before is not None and after is not None and before.id == after.id:
+            changes = tuple(_changes(entry_mapping(before), entry_mapping(after)))
+            yield Difference("journal.yaml", f"the entry {before.id} was changed", changes)
+            continue
+        if before is not None:
+            yield Difference("journal.yaml", f"the entry {before.id} was removed or moved")
+        if after is not None:
+            added = tuple(_changes({}, entry_mapping(after)))
+            what = f"the entry {after.id} was added by something else"
+            yield Difference("journal.yaml", what, added)
+
+
+def _in_manifest(saved: SavedSession, current: Manifest) -> Iterator[Difference]:
+    """The keys that are not derived from the journal; those are rewritten automatically."""
+    before = {key: _plain(value) for key, value in saved.runtime.manifest.items()}
+    after = {key: _plain(getattr(current, key)) for key in before}
+    if changes := tuple(_changes(before, after)):
+        yield Difference("session.yaml", "it was changed", changes)
+
+
+def _in_playbook(saved: SavedSession, current: Playbook) -> Iterator[Difference]:
+    name = "playbook.yaml"
+    before = serialize.playbook_to_json(read_playbook(saved.copies[name], name))
+    if changes := tuple(_changes(before, serialize.playbook_to_json(current))):
+        yield Difference(name, "the pinned playbook was changed", changes)
+
+
+def _in_policy(saved: SavedSession) -> Iterator[Difference]:
+    name = session_policy.FILE
+    if name in saved.copies:
+        yield from _in_file(saved, name, session_policy.read_policy, _in_demands)
+    elif _content(saved.paths.folder / name):
+        yield Difference(name, "it did not exist when the session began")
+
+
+def _in_demands(saved: SavedSession, current: session_policy.Policy) -> Iterator[Difference]:
+    name = session_policy.FILE
+    before = _demands(session_policy.read_policy(saved.copies[name], name))
+    if changes := tuple(_changes(before, _demands(current))):
+        yield Difference(name, "the pinned policies were changed", changes)
+
+
+def _demands(policy: session_policy.Policy) -> dict[str, object]:
+    shapes = enumerate(map(session_policy.demand_to_json, policy.demands), 1)
+    return {f"demand {number}": shape for number, shape in shapes}
+
+
+def _changes(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> Iterator[tuple[str, str, str]]:
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            yield key, _short(old), _short(new)
+
+
+def _plain(value: object) -> object:
+    """A manifest's value as the local state stores it."""
+    if isinstance(value, Waiting):
+        return {
+            "id": value.id,
+            "reason": value.reason,
+            "question": value.question,
+            "opened_at": value.opened_at,
+        }
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _short(value: object) -> str:
+    return "" if value is None else first_line(flow(value), 200)

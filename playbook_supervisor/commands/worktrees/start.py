@@ -1,0 +1,232 @@
+"""`playbook start`: a session in a worktree of its own (kai FR33 to FR36, J4).
+
+Everything is checked before anything is created, in an export of the commit. If a later step
+fails, what was created is removed again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.worktrees import start_point, worktree
+from playbook_supervisor.commands.worktrees.git_export import exported
+from playbook_supervisor.commands.worktrees.preflight import Preflight
+from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES, Base, Branch
+from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
+from playbook_supervisor.errors import GitError, PlaybookError, StateError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.project import config, features
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import creation
+from playbook_supervisor.sessions.creation import RunRequest
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import checkout
+
+CLIENT = "claude"
+
+
+class StartRequest(Record):
+    """What a person typed: a playbook with its arguments, and optionally base and branch."""
+
+    reference: str
+    given: tuple[str, ...] = ()
+    base: str = ""
+    branch: str = ""
+
+
+class StartResult(Record):
+    """A pending session in its own worktree.
+
+    `typed` is the slash command that begins it; `notices` are sentences for the user.
+    """
+
+    session_id: str
+    root: Path
+    branch: Branch
+    base: Base
+    typed: str
+    notices: tuple[str, ...]
+
+
+def start(
+    reference: str,
+    args: Sequence[str] = (),
+    *,
+    base: str = "",
+    branch: str = "",
+    cwd: Path | None = None,
+) -> StartResult:
+    """Create a pending session in a new worktree, on a branch of its own.
+
+    ArgumentError, CheckError or GitError if it cannot be created. Nothing remains after an error.
+    """
+    store = locate.store(cwd)
+    request = StartRequest(reference, tuple(args), base, branch)
+    here = store.checkout
+    with ExitStack() as cleanup:
+        cleanup.enter_context(_exiting_on_signals())
+        with worktree.locked_worktrees(here):
+            notices = worktree.clean_up(here)
+            start_point.require_clean(here.root)
+            from_base = start_point.base(here.root, request.base)
+            session_id = cleanup.enter_context(_reserved_id(store))
+            run, on_branch = _check(store, request, from_base, session_id)
+            path = start_point.path(here, config.load(here.root).worktrees, session_id)
+            plan = _plan(session_id, path, on_branch, from_base)
+            cleanup.enter_context(worktree.created(here, plan))
+        typed = _typed(_from_top_level(here.root, request.reference), run)
+        notices += (*run.warnings, *_begin(store, plan, typed, from_base))
+    return StartResult(session_id, path, on_branch, from_base, typed, notices)
+
+
+def _plan(session_id: str, path: Path, branch: Branch, base: Base) -> WorktreePlan:
+    tracks = branch.new and base.ref.startswith(REMOTES)
+    source = base.ref if tracks else branch.commit
+    return WorktreePlan(session_id, str(path), branch.name, branch.new, branch.commit, source)
+
+
+@contextmanager
+def _reserved_id(store: DiskStore) -> Iterator[str]:
+    session_id = store.reserve()
+    try:
+        yield session_id
+    except BaseException:
+        with suppress(OSError):
+            (store.checkout.ids / session_id).rmdir()
+        raise
+
+
+@contextmanager
+def _exiting_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that cleanup runs."""
+    import signal
+    import threading
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+# ── before anything is created ──────────────────────────────────────────────────────────────
+
+
+def _check(
+    store: DiskStore, request: StartRequest, base: Base, session_id: str
+) -> tuple[RunRequest, Branch]:
+    """What will run, and on which branch.
+
+    The feature determines the branch. If that branch exists, everything is checked at its tip
+    instead of at the base.
+    """
+    root = store.checkout.root
+    reference = _from_top_level(root, request.reference)
+    extra = [reference] if _is_path(reference) else []
+    heads = start_point.heads(root)
+    tip = _tip(request.branch, heads[request.branch]) if request.branch in heads else base
+    with exported(root, tip.commit, extra) as tree:
+        preflight = Preflight(store, tree, tip, own_tip=tip is not base)
+        first = preflight.request(reference, request.given, request.branch or store.checkout.branch)
+        branch = start_point.branch(root, first.feature, session_id, base, request.branch)
+        if branch.new or branch.commit == tip.commit:
+            run = preflight.request(reference, request.given, branch.name)
+            preflight.require(run, branch.name)
+            return run, branch
+    with exported(root, branch.commit, extra) as tree:
+        preflight = Preflight(store, tree, _tip(branch.name, branch.commit), own_tip=True)
+        run = preflight.request(reference, request.given, branch.name)
+        preflight.require(run, branch.name)
+    return run, branch
+
+
+def _tip(name: str, commit: str) -> Base:
+    return Base(commit, f"{HEADS}{name}", name)
+
+
+def _from_top_level(root: Path, reference: str) -> str:
+    """A path to a playbook, typed relative to the current folder, relative to the top level."""
+    file = Path.cwd() / reference
+    if _is_path(reference) and os.path.lexists(file):
+        return os.path.relpath(file, root)
+    return reference
+
+
+def _is_path(reference: str) -> bool:
+    return "/" in reference or "." in reference
+
+
+def _typed(reference: str, run: RunRequest) -> str:
+    """The slash command for exactly this session: features are resolved, words are quoted."""
+    words, positional = ["/playbook.run", reference], True
+    for name, value in run.args.items():
+        positional = positional and value != "" and value.partition("=")[0] not in run.args
+        if value:
+            words.append(value if positional else f"{name}={value}")
+    return " ".join([words[0], *map(shlex.quote, words[1:])])
+
+
+# ── in the new worktree ─────────────────────────────────────────────────────────────────────
+
+
+def _begin(store: DiskStore, plan: WorktreePlan, typed: str, base: Base) -> tuple[str, ...]:
+    """Begin the session there as the typed command will; notices about the worktree."""
+    there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
+    root = there.checkout.root
+    run = _request_there(there, *shlex.split(typed)[1:])
+    start_point.save(there.runtime(plan.session_id), base)
+    try:
+        features.point_speckit(root, run.feature, config.load(root))
+    except StateError:
+        if any(step.command.startswith(features.SPECKIT) for step in run.playbook.steps):
+            raise
+    creation.begin(there, run, reserved=plan.session_id)
+    if (root / ".gitmodules").is_file():
+        return ("submodules are not checked out there: `git submodule update --init`",)
+    return ()
+
+
+def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
+    """The request, read from what git checked out; a sparse checkout lacks some files."""
+    try:
+        return creation.intend(there, reference, given, commands_elsewhere=True)
+    except PlaybookError as error:
+        raise GitError(
+            "PB-GIT-FAILED",
+            f"git checks out too little into a new worktree: {first_line(error.message, 300)}",
+            guidance="In a sparse checkout, run `git sparse-checkout add .playbooks .claude`.",
+        ) from error
+
+
+# ── the client ──────────────────────────────────────────────────────────────────────────────
+
+
+def require_client() -> None:
+    """StorageError PB-IO-PROGRAM if Claude Code is not on PATH."""
+    import shutil
+
+    if shutil.which(CLIENT) is None:
+        raise StorageError(
+            "PB-IO-PROGRAM",
+            f"`{CLIENT}` is not on PATH, so --exec cannot open it",
+            guidance="Install Claude Code, or omit --exec.",
+        )
+
+
+def open_client(started: StartResult) -> None:
+    """Replace this process with Claude Code in the new worktree, which begins the session."""
+    from playbook_supervisor.system import processes
+
+    processes.become([CLIENT, started.typed], cwd=started.root)
