@@ -1,26 +1,44 @@
-# What one does with this repository. Every target installs what it lacks, into .venv.
-# Needs make, git and a Python of 3.11 or newer; `make PYTHON=/path/to/python` names another one.
+# Every target installs what it needs into .venv. Requires make, git and Python 3.11 or newer;
+# `make PYTHON=/path/to/python` chooses the interpreter.
 
 BIN := .venv/bin
 
-.PHONY: help test lint format demo recording bench fuzz clean
+.PHONY: help test test-long test-all lint format demo recording bench fuzz clean
 
 help:
-	@echo 'make demo    watch the main job run in a scratch repository'
-	@echo 'make test    the whole suite, with coverage and its bars'
-	@echo 'make lint    style, types and the directions of imports'
-	@echo 'make format  let the formatter rewrite what it may'
-	@echo 'make recording  record the picture of the README anew'
-	@echo 'make bench   measure; docs/performance.md says what the figures mean'
-	@echo 'make fuzz    look for new counterexamples and kill 1,000 runs, for many minutes'
-	@echo 'make clean   remove .venv and everything generated'
+	@echo 'make demo       watch the main job run in a scratch repository'
+	@echo 'make test       the tests, without the long families: a few minutes'
+	@echo 'make test-long  the long families: the real client, the whole walk, kills, a browser'
+	@echo 'make test-all   both, with coverage and all examples of the property tests'
+	@echo 'make lint       style, types and the directions of imports'
+	@echo 'make format     apply the formatter and the automatic fixes'
+	@echo 'make recording  record the animation in the README again'
+	@echo 'make bench      run the benchmarks; docs/performance.md explains the figures'
+	@echo 'make fuzz       look for new counterexamples and kill 1,000 runs, for many minutes'
+	@echo 'make clean      remove .venv and everything generated'
 
-# A test that fails by chance is tried again, once in each process, and named: docs/decisions/0070.
-SUITE := -n auto --dist worksteal --second-tries=1
+# A failed test is repeated once, at most one in each process: docs/decisions/0070.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --second-tries=1
 
-test: .venv/installed-dev .venv/wheelhouse
-	$(BIN)/python -m pytest $(SUITE) --cov --cov-report= --cov-report=json:.coverage.json
+# COVERAGE=1 doubles the time. The long families would add nothing to it.
+ifdef COVERAGE
+MEASURED := --cov --cov-report= --cov-report=json:.coverage.json
+export HYPOTHESIS_PROFILE := full
+endif
+
+test: .venv/installed-dev
+	$(PYTEST) -m 'not long' $(MEASURED)
+ifdef COVERAGE
 	$(BIN)/python tools/coverage_gates.py .coverage.json
+endif
+
+test-long: export HYPOTHESIS_PROFILE := full
+test-long: .venv/installed-dev .venv/wheelhouse
+	$(PYTEST) -m long
+
+test-all:
+	$(MAKE) test COVERAGE=1
+	$(MAKE) test-long
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -50,8 +68,8 @@ fuzz: .venv/installed-dev
 clean:
 	rm -rf .venv .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist
 
-# A name on PATH may be a version manager's stand-in for a Python that is not there, and a
-# distribution's Python may lack ensurepip: each is asked, and answers with its real path.
+# A name on PATH may be a version manager's shim for a Python that is not installed, and a
+# distribution's Python may lack ensurepip. So each candidate is run, and prints its real path.
 .venv/bin/python:
 	@for name in $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3 python; do \
 	  found=$$($$name -c 'import ensurepip, sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null) && break; \
@@ -64,13 +82,13 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# What the tests let pre-commit install our hooks from: they themselves have no network. Where it
-# cannot be filled those tests are left out, and say so.
+# The wheels from which a test lets pre-commit install our hooks, because tests have no network.
+# Where they cannot be downloaded, that test is skipped.
 .venv/wheelhouse: .venv/bin/python pyproject.toml
 	@rm -rf $@ $@-partly
 	@if $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $@-partly . hatchling; \
 	then rm -f $@-partly/playbook_supervisor-* && touch $@-partly && mv $@-partly $@; \
-	else echo 'The wheelhouse could not be filled.' >&2; fi
+	else echo 'The wheelhouse could not be filled: one test will be skipped.' >&2; fi
 
 .venv/installed-dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

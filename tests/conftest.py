@@ -32,15 +32,16 @@ REPOSITORY = Path(__file__).parent.parent
 CLIENT = Path(__file__).parent / "claude"
 
 settings.register_profile(
-    "suite",
-    deadline=None,  # a busy machine is no defect
-    derandomize=True,  # the same examples for everyone; `make fuzz` looks for new ones
+    "full",
+    deadline=None,  # a busy machine is not a defect
+    derandomize=True,  # the same examples every time; `make fuzz` looks for new ones
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("short", parent=settings.get_profile("full"), max_examples=30)
 settings.register_profile(
-    "fuzz", parent=settings.get_profile("suite"), derandomize=False, max_examples=20_000
+    "fuzz", parent=settings.get_profile("full"), derandomize=False, max_examples=20_000
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

@@ -32,12 +32,17 @@ GUIDE = REPOSITORY / "docs/pre-commit.md"
 pytestmark = pytest.mark.unmeasured
 
 
-@pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A repository that holds this one's content, as somebody's pre-commit would clone it."""
+@pytest.fixture
+def wheelhouse() -> None:
+    """What pre-commit installs our hooks from: there is no network."""
     if not WHEELHOUSE.is_dir():
         missing = f"{WHEELHOUSE} is not filled, and there is no network: `make .venv/wheelhouse`"
         pytest.fail(missing) if os.environ.get(REQUIRED) else pytest.skip(missing)
+
+
+@pytest.fixture(scope="module")
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A repository with the content of this one, as pre-commit would clone it."""
     root = tmp_path_factory.mktemp("hooks") / "playbook-supervisor"
     root.mkdir()
     for name in BUILT_FROM:
@@ -98,7 +103,8 @@ def test_a_hook_is_asked_about_its_own_files_only(hook: str, path: str, wanted: 
     assert bool(re.search(found["files"], path)) == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.usefixtures("wheelhouse")
 def test_try_repo_passes_a_good_project(hooks: Project, project: Project, tmp_path: Path) -> None:
     project.playbook("index")
     project.commit("Index")
@@ -117,8 +123,7 @@ def test_a_commit_with_a_broken_playbook_is_refused_with_the_places(
 ) -> None:
     """Installed as the guide says: the commit fails, is mended, and succeeds.
 
-    Only what carries the hooks out is the program that runs here: that it can be built, the test
-    above has shown.
+    The hooks run the program under test. The test above shows that pre-commit can build it.
     """
     settings = yaml.safe_load(in_guide("repos:\n  - repo: https:"))
     (ours,) = settings["repos"]

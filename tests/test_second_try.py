@@ -1,13 +1,14 @@
-"""A failure by chance does not cost the whole run, and is never passed over in silence."""
+"""A test that fails by chance is repeated, and the failure is reported."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import second_try
+
+pytest_plugins = ["pytester"]
 
 ONCE = """
 from pathlib import Path
@@ -20,69 +21,64 @@ def test_fails_once_{name}():
 """
 
 
+TWICE = "def test_fails(): assert 1 == 2"
+
+Run = Callable[..., tuple[int, str]]
+
+
 @pytest.fixture
-def tried(tmp_path: Path, unmeasured: None) -> Tried:
-    return Tried(tmp_path)
+def run(pytester: pytest.Pytester) -> Run:
+    """The exit code, and what pytest prints, of a run of a file with these tests."""
+
+    def run(text: str, *options: str, workers: bool = False) -> tuple[int, str]:
+        pytester.makepyfile(test_it=text)
+        argv = ("-p", "no:cacheprovider", *options)
+        if workers:
+            done = pytester.runpytest_subprocess("-p", "second_try", *argv)
+        else:
+            done = pytester.runpytest_inprocess(*argv, plugins=[second_try])
+        return int(done.ret), done.stdout.str()
+
+    return run
 
 
-class Tried:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, text: str, *options: str) -> tuple[int, str]:
-        """The exit code, and what pytest prints, of a run of this test file."""
-        (self._folder / "test_it.py").write_text(text)
-        ran = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-p",
-                "second_try",
-                *options,
-                "-p",
-                "no:cacheprovider",
-            ],
-            cwd=self._folder,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        return ran.returncode, ran.stdout
-
-
-@pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_what_fails_once_passes_and_is_named_with_its_failure(
-    tried: Tried, workers: list[str]
-) -> None:
-    code, out = tried(ONCE.format(name="a"), "--second-tries=1", *workers)
+def test_what_fails_once_passes_and_is_named_with_its_failure(run: Run) -> None:
+    code, out = run(ONCE.format(name="a"), "--second-tries=1")
     assert code == 0
     assert "1 passed, 1 failed once" in out
     assert "failed once: test_it.py::test_fails_once_a" in out
     assert "AssertionError: the first time" in out
 
 
-@pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_what_fails_twice_fails(tried: Tried, workers: list[str]) -> None:
-    code, out = tried("def test_it(): assert 1 == 2", "--second-tries=1", *workers)
+def test_what_fails_twice_fails(run: Run) -> None:
+    code, out = run(TWICE, "--second-tries=1")
     assert code == 1
     assert "1 failed, 1 failed once" in out
 
 
-def test_a_process_has_so_many_and_no_more(tried: Tried) -> None:
-    code, out = tried(ONCE.format(name="a") + ONCE.format(name="b"), "--second-tries=1")
+@pytest.mark.usefixtures("unmeasured")
+def test_both_hold_in_workers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    text = f"{ONCE.format(name='a')}\n{TWICE}"
+    code, out = run(text, "--second-tries=2", "-n1", workers=True)
+    assert code == 1
+    assert "1 failed, 1 passed, 2 failed once" in out
+    assert "failed once: test_it.py::test_fails_once_a" in out
+    assert "AssertionError: the first time" in out
+
+
+def test_a_process_has_so_many_and_no_more(run: Run) -> None:
+    code, out = run(ONCE.format(name="a") + ONCE.format(name="b"), "--second-tries=1")
     assert code == 1
     assert "1 failed, 1 passed, 1 failed once" in out
 
 
-def test_whoever_does_not_ask_gets_none(tried: Tried) -> None:
-    assert tried(ONCE.format(name="a"))[0] == 1
+def test_there_is_none_by_default(run: Run) -> None:
+    assert run(ONCE.format(name="a"))[0] == 1
 
 
 @pytest.mark.parametrize(("before", "after"), [("fail_once()", ""), ("", "fail_once()")])
-def test_a_fixture_that_fails_once_costs_no_more(tried: Tried, before: str, after: str) -> None:
+def test_a_fixture_that_fails_once_needs_one_second_try(run: Run, before: str, after: str) -> None:
     text = f"""
 import pytest
 {ONCE.format(name="a").replace("def test_fails_once_a", "def fail_once")}
@@ -95,6 +91,6 @@ def frail():
 
 def test_it(frail): pass
 """
-    code, out = tried(text, "--second-tries=1")
+    code, out = run(text, "--second-tries=1")
     assert code == 0
     assert "1 passed, 1 failed once" in out

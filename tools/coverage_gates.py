@@ -1,7 +1,7 @@
-"""The bars for coverage: `python tools/coverage_gates.py COVERAGE.json`.
+"""Checks coverage against its limits: `python tools/coverage_gates.py COVERAGE.json`.
 
-The rooms on which everything else rests are covered wholly, branches included; every other module
-to 90 %, all together to 95 %. Prints lines and coverage of each room, then what falls short.
+The modules that all others depend on need 100 %, branches included; every other module needs 90 %,
+and the whole package 95 %. Prints a table of packages, then each module below its limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 PACKAGE = "playbook_supervisor"
-WHOLLY = (
+COMPLETE = (
     "kernel/",
     "project/arguments.py",
     "project/schema.py",
@@ -24,14 +24,14 @@ WHOLLY = (
     "sessions/store.py",
     "system/files.py",
 )
-FLOOR = 90.0
-OVERALL = 95.0
+EACH = 90.0
+ALL = 95.0
 SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Module:
-    """What coverage measured of one file; `missing` names lines and branches."""
+    """What coverage measured of one file. `missing` lists lines and branches."""
 
     path: str
     lines: int
@@ -40,26 +40,26 @@ class Module:
     missing: tuple[str, ...]
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return PurePath(self.path).parts[1].removesuffix(".py")
 
     @property
-    def bar(self) -> float:
+    def required(self) -> float:
         inside = self.path.removeprefix(f"{PACKAGE}/")
-        return 100.0 if inside.startswith(WHOLLY) else FLOOR
+        return 100.0 if inside.startswith(COMPLETE) else EACH
 
 
 def percent(modules: Iterable[Module]) -> float:
-    """Statements and branches that ran, of all; nothing to run is run wholly."""
+    """Statements and branches that ran, of all of them; 100 where there are none."""
     modules = list(modules)
     total = sum(module.statements for module in modules)
     return 100.0 * sum(module.covered for module in modules) / total if total else 100.0
 
 
 def read(report: dict[str, Any], root: Path) -> list[Module]:
-    """The modules of coverage's JSON report, those without any statement left out."""
+    """The modules of coverage's JSON report, except those without any statement."""
     if not report["meta"]["branch_coverage"]:
-        raise SystemExit("Nothing of the package ran, or branches were not measured.")
+        raise SystemExit("No module of the package ran, or branches were not measured.")
     modules = []
     for path, file in sorted(report["files"].items()):
         summary = file["summary"]
@@ -81,13 +81,13 @@ def read(report: dict[str, Any], root: Path) -> list[Module]:
 
 
 def table(modules: list[Module]) -> list[str]:
-    """One line for each room, and one for the house."""
-    rooms: dict[str, list[Module]] = {}
+    """One line for each package, and one for all of them."""
+    packages: dict[str, list[Module]] = {}
     for module in modules:
-        rooms.setdefault(module.room, []).append(module)
-    rows = [*rooms.items(), ("all", modules)]
-    width = max(len(name) for name, _ in rows)
-    return [f"{'room':<{width}}  modules  lines  covered"] + [
+        packages.setdefault(module.package, []).append(module)
+    rows = [*packages.items(), ("all", modules)]
+    width = max(len(name) for name in ("package", *packages))
+    return [f"{'package':<{width}}  modules  lines  covered"] + [
         f"{name:<{width}}  {len(members):>7}  {sum(m.lines for m in members):>5}"
         f"  {percent(members):>6.2f}%"
         for name, members in rows
@@ -95,25 +95,25 @@ def table(modules: list[Module]) -> list[str]:
 
 
 def shortfalls(modules: list[Module]) -> list[str]:
-    """A sentence for each bar that is missed."""
+    """A line for each limit that is not met."""
     short = [
-        f"{module.path}: {percent([module]):.2f}% of the {module.bar:.0f}% it owes;"
-        f" never ran: {', '.join(module.missing[:SHOWN])}{', …' * (len(module.missing) > SHOWN)}"
+        f"{module.path}: {percent([module]):.2f}%, below {module.required:.0f}%;"
+        f" not run: {', '.join(module.missing[:SHOWN])}{', …' * (len(module.missing) > SHOWN)}"
         for module in modules
-        if percent([module]) < module.bar
+        if percent([module]) < module.required
     ]
-    if percent(modules) < OVERALL:
-        short.append(f"{PACKAGE}: {percent(modules):.2f}% of the {OVERALL:.0f}% it owes")
+    if percent(modules) < ALL:
+        short.append(f"{PACKAGE}: {percent(modules):.2f}%, below {ALL:.0f}%")
     return short
 
 
 def main(argv: list[str]) -> int:
-    """Exit code 0 if every bar is met, else 1."""
+    """Exit code 0 if every limit is met, else 1."""
     report = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     modules = read(report, Path.cwd())
     print("\n".join(table(modules)))
     short = shortfalls(modules)
-    print("\n".join(["", "Short of the bar:", *short] if short else ["Every bar is met."]))
+    print("\n".join(["", "Coverage is too low:", *short] if short else ["Coverage is sufficient."]))
     return 1 if short else 0
 
 

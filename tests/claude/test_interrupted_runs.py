@@ -169,7 +169,6 @@ KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
 """How many kills at random moments; `make fuzz` takes more."""
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("start")
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(
     capsys: pytest.CaptureFixture[str],

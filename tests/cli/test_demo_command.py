@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from project import Project
 
 from cli.terminal import Terminal
 
 
-@pytest.mark.slow
 def test_the_demo_answers_its_own_gate_where_there_is_no_terminal(
     project: Project, tmp_path: Path
 ) -> None:
@@ -29,7 +27,6 @@ def test_the_demo_answers_its_own_gate_where_there_is_no_terminal(
     assert project.git("status", "--porcelain") == before
 
 
-@pytest.mark.slow
 def test_at_a_terminal_a_person_answers(project: Project, tmp_path: Path) -> None:
     with Terminal(project, "demo", TMPDIR=str(tmp_path)) as terminal:
         terminal.until("✓")

@@ -284,6 +284,7 @@ class TestTheCommand:
         assert done.code == 3
         assert "cannot be read as a whole" in _inert(waiting.read("broken.html")).text
 
+    @pytest.mark.long
     def test_fits_a_phone(self, waiting: Project, tmp_path: Path) -> None:
         """In a real browser: nothing is wider than 360 pixels, and the style is in force."""
         browser = shutil.which("chromium") or shutil.which("chromium-browser")

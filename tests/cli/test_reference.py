@@ -38,7 +38,6 @@ def test_every_command_has_examples(project: Project) -> None:
         assert "--debug" in said
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unmeasured")
 def test_the_reference_is_what_the_program_says() -> None:
     done = subprocess.run(
