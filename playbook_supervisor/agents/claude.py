@@ -1,7 +1,7 @@
-"""Claude Code, headless: a fresh process for each call, the slash command expanded by the client.
+"""Claude Code, headless: a fresh process for each call; the client expands the slash command.
 
-Its exit status proves nothing: its last word is judged. Permissions are the config's, and are never
-bypassed: whatever its rules do not allow, the client denies.
+The exit status proves nothing, so the result object is judged. Permissions come from the config and
+are never bypassed: the client denies what its rules do not allow.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Claude, Config
 
 NAME = "claude"
-_GO_ON = "The usage limit that stopped you has been reset. Go on where you were."
-_OF_ANOTHER = frozenset(
+_GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
+_OUTER_CLIENT = frozenset(
     {
         "AI_AGENT",
         "CLAUDECODE",
@@ -37,23 +37,23 @@ _OF_ANOTHER = frozenset(
         "CLAUDE_PROJECT_DIR",
     }
 )
-"""What a client that we run inside says of itself to its own children: ours is none of them."""
+"""Variables that an enclosing Claude Code sets for its children; ours must not inherit them."""
 
 
 def create(argument: str, config: Config, root: Path) -> ClaudeAgent:
-    """`--agent claude`. ArgumentError PB-ARG-AGENT where anything stands behind a colon."""
+    """`--agent claude`. ArgumentError PB-ARG-AGENT if it has an argument."""
     del root
     if argument:
         raise ArgumentError(
             "PB-ARG-AGENT",
-            "claude takes nothing behind a colon",
-            guidance="Write --agent claude: the model is the step's, permissions are the config's.",
+            "the agent claude takes no argument",
+            guidance="Write --agent claude; the step sets the model, the config the permissions.",
         )
     return ClaudeAgent(config.claude)
 
 
 class ClaudeAgent:
-    """The client that is found on PATH, with the permissions that the config gives it."""
+    """The `claude` on PATH, with the permissions of the config."""
 
     name = NAME
     keeps_budgets = True
@@ -71,7 +71,7 @@ class ClaudeAgent:
         client = Client(
             NAME,
             partial(_argv, call, self._config),
-            {name: said for name, said in environment(call).items() if name not in _OF_ANOTHER},
+            {name: value for name, value in environment(call).items() if name not in _OUTER_CLIENT},
             self._config.allowed_tools,
             self._config.wait_for_limit,
         )
@@ -80,7 +80,7 @@ class ClaudeAgent:
 
 
 def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]:
-    """Every value is glued to its option and the prompt stands behind `--`: none can be another."""
+    """Values are joined to their options, and the prompt follows `--`: none can be an option."""
     options = {
         "output-format": "stream-json",
         "permission-mode": config.permission_mode,

@@ -1,8 +1,7 @@
-"""One call carried out by the client: one process of it, or several where it has to try again.
+"""One call carried out by the client, in one process or in several if it has to retry.
 
-What the model's server could not do is tried again before the first tool call, never after it. A
-usage limit is waited for where the config says so; a conversation that had begun to work then goes
-on where it was.
+A failure of the model's server is retried before the first tool call, never after it. A usage limit
+is waited for if the config says so; a conversation that had begun to work then continues.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from threading import Event, Lock
 
-from playbook_supervisor.agents.claude_account import Account
 from playbook_supervisor.agents.claude_stream import Stream
 from playbook_supervisor.agents.claude_verdict import (
     Verdict,
+    budget_failure,
     exhausted,
     judge,
-    second,
-    spent,
-    unknown,
+    timestamp,
+    unknown_command,
 )
 from playbook_supervisor.agents.process import (
     OutputMessages,
@@ -32,7 +30,7 @@ from playbook_supervisor.agents.process import (
 from playbook_supervisor.agents.protocol import Budget, Call, Message
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.processes import Worker
 
 TYPE_CHECKING = False
@@ -40,16 +38,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAUSES = (1.0, 2.0, 4.0)
-"""Seconds before each new try, where the model's server failed before the first tool call."""
+"""Seconds before each retry, where the model's server failed before the first tool call."""
 
 _CAP = 16_000_000  # bytes of one line of the stream: a tool's result may hold pictures
-_SOONEST = 1.0  # seconds until a limit is tried for the first time
-_LATER = 60.0  # and each time after that
-_GLANCE = 30.0  # seconds between two looks at the clock: a machine that slept is late
+_FIRST_WAIT = 1.0  # seconds, at least, before the first try after a usage limit
+_NEXT_WAIT = 60.0  # and before each further one
+_CLOCK_INTERVAL = 30.0  # seconds between two looks at the clock: a suspended machine loses time
 
 
 class Client(Record):
-    """How the client is called. `argv` is told what may be used, and a session to take up."""
+    """How to start the client: `argv` takes what is left of the budget and a session to resume."""
 
     name: str
     argv: Callable[[Budget, str], Sequence[str]]
@@ -58,21 +56,78 @@ class Client(Record):
     waits: bool = False
 
 
+class Account(Record, frozen=False):
+    """The usage of a call over all its processes; `retries` counts those that started afresh.
+
+    A resumed conversation reports its earlier usage again, so only its largest sum counts.
+    """
+
+    streams: list[Stream] = field(default_factory=list)
+    retries: int = 0
+
+    @property
+    def turns(self) -> int:
+        return sum(stream.turns for stream in self.streams)
+
+    @property
+    def tool_calls(self) -> int:
+        return sum(stream.tool_calls for stream in self.streams)
+
+    def as_journaled(self, name: str) -> dict[str, str | int | float]:
+        """The journal's `agent`, without the unknown values."""
+        last = self.streams[-1] if self.streams else Stream()
+        costs = self._costs()
+        usage: dict[str, str | int | float | None] = {
+            "name": name,
+            "id": last.session or None,
+            "model": next((each.model for each in reversed(self.streams) if each.model), None),
+            "cost_usd": round(sum(costs.values()), 6) if costs else None,
+            "input_tokens": sum(self._largest("input_tokens").values()) or None,
+            "output_tokens": sum(self._largest("output_tokens").values()) or None,
+            "turns": self.turns or None,
+            "retries": self.retries or None,
+        }
+        return {key: value for key, value in usage.items() if value is not None}
+
+    def left_of(self, budget: Budget, session: str = "") -> Budget:
+        """What the next process may use, in the conversation `session` or in a new one."""
+        turns, cost = budget.max_turns, budget.max_cost_usd
+        others = sum(cost for id_, cost in self._costs().items() if id_ != session)
+        return replace(
+            budget,
+            max_turns=None if turns is None else turns - self.turns,
+            max_cost_usd=None if cost is None else cost - others,
+        )
+
+    def _costs(self) -> dict[str, float]:
+        costs: dict[str, float] = {}
+        for stream in self.streams:
+            if (cost := stream.usage.cost_usd) is not None:
+                costs[stream.session] = max(cost, costs.get(stream.session, 0.0))
+        return costs
+
+    def _largest(self, name: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for stream in self.streams:
+            found[stream.session] = max(getattr(stream.usage, name), found.get(stream.session, 0))
+        return found
+
+
 class Conversation:
-    """Started at once. `messages` is to be read to its end; `stop` may come from any thread."""
+    """Starts at once. Read `messages` to its end; any thread may call `stop`."""
 
     def __init__(self, call: Call, client: Client) -> None:
         self._call, self._client = call, client
         self._began = time.monotonic()
-        self._waited = 0.0  # seconds that usage limits took: they are not the step's
+        self._waited = 0.0  # seconds spent on usage limits, which the deadline excludes
         self._limits = 0
         self._account = Account()
         self._stopped, self._starting = Event(), Lock()
         self._worker: Worker | None = None
-        self._hindrance = self._start()
+        self._not_started = self._start()
 
     def stop(self) -> None:
-        """End what runs, and start nothing more."""
+        """Stop the running process, and start no other."""
         self._stopped.set()
         with self._starting:
             worker = self._worker
@@ -80,7 +135,7 @@ class Conversation:
             worker.stop()
 
     def messages(self) -> Generator[Message, None, None]:
-        """What there is to be shown, and how it ended."""
+        """The output to show, then the outcome."""
         try:
             outcome = yield from self._carry_out()
             agent = self._account.as_journaled(self._client.name)
@@ -89,33 +144,34 @@ class Conversation:
             self.stop()
 
     def _carry_out(self) -> Generator[Message, None, Outcome]:
-        spoken = OutputMessages(self._call)
-        while self._hindrance is None:
+        output = OutputMessages(self._call)
+        while self._not_started is None:
             stream = Stream(root=str(self._call.cwd))
             self._account.streams.append(stream)
-            verdict = yield from self._follow(stream, spoken)
+            verdict = yield from self._follow(stream, output)
             if verdict.limit_ends and self._client.waits:
-                until = second(verdict.limit_ends)
+                until = timestamp(verdict.limit_ends)
                 yield Message(f"usage limit: waiting until {until}", notice=True)
                 self._wait(verdict.limit_ends)
-                self._hindrance = self._start(stream.session if self._account.tool_calls else "")
-            elif self._may_try_again(verdict):
+                resumed = stream.session if self._account.tool_calls else ""
+                self._not_started = self._start(resumed)
+            elif self._may_retry(verdict):
                 pause = PAUSES[self._account.retries]
-                why = verdict.failure.message if verdict.failure else ""
-                yield from spoken.messages(f"{why}; trying again in {pause:g} s")
+                reason = verdict.failure.message if verdict.failure else ""
+                yield from output.messages(f"{reason}; trying again in {pause:g} s")
                 left = self._time_left()
                 self._stopped.wait(pause if left is None else max(0.0, min(pause, left)))
                 self._account.retries += 1
-                self._hindrance = self._start()
+                self._not_started = self._start()
             else:
-                output = whole_output(str(stream.result.get("result") or ""), self._call)
-                return Outcome(self._shown(verdict.failure), output)
-        return Outcome(self._shown(self._hindrance))
+                whole = whole_output(str(stream.result.get("result") or ""), self._call)
+                return Outcome(self._sanitized(verdict.failure), whole)
+        return Outcome(self._sanitized(self._not_started))
 
     # ── a process ───────────────────────────────────────────────────────────────────────────
 
     def _start(self, session: str = "") -> Failure | None:
-        """Start the client, in a conversation of its own or in that one; or why that cannot be."""
+        """Start the client, in that conversation or in a new one; or why that is impossible."""
         left = self._time_left()
         if left is not None and left <= 0:
             return ended_early("wall", self._call, self._client.name).error
@@ -139,33 +195,33 @@ class Conversation:
                 return not_started(error, self._client.name).error
         return None
 
-    def _follow(self, stream: Stream, spoken: OutputMessages) -> Generator[Message, None, Verdict]:
-        """What the process says, until it ends or has gone too far; and what that means."""
+    def _follow(self, stream: Stream, output: OutputMessages) -> Generator[Message, None, Verdict]:
+        """Show the process's output until it ends or has to be stopped, and judge it."""
         worker = self._worker
-        assert worker is not None  # noqa: S101 - nothing hindered its start
-        too_far: Failure | None = None
+        assert worker is not None  # noqa: S101 - it has been started
+        failure: Failure | None = None
         for line in worker.lines():
-            if too_far is not None:
+            if failure is not None:
                 continue
-            for said in stream.hear(line):
-                yield from spoken.messages(said)
+            for shown in stream.feed(line):
+                yield from output.messages(shown)
             allowed = self._call.budget.max_tool_calls
             if allowed is not None and self._account.tool_calls > allowed:
-                too_far = spent("max_tool_calls")
+                failure = budget_failure("max_tool_calls")
             else:
-                too_far = unknown(stream, self._call.command)
-            if too_far is not None:
+                failure = unknown_command(stream, self._call.command)
+            if failure is not None:
                 worker.stop()
-        if too_far is not None:
-            return Verdict(too_far)
+        if failure is not None:
+            return Verdict(failure)
         if worker.stopped_by:
             return Verdict(ended_early(worker.stopped_by, self._call, self._client.name).error)
         verdict = judge(stream, self._client.allowed)
         return verdict or Verdict(badly_ended(worker, self._call, self._client.name).error)
 
-    # ── trying again ────────────────────────────────────────────────────────────────────────
+    # ── retries ─────────────────────────────────────────────────────────────────────────────
 
-    def _may_try_again(self, verdict: Verdict) -> bool:
+    def _may_retry(self, verdict: Verdict) -> bool:
         return (
             verdict.transient
             and not self._account.tool_calls
@@ -173,12 +229,13 @@ class Conversation:
         )
 
     def _wait(self, ends: int) -> None:
-        """Until the limit has ended; where it ends again and again, for a minute at least."""
+        """Wait for the limit's end, and for at least a minute if it is not the first limit."""
         began = time.monotonic()
-        until = max(ends, time.time() + (_LATER if self._limits else _SOONEST))
+        until = max(ends, time.time() + (_NEXT_WAIT if self._limits else _FIRST_WAIT))
         self._limits += 1
-        while (left := until - time.time()) > 0 and not self._stopped.wait(min(left, _GLANCE)):
-            continue
+        while (left := until - time.time()) > 0:
+            if self._stopped.wait(min(left, _CLOCK_INTERVAL)):
+                break
         self._waited += time.monotonic() - began
 
     def _time_left(self) -> float | None:
@@ -186,8 +243,7 @@ class Conversation:
             return None
         return self._call.wall - (time.monotonic() - self._began - self._waited)
 
-    def _shown(self, failure: Failure | None) -> Failure | None:
-        """Without control characters and secrets, as all that leaves an agent."""
+    def _sanitized(self, failure: Failure | None) -> Failure | None:
         if failure is None:
             return None
         message, guidance, cause = (

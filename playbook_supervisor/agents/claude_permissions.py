@@ -1,6 +1,6 @@
-"""What a headless worker was not permitted, and the very line of the config that permits it. Pure.
+"""Tool calls that a headless client denied, and the config line that would allow them. Pure.
 
-Nobody is there to be asked, so the client denies whatever its rules do not allow.
+There is no person to ask, so the client denies what its rules do not allow.
 """
 
 from __future__ import annotations
@@ -18,49 +18,46 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NAMED = 3
-"""So many denied calls are named in a message."""
-_RULES = 6
-"""So many rules are a line that somebody would paste."""
+_MAX_CALLS = 3  # denied calls in a message
+_MAX_RULES = 6  # rules in the suggested line
 _REFUSAL = (
     r"\w+:\w+ hook error"
     r"|Permission to use (?s:.*) has been denied\.\Z"
     r"|(?:<tool_use_error>)?File is in a directory that is denied by your permission settings"
 )
-"""What the client says where the project itself refuses: a hook, or a deny rule."""
-_GUARDED = "sensitive file"
-"""What it says of files that no rule opens: its own settings, and git's."""
-_PLANNING = "while in plan mode"
-"""What it says of files where its mode forbids every change, whatever the rules are."""
-_NO_PLANNING = (
-    "In .playbooks/config.yaml, take `permission_mode: plan` out: nothing can be written in that "
-    "mode; then run the step again."
+"""The client's reason where the project itself refuses: a hook, or a deny rule."""
+_PROTECTED = "sensitive file"
+"""The reason for files that no rule can open: the client's settings, and git's."""
+_PLAN_MODE = "while in plan mode"
+"""The reason in plan mode, which forbids every change whatever the rules are."""
+_LEAVE_PLAN_MODE = (
+    "In .playbooks/config.yaml, remove `permission_mode: plan`, which forbids every change; "
+    "then run the step again."
 )
-_NO_RULE = "No rule of the config opens this to a worker: let the step do without it."
-_BETWEEN = ";&|()<>\n"
-_LONGEST = 2_000
-"""Beyond that, what a command line consists of is not looked at."""
+_NO_RULE = "No rule of the config can allow this; change the step so that it does not need it."
+_SEPARATORS = ";&|()<>\n"
+_MAX_COMMAND = 2_000  # characters of a command line that are parsed
 _PLAIN_WORD = r"[A-Za-z0-9][A-Za-z0-9:_./-]*\Z"
 _ASSIGNMENT = r"[A-Za-z_]\w*="
 
 
-def refusal(denial: Denial) -> bool:
-    """Whether the project itself refuses such a call: a boundary of the work, and no lack."""
+def is_project_rule(denial: Denial) -> bool:
+    """Whether the project itself forbids the call, so that no permission is missing."""
     return re.match(_REFUSAL, denial.reason) is not None
 
 
-def lacking(denials: Sequence[Denial], allowed: Sequence[str], root: str) -> Failure:
-    """The failure that names what was denied and shows the line to add, `allowed` being there."""
-    named = [described(denial.tool, denial.input, root) for denial in denials]
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    message = f"claude was not permitted: {', '.join(named[:_NAMED])}{more}"
-    cause = "\n".join(first_line(denial.reason) for denial in denials[:_NAMED])
-    if any(_PLANNING in denial.reason for denial in denials):
-        return Failure("PB-AGENT-PERMISSION", message, _NO_PLANNING, cause, lasts=True)
+def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: str) -> Failure:
+    """The failure that names the denied calls and shows the line that allows them and `allowed`."""
+    calls = [described(denial.tool, denial.input, root) for denial in denials]
+    more = f" and {len(calls) - _MAX_CALLS} more" if len(calls) > _MAX_CALLS else ""
+    message = f"claude was not permitted: {', '.join(calls[:_MAX_CALLS])}{more}"
+    cause = "\n".join(first_line(denial.reason) for denial in denials[:_MAX_CALLS])
+    if any(_PLAN_MODE in denial.reason for denial in denials):
+        return Failure("PB-AGENT-PERMISSION", message, _LEAVE_PLAN_MODE, cause, lasts=True)
     rules = [rule for denial in denials for rule in _rules(denial, root)]
     if not rules:
         return Failure("PB-AGENT-PERMISSION", message, _NO_RULE, cause, lasts=True)
-    line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _RULES]
+    line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
     return Failure(
         "PB-AGENT-PERMISSION",
         message,
@@ -72,30 +69,30 @@ def lacking(denials: Sequence[Denial], allowed: Sequence[str], root: str) -> Fai
 
 
 def _rules(denial: Denial, root: str) -> Iterator[str]:
-    """The rules that would have permitted the call, no wider than one would write by hand."""
+    """The rules that would allow the call, no broader than a person would write them."""
     tool, given = denial.tool, denial.input
-    if _GUARDED in denial.reason:
+    if _PROTECTED in denial.reason:
         return
     match tool:
         case "Bash":
-            yield from _of_shell(_said(given, "command"))
+            yield from _shell_rules(_text(given, "command"))
         case "Write" | "Edit" | "NotebookEdit":
-            path = _said(given, "file_path") or _said(given, "notebook_path")
-            yield _of_file("Edit", path, root)
+            path = _text(given, "file_path") or _text(given, "notebook_path")
+            yield _file_rule("Edit", path, root)
         case "Read" | "Glob" | "Grep":
-            yield _of_file("Read", _said(given, "file_path") or _said(given, "path"), root)
-        case "WebFetch" if host := re.match(r"https?://([^/:?#\s]+)", _said(given, "url")):
+            yield _file_rule("Read", _text(given, "file_path") or _text(given, "path"), root)
+        case "WebFetch" if host := re.match(r"https?://([^/:?#\s]+)", _text(given, "url")):
             yield f"WebFetch(domain:{host[1]})"
         case "Skill":
-            yield f"Skill({first_line(_said(given, 'skill'))})"
+            yield f"Skill({first_line(_text(given, 'skill'))})"
         case _:
             yield first_line(tool)
 
 
-def _of_shell(command: str) -> Iterator[str]:
-    """`npm test -- --watch` wants `Bash(npm test *)`: the program, and its subcommand if any."""
-    for words in _commands(command[:_LONGEST]):
-        if re.match(_ASSIGNMENT, words[0]):  # a rule holds for it as a whole
+def _shell_rules(command: str) -> Iterator[str]:
+    """`Bash(npm test *)` for `npm test -- --watch`: the program and its subcommand."""
+    for words in _commands(command[:_MAX_COMMAND]):
+        if re.match(_ASSIGNMENT, words[0]):  # only a rule for the whole command matches
             yield f"Bash({first_line(command)})"
         else:
             named = words[: 2 if len(words) > 1 and re.match(_PLAIN_WORD, words[1]) else 1]
@@ -103,16 +100,16 @@ def _of_shell(command: str) -> Iterator[str]:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The simple commands of a command line, redirections left out, quotes respected."""
+    """The simple commands of a command line, without redirections; quotes are respected."""
     import shlex
 
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=_BETWEEN)
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_SEPARATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
     redirected = False
-    with suppress(ValueError):  # a quote that is not closed: its end may lie beyond the length
+    with suppress(ValueError):  # an open quote: the command may have been cut
         for token in lexer:
-            if token.strip(_BETWEEN):
+            if token.strip(_SEPARATORS):
                 words += [] if redirected else [token]
                 redirected = False
             elif "<" in token or ">" in token:
@@ -125,13 +122,13 @@ def _commands(line: str) -> Iterator[list[str]]:
         yield words
 
 
-def _of_file(kind: str, path: str, root: str) -> str:
-    """From the repository's top a rule names a file by one slash, from the disk's by two."""
+def _file_rule(kind: str, path: str, root: str) -> str:
+    """A rule writes one slash before a path in the repository, and two before an absolute one."""
     if root and path.startswith(f"{root}/"):
         return f"{kind}({first_line(path.removeprefix(root))})"
     return f"{kind}(/{first_line(path)})" if path.startswith("/") else kind
 
 
-def _said(given: Mapping[str, Any], key: str) -> str:
+def _text(given: Mapping[str, Any], key: str) -> str:
     value = given.get(key)
     return value if isinstance(value, str) else ""

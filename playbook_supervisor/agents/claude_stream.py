@@ -1,7 +1,7 @@
-"""What the client of Claude Code says while it works, one JSON object per line, made into facts.
+"""Parses the client's output stream, one JSON object per line.
 
-Pure: it reads lines and asks nothing. The client's shapes differ between versions, so whatever is
-missing, misspelt or of another kind is left out, never an error.
+Pure. The format differs between versions, so a missing, misspelt or mistyped field is ignored and
+never an error.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Event = Mapping[str, Any]
 
-_OWN_WORDS = "<synthetic>"
-"""The model of a message that the client wrote itself."""
-_TOLD = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
-_TOLD_OF_OTHERS = ("skill", "description", "prompt")
-"""What of a tool's input is worth a line, in this order."""
-_FORTUNE = 1e9
-"""Nobody spends so many dollars on a step: whatever says so is mistaken."""
+_SYNTHETIC = "<synthetic>"
+"""The `model` of a message that the client wrote itself."""
+_KEYS = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
+_FALLBACK_KEYS = ("skill", "description", "prompt")
+"""The keys of a tool's input that describe the call, the first one that is there."""
+_MAX_COST = 1e9
+"""Dollars; a higher cost is not plausible and is ignored."""
 _LIMIT = r"usage limit reached\|(\d{9,11})\b"
-"""How older clients name the second at which a usage limit ends."""
+"""How older clients report the end of a usage limit, in seconds since the epoch."""
 
 
 class Denial(Record):
-    """A call of a tool that was not permitted. `reason` is the client's own."""
+    """A tool call that was not permitted, with the client's reason."""
 
     tool: str
     input: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Denial(Record):
 
 
 class Usage(Record):
-    """What a conversation has used so far; `cost_usd` None where the client has not said."""
+    """The usage of a conversation so far; `cost_usd` is None until the client reports it."""
 
     cost_usd: float | None = None
     input_tokens: int = 0
@@ -47,12 +47,12 @@ class Usage(Record):
 
 
 class Stream(Record, frozen=False):
-    """What one process of the client has said so far. `hear` every line of it.
+    """The state of one client process, updated by `feed` with every line.
 
-    `commands` are those that it knows, None until it has said so. `result` is its last result
-    object, `last_word` whether nothing came after that. `api_error` is its own word for what kept
-    the model from being asked last. `limit_ends` is when the last usage limit that was named ends,
-    in seconds since the epoch, or 0.
+    `commands` are the slash commands that it knows, None until it has listed them. `result` is its
+    last result object; `finished` is false if more messages followed it. `api_error` is the
+    client's name for the latest failure to reach the model. `limit_ends` is when the latest usage
+    limit ends, in seconds since the epoch, or 0.
     """
 
     root: str = ""
@@ -61,7 +61,7 @@ class Stream(Record, frozen=False):
     commands: frozenset[str] | None = None
     tool_calls: int = 0
     result: Mapping[str, Any] = field(default_factory=dict)
-    last_word: bool = False
+    finished: bool = False
     api_error: str = ""
     limit_ends: int = 0
     _turns: int = 0
@@ -69,8 +69,8 @@ class Stream(Record, frozen=False):
     _denials: dict[str, Denial] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
 
-    def hear(self, line: str) -> list[str]:
-        """Take one line in; what of it is worth being shown."""
+    def feed(self, line: str) -> list[str]:
+        """Process one line, and return what to show of it."""
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
@@ -80,10 +80,10 @@ class Stream(Record, frozen=False):
         self.session = _text(event, "session_id") or self.session
         kind = _text(event, "type")
         if kind in ("assistant", "user"):
-            self.last_word = False
+            self.finished = False
         match kind, _text(event, "subtype"):
             case "system", "init":
-                self._begun(event)
+                self._init(event)
             case "system", "api_retry":
                 return [_retrying(event)]
             case "system", "permission_denied":
@@ -91,7 +91,7 @@ class Stream(Record, frozen=False):
             case "assistant", _:
                 return list(self._assistant(event))
             case "user", _:
-                self._came_back(event)
+                self._tool_results(event)
             case "rate_limit_event", _:
                 self._limited(_mapping(event, "rate_limit_info"))
             case "result", _:
@@ -100,32 +100,36 @@ class Stream(Record, frozen=False):
 
     @property
     def turns(self) -> int:
-        """How often the model answered in the main conversation."""
+        """The number of the model's answers in the main conversation."""
         return self._turns if self.result else len(self._answers)
 
     @property
     def usage(self) -> Usage:
-        """All that the conversation used, what its subagents did and earlier processes included.
+        """The conversation's usage, including its subagents and earlier processes.
 
-        Input tokens are all that were read, from a cache or not. Where the client was ended
-        before it summed up, the tokens are those of the main conversation and the cost unknown.
+        Input tokens include cached ones. If the client was stopped before its result, the tokens
+        are those of the main conversation only, and the cost is unknown.
         """
         if not self.result:
-            read, written = zip(*self._answers.values(), strict=True) if self._answers else ((), ())
-            return Usage(None, sum(read), sum(written))
+            inputs, outputs = (
+                zip(*self._answers.values(), strict=True) if self._answers else ((), ())
+            )
+            return Usage(None, sum(inputs), sum(outputs))
         cost = self.result.get("total_cost_usd")
-        if not isinstance(cost, int | float) or not 0 <= cost < _FORTUNE:
+        if not isinstance(cost, int | float) or not 0 <= cost < _MAX_COST:
             cost = None
-        models = [each for each in _mapping(self.result, "modelUsage").values() if _is(each)]
+        models = [
+            each for each in _mapping(self.result, "modelUsage").values() if _is_mapping(each)
+        ]
         return Usage(
             None if cost is None else round(cost, 6),
-            sum(_number(each, *_READ) for each in models),
+            sum(_number(each, *_RESULT_INPUT) for each in models),
             sum(_number(each, "outputTokens") for each in models),
         )
 
     @property
     def denials(self) -> tuple[Denial, ...]:
-        """The calls that were not permitted, with the client's reason as far as it gave one."""
+        """The tool calls that were not permitted, with the client's reason if it gave one."""
         return tuple(
             Denial(denial.tool, denial.input, self._reasons.get(id_, ""))
             for id_, denial in self._denials.items()
@@ -133,7 +137,7 @@ class Stream(Record, frozen=False):
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    def _begun(self, event: Event) -> None:
+    def _init(self, event: Event) -> None:
         commands = event.get("slash_commands")
         if isinstance(commands, list):
             self.commands = frozenset(name for name in commands if isinstance(name, str))
@@ -142,67 +146,66 @@ class Stream(Record, frozen=False):
     def _assistant(self, event: Event) -> Iterator[str]:
         message = _mapping(event, "message")
         model = _text(message, "model")
-        ours = not event.get("parent_tool_use_id")
-        if ours:
+        main = not event.get("parent_tool_use_id")
+        if main:
             self.api_error = _text(event, "error")
-        if ours and model and model != _OWN_WORDS:
+        if main and model and model != _SYNTHETIC:
             self.model = model
-            used = _mapping(message, "usage")
-            tokens = _number(used, *_READ_NOW), _number(used, "output_tokens")
+            usage = _mapping(message, "usage")
+            tokens = _number(usage, *_MESSAGE_INPUT), _number(usage, "output_tokens")
             self._answers[_text(message, "id")] = tokens
         for block in _blocks(message):
             match _text(block, "type"):
-                case "text" if ours and (said := first_line(_text(block, "text"))):
-                    yield said
+                case "text" if main and (line := first_line(_text(block, "text"))):
+                    yield line
                 case "tool_use":
                     self.tool_calls += 1
                     yield described(_text(block, "name"), _mapping(block, "input"), self.root)
 
-    def _came_back(self, event: Event) -> None:
-        """Why a call was refused stands in its result, where no event of its own says it."""
+    def _tool_results(self, event: Event) -> None:
+        """A refused call's result gives the reason, unless an event has given it before."""
         for block in _blocks(_mapping(event, "message")):
             if block.get("is_error") is True:
-                said = _text(block, "content")
-                self._reasons.setdefault(_text(block, "tool_use_id"), said)
+                self._reasons.setdefault(_text(block, "tool_use_id"), _text(block, "content"))
 
     def _limited(self, info: Event) -> None:
         if _text(info, "status") == "rejected":
             self.limit_ends = _number(info, "resetsAt")
 
     def _ended(self, event: Event) -> None:
-        self.result, self.last_word = event, True
+        self.result, self.finished = event, True
         self._turns += _number(event, "num_turns")
         if found := re.search(_LIMIT, _text(event, "result")):
             self.limit_ends = int(found[1])
         denials = event.get("permission_denials")
-        for denial in filter(_is, denials if isinstance(denials, list) else ()):
+        for denial in filter(_is_mapping, denials if isinstance(denials, list) else ()):
             tool, given = _text(denial, "tool_name"), _mapping(denial, "tool_input")
             self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
 
 
 def described(tool: str, given: Mapping[str, Any], root: str = "") -> str:
-    """A call of a tool in a few words: `Write specs/013-x/plan.md`, paths seen from `root`."""
-    told = next((said for key in (*_TOLD, *_TOLD_OF_OTHERS) if (said := _text(given, key))), "")
+    """A tool call in a few words: `Write specs/013-x/plan.md`, with paths relative to `root`."""
+    subject = next((text for key in (*_KEYS, *_FALLBACK_KEYS) if (text := _text(given, key))), "")
     if root:
-        told = told.removeprefix(f"{root}/")
-    return first_line(f"{tool} {told}")
+        subject = subject.removeprefix(f"{root}/")
+    return first_line(f"{tool} {subject}")
 
 
-# ── what an event holds, where it holds it ──────────────────────────────────────────────────
+# ── fields of an event ──────────────────────────────────────────────────────────────────────
 
-_READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-_READ_NOW = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_RESULT_INPUT = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+_MESSAGE_INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _retrying(event: Event) -> str:
-    why = _text(event, "error").replace("_", " ") or "an error"
+    error = _text(event, "error").replace("_", " ") or "an error"
     status = _number(event, "error_status")
-    said = f"the model's server: {why}{f' ({status})' if status else ''}"
-    number, most = _number(event, "attempt"), _number(event, "max_retries")
-    return f"{said}; the client tries again, {number} of {most}"
+    message = f"the model's server: {error}{f' ({status})' if status else ''}"
+    number, maximum = _number(event, "attempt"), _number(event, "max_retries")
+    return f"{message}; the client retries, {number} of {maximum}"
 
 
-def _is(value: object) -> bool:
+def _is_mapping(value: object) -> bool:
     return isinstance(value, dict)
 
 
@@ -212,7 +215,7 @@ def _text(event: Event, key: str) -> str:
 
 
 def _number(event: Event, *keys: str) -> int:
-    """The sum of these keys' whole numbers, what is none counting nothing."""
+    """The sum of these keys' positive integers; other values are ignored."""
     values = (event.get(key) for key in keys)
     return sum(
         value
@@ -228,4 +231,4 @@ def _mapping(event: Event, key: str) -> Mapping[str, Any]:
 
 def _blocks(message: Event) -> Iterator[Event]:
     content = message.get("content")
-    return filter(_is, content if isinstance(content, list) else ())
+    return filter(_is_mapping, content if isinstance(content, list) else ())

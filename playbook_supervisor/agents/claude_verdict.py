@@ -1,13 +1,13 @@
-"""What the result of a headless client means: an exit status and good words prove nothing.
+"""Judges the result of a headless client; a zero exit status and a confident text prove nothing.
 
-Pure. The order is that of the causes: what kept the model from working at all comes first.
+Pure. Causes are checked in order: first whatever kept the model from working at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.agents.claude_permissions import lacking, refusal
+from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
 from playbook_supervisor.agents.claude_stream import Stream
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.errors import CODES
@@ -16,39 +16,38 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.records import Record, as_mapping
 
-_LOG_IN = "Log in (`claude`, then /login), or mend the key that it is given."
-_REQUEST = "Mend what the message names, then `playbook resume --retry`."
-_CURES = {
+_LOG_IN = "Log in (`claude`, then /login), or correct the API key."
+_REQUEST = "Fix what the message names, then `playbook resume --retry`."
+_GUIDANCE = {
     401: _LOG_IN,
-    402: "Settle what the message says with the model's provider; then `playbook resume --retry`.",
+    402: "Settle the payment with the model's provider, then `playbook resume --retry`.",
     403: _LOG_IN,
     404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
 }
-"""What helps where asking again does not, by the status of the model's server."""
+"""What helps where a retry does not, by the HTTP status of the model's server."""
 _SPENT = {
-    "max_turns": "it has taken all turns that it may take",
-    "max_tool_calls": "it has made all calls of tools that it may make",
-    "max_cost_usd": "it has spent all that it may spend",
+    "max_turns": "it reached its limit on turns",
+    "max_tool_calls": "it reached its limit on tool calls",
+    "max_cost_usd": "it reached its limit on cost",
 }
-_RAISED = {
+_OPTIONS = {
     "max_turns": "--max-turns N",
     "max_tool_calls": "--max-tool-calls N",
     "max_cost_usd": "--max-cost-usd USD",
 }
-_BUDGETS = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
+_BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
 _LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT"})
-"""What another attempt would end with, too, having cost as much."""
-_SERVERS_OWN = 500
+"""Failures that another attempt would repeat, at the same cost."""
+_SERVER_ERROR = 500
 _TRANSIENT = frozenset({408, 409, 429})
-"""Statuses of the model's server that say nothing of the request, as all from 500 on."""
+"""HTTP statuses that may not recur, as all from 500 on."""
 
 
 class Verdict(Record):
-    """How a call went: `failure` None where it ended well.
+    """The result of a call; `failure` is None if it succeeded.
 
-    `transient`: the model's server failed, and might not the next time. `limit_ends` is when the
-    usage limit that ended it is over, in seconds since the epoch; 0 for none, and where it is not
-    known.
+    `transient`: the model's server failed, and a retry may succeed. `limit_ends` is when the usage
+    limit ends, in seconds since the epoch; 0 if there is none or its end is unknown.
     """
 
     failure: Failure | None = None
@@ -57,90 +56,88 @@ class Verdict(Record):
 
 
 def exhausted(left: Budget) -> Failure | None:
-    """Why nothing may be done any more, where that little is left of a budget."""
+    """The failure if nothing is left of the budget."""
     for name, number in as_mapping(left).items():
         if number is not None and number <= 0:
-            return spent(name)
+            return budget_failure(name)
     return None
 
 
-def spent(name: str) -> Failure:
-    """That limit of a `Budget` is reached."""
-    raised = f"Raise the limit: `playbook resume --retry {_RAISED[name]}`."
-    return _failure("PB-AGENT-BUDGET", f"claude was stopped: {_SPENT[name]}", guidance=raised)
+def budget_failure(name: str) -> Failure:
+    """The failure of a call that reached that limit of its `Budget`."""
+    guidance = f"Raise the limit: `playbook resume --retry {_OPTIONS[name]}`."
+    return _failure("PB-AGENT-BUDGET", f"claude was stopped: {_SPENT[name]}", guidance=guidance)
 
 
-def unknown(stream: Stream, command: str) -> Failure | None:
-    """The client has said which commands it has, and this is none of them: it would be passed on
-    to the model as words."""
+def unknown_command(stream: Stream, command: str) -> Failure | None:
+    """The failure if the client lacks the command: it would send it to the model as text."""
     if stream.commands is None or command.removeprefix("/") in stream.commands:
         return None
     return _failure("PB-AGENT-COMMAND", f"Claude Code has no command {command} here")
 
 
 def judge(stream: Stream, allowed: Sequence[str]) -> Verdict | None:
-    """What the client's last word says; None where it never came to say one.
+    """The verdict on the client's result, or None if it ended without one.
 
-    `allowed` are the rules that the config gives.
+    `allowed` are the config's permission rules.
     """
-    if not stream.last_word:
+    if not stream.finished:
         return None
     result = stream.result
-    said = first_line(str(result.get("result") or ""))
+    text = first_line(str(result.get("result") or ""))
     subtype = result.get("subtype")
-    if subtype in _BUDGETS:
-        return Verdict(spent(_BUDGETS[subtype]))
+    if subtype in _BUDGET_SUBTYPES:
+        return Verdict(budget_failure(_BUDGET_SUBTYPES[subtype]))
     if result.get("stop_reason") == "refusal":
-        return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", said))
+        return Verdict(_failure("PB-AGENT-REFUSED", "the model refused the request", text))
     if result.get("is_error") is not False:
-        return _broken(stream, said)
+        return _error_verdict(stream, text)
     if not stream.turns:
-        why = f": {said}" if said else ""
-        return Verdict(_failure("PB-AGENT-EMPTY", f"claude never asked the model{why}"))
-    wanting = [denial for denial in stream.denials if not refusal(denial)]
-    return Verdict(lacking(wanting, allowed, stream.root) if wanting else None)
+        reason = f": {text}" if text else ""
+        return Verdict(_failure("PB-AGENT-EMPTY", f"claude never asked the model{reason}"))
+    denied = [denial for denial in stream.denials if not is_project_rule(denial)]
+    return Verdict(permission_failure(denied, allowed, stream.root) if denied else None)
 
 
-def _broken(stream: Stream, said: str) -> Verdict:
-    """The client says that it went wrong: the model's server did, or it did itself."""
+def _error_verdict(stream: Stream, text: str) -> Verdict:
+    """The client reports an error, of the model's server or of its own."""
     result = stream.result
     status, error = result.get("api_error_status"), result.get("api_error")
-    lost = error == "connection_failed"
-    named = stream.limit_ends and status in (429, None) and not lost
-    if error == "usage_limit_reached" or named:
-        return _limited(stream, said)
+    disconnected = error == "connection_failed"
+    limited = stream.limit_ends and status in (429, None) and not disconnected
+    if error == "usage_limit_reached" or limited:
+        return _limit_verdict(stream, text)
     if result.get("terminal_reason") == "api_error" or isinstance(status, int):
         number = status if isinstance(status, int) else 0
-        transient = lost or number >= _SERVERS_OWN or number in _TRANSIENT
-        told = f"the model could not be asked: {said.removesuffix('.')}"
-        guidance = "" if transient else _cure(number, stream.api_error)
-        broken = _failure("PB-AGENT-API", told, guidance=guidance, lasts=bool(guidance))
-        return Verdict(broken, transient=transient)
+        transient = disconnected or number >= _SERVER_ERROR or number in _TRANSIENT
+        message = f"the model could not be reached: {text.removesuffix('.')}"
+        guidance = "" if transient else _guidance(number, stream.api_error)
+        failure = _failure("PB-AGENT-API", message, guidance=guidance, lasts=bool(guidance))
+        return Verdict(failure, transient=transient)
     errors = result.get("errors")
     cause = "\n".join(str(each) for each in errors) if isinstance(errors, list) else ""
-    why = said or first_line(cause)
+    reason = text or first_line(cause)
     ended = f"claude ended with {first_line(str(result.get('subtype')))}"
-    return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {why}" if why else ended, cause))
+    return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
 
 
-def _cure(status: int, error: str) -> str:
-    """What helps; nothing where only time does. Without a key nobody is asked: no status then."""
+def _guidance(status: int, error: str) -> str:
+    """What helps, or nothing if only time does. Without an API key there is no status."""
     if error == "authentication_failed":
         return _LOG_IN
-    return _CURES.get(status, _REQUEST if status else "")
+    return _GUIDANCE.get(status, _REQUEST if status else "")
 
 
-def _limited(stream: Stream, said: str) -> Verdict:
-    """Wherever the end is known, the message names it: nobody wants to look it up."""
+def _limit_verdict(stream: Stream, text: str) -> Verdict:
     ends = stream.limit_ends
-    until = f"until {second(ends)}" if ends else "for a time that it does not name"
-    message = f"claude has reached its usage limit {until}{f' ({said})' if said else ''}"
+    until = f", which ends at {timestamp(ends)}" if ends else "; its end is unknown"
+    message = f"claude has reached its usage limit{until}{f' ({text})' if text else ''}"
     return Verdict(_failure("PB-AGENT-LIMIT", message), limit_ends=ends)
 
 
-def second(since_epoch: int) -> str:
+def timestamp(seconds: int) -> str:
     """`2026-02-19T10:20:26Z`"""
-    return to_time(since_epoch * 1000).replace(".000", "")
+    return to_time(seconds * 1000).replace(".000", "")
 
 
 def _failure(

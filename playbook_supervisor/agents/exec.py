@@ -1,6 +1,6 @@
-"""Any other coding agent, by argv: prompt on stdin, the call in the environment, never a shell.
+"""Any other coding agent, as an argv: the prompt on stdin, the call in the environment, no shell.
 
-Exit status 0 means that it came back; what it says on stdout is its output.
+Exit status 0 means success; stdout is the output.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def create(argument: str, config: Config, root: Path) -> ExecAgent:
     except ValueError as error:
         raise ArgumentError(
             "PB-ARG-AGENT",
-            f"the command behind exec: cannot be read: {error}",
+            f"cannot parse the command after exec: {error}",
             guidance="Close every quotation mark: --agent \"exec:my-agent 'one argument'\".",
         ) from error
     if not argv or not argv[0]:
-        raise ArgumentError("PB-ARG-AGENT", "exec: names no program")
+        raise ArgumentError("PB-ARG-AGENT", "no program follows exec:")
     if os.sep in argv[0]:
         argv[0] = str(resolve_path(argv[0], root))
     return ExecAgent("exec", argv, root)
 
 
 class ExecAgent:
-    """A program that takes a prompt on stdin; a relative path of it is the repository's.
+    """A program that reads a prompt from stdin; a relative path starts at the repository's top.
 
-    `name` is `exec`, or what the config calls it (`agents.NAME.exec`).
+    `name` is `exec`, or its name in the config (`agents.NAME.exec`).
     """
 
     def __init__(self, name: str, argv: Sequence[str], root: Path) -> None:
@@ -56,7 +56,7 @@ class ExecAgent:
         program = self._argv[0]
         if which(program) is not None:
             return None
-        wrong = "is no executable file" if os.sep in program else "is not on PATH"
+        wrong = "is not an executable file" if os.sep in program else "is not on PATH"
         return f"{printable(program)} {wrong}"
 
     def run(self, call: Call) -> Running:

@@ -1,6 +1,6 @@
-"""A call carried out by one process: how it is told of the call, how its end is read.
+"""A call carried out by one process: its environment, its output, and the outcome of its exit.
 
-What agents that start a program share. A zero exit status says that it came back, no more.
+Shared by the agents that start a program. A zero exit status only means that the program ended.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     Why = Literal["wall", "idle", "stop"]
 
 LAST_LINES = 5
-"""So many of a program's last lines are the cause of its failure."""
+"""How many of a program's last lines a failure quotes as its cause."""
 
 
 def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Running:
-    """Start the program at once; if that fails, the only message is an outcome that says so."""
+    """Start the program at once; if that fails, the only message is the failed outcome."""
     try:
         worker = Worker(
             argv,
@@ -45,18 +45,17 @@ def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Runni
 
 
 def not_started(error: PlaybookError, name: str) -> Outcome:
-    """The outcome of a call whose program could not be started."""
-    said = f"{name} could not be started: {error.message}"
-    return failed("PB-AGENT-FAILED", said, name=name, guidance=error.guidance, cause=error.cause)
+    """The outcome where the program could not be started."""
+    message = f"{name} could not be started: {error.message}"
+    return failed("PB-AGENT-FAILED", message, name=name, guidance=error.guidance, cause=error.cause)
 
 
-def _nothing_to_stop() -> None:
-    """It never started."""
+def _nothing_to_stop() -> None: ...
 
 
 def environment(call: Call) -> dict[str, str]:
-    """Ours, the call's, and what a program is told of it beside the prompt; no NUL gets through."""
-    told = {
+    """Our environment, the call's additions and its fields as `PLAYBOOK_…`; NULs are removed."""
+    fields = {
         "PLAYBOOK_SESSION": call.session,
         "PLAYBOOK_STEP": call.step,
         "PLAYBOOK_DIRECTIVE": call.directive,
@@ -65,58 +64,57 @@ def environment(call: Call) -> dict[str, str]:
         "PLAYBOOK_FEATURE": call.feature,
         "PLAYBOOK_MODEL": call.model,
     }
-    given = {name: value.replace("\0", "") for name, value in told.items()}
-    return {**os.environ, **call.env, **given}
+    variables = {name: value.replace("\0", "") for name, value in fields.items()}
+    return {**os.environ, **call.env, **variables}
 
 
 def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
-    """What the program says, line by line, up to the cap; then how it ended."""
-    spoken = OutputMessages(call)
+    output = OutputMessages(call)
     try:
         for line in worker.lines():
-            yield from spoken.messages(line)
+            yield from output.messages(line)
         yield Message(outcome=_ended(worker, call, name))
     finally:
         worker.stop()
 
 
 class OutputMessages:
-    """Lines as messages, harmless and without secrets; what is beyond the cap is left out."""
+    """Turns lines into messages: sanitized, without secrets, up to the call's cap."""
 
     def __init__(self, call: Call) -> None:
         self._call, self._left = call, call.cap
 
     def messages(self, line: str) -> Iterator[Message]:
-        said = redact(printable(line), self._call.secrets)
-        if not said.strip() or self._left < 0:
+        text = redact(printable(line), self._call.secrets)
+        if not text.strip() or self._left < 0:
             return
-        self._left -= len(said.encode())
+        self._left -= len(text.encode())
         cut = f"… cut: more than {self._call.cap} bytes of output"
-        yield Message(said if self._left >= 0 else cut)
+        yield Message(text if self._left >= 0 else cut)
 
 
 def whole_output(text: str, call: Call) -> str:
-    """All that the agent said, sanitized and capped."""
+    """The output of the call, sanitized, without secrets, capped."""
     return capped(harmless(text, call).strip(), call.cap)
 
 
 def harmless(text: str, call: Call) -> str:
-    """Without control characters and, after that, without secrets: they could hide in them."""
+    """The text without control characters and then without secrets, which these could disguise."""
     return redact(printable(text, keep_newlines=True), call.secrets)
 
 
 def ended_early(why: Why, call: Call, name: str, output: str = "") -> Outcome:
-    """The outcome of a call that a deadline or `stop` ended."""
-    code, said, guidance = {
+    """The outcome where a deadline or `stop` ended the call."""
+    code, message, guidance = {
         "wall": ("PB-AGENT-TIMEOUT", f"{name} ran for more than {_seconds(call.wall)}", ""),
-        "idle": ("PB-AGENT-TIMEOUT", f"{name} said nothing for {_seconds(call.idle)}", ""),
+        "idle": ("PB-AGENT-TIMEOUT", f"{name} printed nothing for {_seconds(call.idle)}", ""),
         "stop": (
             "PB-AGENT-CRASHED",
             f"{name} was stopped before it ended",
             "`playbook resume` runs the step again.",
         ),
     }[why]
-    return failed(code, said, name=name, guidance=guidance, output=output)
+    return failed(code, message, name=name, guidance=guidance, output=output)
 
 
 def _seconds(deadline: float | None) -> str:
@@ -133,24 +131,23 @@ def _ended(worker: Worker, call: Call, name: str) -> Outcome:
 
 
 def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outcome:
-    """The outcome of a program whose exit status says so; its last lines are the cause."""
+    """The outcome of an exit status other than 0; the last lines are the cause."""
     last, status = _last_lines(worker, call), worker.returncode
-    so = f": {last[-1]}" if last else ""
+    reason = f": {last[-1]}" if last else ""
     cause = "\n".join(last)
     if status is None or status < 0:
-        said = f"{name} was killed by {_signal_name(status)}{so}"
-        return failed("PB-AGENT-CRASHED", said, name=name, cause=cause, output=output)
-    said = f"{name} ended with exit status {status}{so}"
-    return failed("PB-AGENT-FAILED", said, name=name, cause=cause, output=output)
+        message = f"{name} was killed by {_signal_name(status)}{reason}"
+        return failed("PB-AGENT-CRASHED", message, name=name, cause=cause, output=output)
+    message = f"{name} ended with exit status {status}{reason}"
+    return failed("PB-AGENT-FAILED", message, name=name, cause=cause, output=output)
 
 
 def _last_lines(worker: Worker, call: Call) -> list[str]:
-    """What it said last on stderr or, if it kept silent there, on stdout."""
+    """The last lines of stderr or, if it is blank, of stdout."""
     for text in (worker.stderr, worker.stdout):
         lines = [first_line(line) for line in harmless(text, call).splitlines()]
-        said = [line for line in lines if line]
-        if said:
-            return said[-LAST_LINES:]
+        if printed := [line for line in lines if line]:
+            return printed[-LAST_LINES:]
     return []
 
 

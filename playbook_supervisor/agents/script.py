@@ -1,6 +1,6 @@
-"""The embedded agent: it does what a file says, the same every time. `--agent script:FILE.yaml`.
+"""The embedded agent, which performs a script deterministically. `--agent script:FILE.yaml`.
 
-For trying a playbook out, for the demonstration and for tests. `script_format` documents the file.
+It serves dry runs, the demo and tests. `script_format` documents the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
 
 NAME = "script"
-# -P: what lies in the working directory is no module of ours.
+# -P keeps the working directory off the module search path.
 WORKER = (sys.executable, "-P", "-m", "playbook_supervisor.agents.script_worker")
 
 
@@ -32,12 +32,12 @@ def create(argument: str, config: Config, root: Path) -> ScriptAgent:
     """`--agent script:FILE.yaml`. ArgumentError PB-ARG-AGENT, AgentError PB-AGENT-SCRIPT."""
     del config
     if not argument:
-        raise ArgumentError("PB-ARG-AGENT", "script: names no file")
+        raise ArgumentError("PB-ARG-AGENT", "no file follows script:")
     return ScriptAgent(read(resolve_path(argument, root)))
 
 
 class ScriptAgent:
-    """Carries a script out. It is read once, before the first step."""
+    """Performs a script, which is read once, before the first step."""
 
     name = NAME
 
@@ -45,18 +45,17 @@ class ScriptAgent:
         self._script = script
 
     def available(self) -> str | None:
-        """It always is."""
         return None
 
     def run(self, call: Call) -> Running:
-        deed = _filled_in(self._script.deed(call.step, call.attempt), call)
-        if not deed.needs_a_process:
-            return Running(_perform(deed, call), stop=_too_late)
-        running = launch(WORKER, call, deed.as_json(), name=NAME)
-        return replace(running, messages=_ending(running.messages, deed))
+        action = _interpolated(self._script.action(call.step, call.attempt), call)
+        if not action.needs_a_process:
+            return Running(_perform(action, call), stop=_nothing_to_stop)
+        running = launch(WORKER, call, action.as_json(), name=NAME)
+        return replace(running, messages=_failing(running.messages, action))
 
 
-def _filled_in(deed: ScriptAction, call: Call) -> ScriptAction:
+def _interpolated(action: ScriptAction, call: Call) -> ScriptAction:
     values = {
         "feature": call.feature,
         "step": call.step,
@@ -64,40 +63,39 @@ def _filled_in(deed: ScriptAction, call: Call) -> ScriptAction:
         "args": call.args,
     }
     return replace(
-        deed,
-        say=tuple(interpolate(line, values) for line in deed.say),
+        action,
+        say=tuple(interpolate(line, values) for line in action.say),
         write=tuple(
-            (interpolate(path, values), interpolate(text, values)) for path, text in deed.write
+            (interpolate(path, values), interpolate(text, values)) for path, text in action.write
         ),
-        fail=interpolate(deed.fail, values),
+        fail=interpolate(action.fail, values),
     )
 
 
-def _perform(deed: ScriptAction, call: Call) -> Iterator[Message]:
-    """In this process: nothing of it takes time."""
-    for line in deed.say:
+def _perform(action: ScriptAction, call: Call) -> Iterator[Message]:
+    """Perform the action in this process."""
+    for line in action.say:
         yield Message(printable(line))
     try:
-        write_files(deed, call.cwd)
+        write_files(action, call.cwd)
     except PlaybookError as error:
-        said = f"{NAME} could not write: {error.message}"
-        yield Message(outcome=failed("PB-AGENT-FAILED", said, name=NAME, cause=error.code))
+        message = f"{NAME} could not write: {error.message}"
+        yield Message(outcome=failed("PB-AGENT-FAILED", message, name=NAME, cause=error.code))
         return
-    done = Outcome(output="\n".join(map(printable, deed.say)), agent={"name": NAME})
-    yield from _ending(iter((Message(outcome=done),)), deed)
+    done = Outcome(output="\n".join(map(printable, action.say)), agent={"name": NAME})
+    yield from _failing(iter((Message(outcome=done),)), action)
 
 
-def _ending(messages: Iterator[Message], deed: ScriptAction) -> Iterator[Message]:
-    """A deed that came to its end fails if the script says so."""
+def _failing(messages: Iterator[Message], action: ScriptAction) -> Iterator[Message]:
+    """The messages; a successful outcome becomes the failure that the script wants, if any."""
     for message in messages:
         outcome = message.outcome
-        if deed.fail and outcome is not None and outcome.ok:
-            said = printable(deed.fail)
-            outcome = failed("PB-AGENT-FAILED", said, name=NAME, output=outcome.output)
+        if action.fail and outcome is not None and outcome.ok:
+            reason = printable(action.fail)
+            outcome = failed("PB-AGENT-FAILED", reason, name=NAME, output=outcome.output)
             yield Message(message.text, outcome)
         else:
             yield message
 
 
-def _too_late() -> None:
-    """What has no process of its own is over before anyone could stop it."""
+def _nothing_to_stop() -> None: ...

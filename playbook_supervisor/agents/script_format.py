@@ -1,19 +1,19 @@
-"""The script of the embedded agent as text: every fault of it at once, each with its place.
+"""Reads the script of the embedded agent, and reports all of its faults with their places.
 
     steps:
-      plan:                                    # a deed, the same for every attempt
+      plan:                                    # one action for every attempt
         write:
           specs/{{feature}}/plan.md: |         # whole files, inside the working directory
             # Plan of {{feature}}
-        say: the plan is written               # a text or a list of lines
-      implement:                               # deeds, one for each attempt; the last one repeats
+        say: the plan is written               # a string or a list of lines
+      implement:                               # one action for each attempt; the last one repeats
         - fail: two tests are red
         - {seconds: 0.5, write: {greet.py: "print('hello')"}}
-      qa-run: {hang: true}                     # or {die: true}: by SIGKILL, as a crash would be
+      qa-run: {hang: true}                     # or {die: true}: SIGKILL, as in a crash
     default: {say: nothing to do}              # for steps that are not listed
 
-A deed says its lines, waits, writes, and then ends well, fails, hangs or dies. `{{feature}}`,
-`{{step}}`, `{{attempt}}` and `{{args}}` stand for what the call brings, in texts and in paths.
+An action prints its lines, waits, writes its files, and then succeeds, fails, hangs or dies.
+`{{feature}}`, `{{step}}`, `{{attempt}}` and `{{args}}` are replaced in texts and in paths.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 NAMES = ("feature", "step", "attempt", "args")
-"""What may stand between double braces."""
+"""The names allowed between double braces."""
 
 LONGEST = 86_400.0
-"""Seconds that a deed may take; for ever is `hang`."""
+"""The most seconds that an action may take; `hang` never ends."""
 
 ENDS = ("fail", "hang", "die")
 KEYS = ("say", "seconds", "write", *ENDS)
@@ -47,19 +47,19 @@ Place = tuple[str | int, ...]
 
 
 class Script(Record):
-    """Deeds by step, one for each attempt, and those of every other step."""
+    """Actions by step, one for each attempt, and the default for all other steps."""
 
     steps: Mapping[str, tuple[ScriptAction, ...]] = field(default_factory=dict)
     default: tuple[ScriptAction, ...] = (ScriptAction(),)
 
-    def deed(self, step: str, attempt: int) -> ScriptAction:
-        """What the attempt (from 1) does, not yet interpolated."""
-        deeds = self.steps.get(step, self.default)
-        return deeds[min(attempt, len(deeds)) - 1]
+    def action(self, step: str, attempt: int) -> ScriptAction:
+        """The action of that attempt (from 1), not yet interpolated."""
+        actions = self.steps.get(step, self.default)
+        return actions[min(attempt, len(actions)) - 1]
 
 
 def read(path: Path) -> Script:
-    """The script in that file. AgentError PB-AGENT-SCRIPT names every fault in `details`."""
+    """The script in that file. AgentError PB-AGENT-SCRIPT lists every fault in `details`."""
     source = str(path)
     try:
         document = strict_yaml.load(read_bytes(path, limit=strict_yaml.MAX_BYTES + 1), source)
@@ -73,7 +73,7 @@ def read(path: Path) -> Script:
 
 
 class _Reading:
-    """Goes through the document once and notes what is wrong with it."""
+    """Reads the document once and collects its faults."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -83,32 +83,36 @@ class _Reading:
         data = self._mapping((), self._document.data, ("steps", "default"))
         steps = self._mapping(("steps",), data.get("steps", {}))
         script = Script(
-            {step: self._deeds(("steps", step), deeds) for step, deeds in steps.items()},
-            self._deeds(("default",), data.get("default", {})),
+            {step: self._actions(("steps", step), actions) for step, actions in steps.items()},
+            self._actions(("default",), data.get("default", {})),
         )
         if self._faults:
             _refuse(self._faults)
         return script
 
-    def _deeds(self, at: Place, data: Data) -> tuple[ScriptAction, ...]:
+    def _actions(self, at: Place, data: Data) -> tuple[ScriptAction, ...]:
         if not isinstance(data, list):
-            return (self._deed(at, data),)
+            return (self._action(at, data),)
         if not data:
-            self._fault(at, "an attempt needs a deed; `{}` does nothing")
-        return tuple(self._deed((*at, index), deed) for index, deed in enumerate(data))
+            self._fault(at, "an attempt needs an action; `{}` does nothing")
+        return tuple(self._action((*at, index), action) for index, action in enumerate(data))
 
-    def _deed(self, at: Place, data: Data) -> ScriptAction:
-        deed = self._mapping(at, data, KEYS)
-        ends = [key for key in ENDS if key in deed]
+    def _action(self, at: Place, data: Data) -> ScriptAction:
+        action = self._mapping(at, data, KEYS)
+        ends = [key for key in ENDS if key in action]
         if len(ends) > 1:
-            self._fault((*at, ends[1]), f"a deed has one end: {' or '.join(ends)}", key=True)
+            self._fault(
+                (*at, ends[1]), f"an action takes only one of {' and '.join(ends)}", key=True
+            )
         return ScriptAction(
-            say=self._lines((*at, "say"), deed.get("say", [])),
-            seconds=self._seconds((*at, "seconds"), deed["seconds"]) if "seconds" in deed else 0.0,
-            write=self._files((*at, "write"), deed.get("write", {})),
-            fail=self._reason((*at, "fail"), deed["fail"]) if "fail" in deed else "",
-            hang=self._flag((*at, "hang"), deed["hang"]) if "hang" in deed else False,
-            die=self._flag((*at, "die"), deed["die"]) if "die" in deed else False,
+            say=self._lines((*at, "say"), action.get("say", [])),
+            seconds=self._seconds((*at, "seconds"), action["seconds"])
+            if "seconds" in action
+            else 0.0,
+            write=self._files((*at, "write"), action.get("write", {})),
+            fail=self._reason((*at, "fail"), action["fail"]) if "fail" in action else "",
+            hang=self._flag((*at, "hang"), action["hang"]) if "hang" in action else False,
+            die=self._flag((*at, "die"), action["die"]) if "die" in action else False,
         )
 
     def _files(self, at: Place, data: Data) -> tuple[tuple[str, str], ...]:
@@ -117,8 +121,8 @@ class _Reading:
             place = (*at, path)
             pure = PurePosixPath(path)
             if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-                said = f"{printable(path)!r} is no path inside the working directory"
-                self._fault(place, said, key=True)
+                message = f"{printable(path)!r} is not a path inside the working directory"
+                self._fault(place, message, key=True)
             self._names(place, path, key=True)
             files.append((path, self._text(place, text)))
         return tuple(files)
@@ -126,7 +130,7 @@ class _Reading:
     def _reason(self, at: Place, data: Data) -> str:
         text = self._text(at, data)
         if not text.strip():
-            self._fault(at, "a failure needs its reason, as a text")
+            self._fault(at, "`fail` needs a reason")
         return text
 
     def _lines(self, at: Place, data: Data) -> tuple[str, ...]:
@@ -136,7 +140,7 @@ class _Reading:
 
     def _text(self, at: Place, data: Data) -> str:
         if not isinstance(data, str):
-            self._fault(at, "this must be a text")
+            self._fault(at, "this must be a string")
             return ""
         self._names(at, data)
         return str(data)
@@ -146,14 +150,14 @@ class _Reading:
         for name in references.names(text):
             if name not in NAMES:
                 unknown = f"{{{{{printable(name)}}}}}"
-                self._fault(at, f"{unknown} stands for nothing; there are {allowed}", key=key)
+                self._fault(at, f"unknown name {unknown}; the names are {allowed}", key=key)
 
     def _seconds(self, at: Place, data: Data) -> float:
         value = data.value if isinstance(data, Plain) else None
         if isinstance(value, bool) or not isinstance(value, int | float):
             value = -1.0
         if not 0 <= value <= LONGEST:
-            self._fault(at, f"this must be a number of seconds, 0 to {LONGEST:.0f}")
+            self._fault(at, f"this must be a number of seconds from 0 to {LONGEST:.0f}")
         return float(value)
 
     def _flag(self, at: Place, data: Data) -> bool:
@@ -195,5 +199,5 @@ def _refuse(faults: Sequence[tuple[str, str]]) -> NoReturn:
         "PB-AGENT-SCRIPT",
         message + more,
         where=where,
-        details=tuple(f"{place}: {said}" for place, said in faults),
+        details=tuple(f"{place}: {fault}" for place, fault in faults),
     )

@@ -1,7 +1,7 @@
-"""What the embedded agent does to the world: it writes, waits, hangs and dies, and really so.
+"""The side effects of the embedded agent: it writes files, waits, hangs and dies.
 
-Plain deeds are performed in the runner's own process. One that takes time, hangs or dies has a
-process of its own, `python -m playbook_supervisor.agents.script_worker`, with the deed as JSON on
+Simple actions are performed in the runner's process. An action that takes time, hangs or dies runs
+in its own process, `python -m playbook_supervisor.agents.script_worker`, with the action as JSON on
 stdin: only a real process can be orphaned, stopped as a group and killed.
 """
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 class ScriptAction(Record):
-    """One attempt: `say`, wait `seconds`, `write`, then the end. Paths are relative to the cwd.
+    """One attempt: `say` lines, wait `seconds`, `write` files, then end.
 
-    `fail` is why it failed, or empty. At most one of `fail`, `hang` and `die`.
+    Paths are relative to the working directory. At most one of `fail` (the reason), `hang` and
+    `die` is set; with none of them the attempt succeeds.
     """
 
     say: tuple[str, ...] = ()
@@ -41,31 +42,31 @@ class ScriptAction(Record):
         return self.hang or self.die or self.seconds > 0
 
     def as_json(self) -> bytes:
-        """What the process of its own reads."""
+        """The input of the action's own process."""
         return json.dumps(as_mapping(self)).encode()
 
 
-def write_files(deed: ScriptAction, cwd: Path) -> None:
-    """Each file whole or not at all. StorageError, also for a path that leaves `cwd`."""
-    for path, text in deed.write:
+def write_files(action: ScriptAction, cwd: Path) -> None:
+    """Write each file atomically. StorageError, also for a path that leaves `cwd`."""
+    for path, text in action.write:
         target = contained(cwd, path)
         ensure_folder(target.parent)
         write_atomically(target, text.encode(errors="replace"), durable=False)
 
 
 def main() -> int:
-    """Perform the deed on stdin in the working directory; exit status 1 if it cannot be done."""
-    deed = ScriptAction(**json.loads(sys.stdin.buffer.read()))
-    for line in deed.say:
-        print(line, flush=True)  # noqa: T201 - what it says is its output
-    time.sleep(deed.seconds)
+    """Perform the action on stdin in the working directory; exit status 1 if writing fails."""
+    action = ScriptAction(**json.loads(sys.stdin.buffer.read()))
+    for line in action.say:
+        print(line, flush=True)  # noqa: T201 - stdout is the agent's output
+    time.sleep(action.seconds)
     try:
-        write_files(deed, Path.cwd())
+        write_files(action, Path.cwd())
     except PlaybookError as error:
         print(error.message, file=sys.stderr)  # noqa: T201
         return 1
-    if deed.die or deed.hang:  # pragma: no cover - who is killed cannot report its coverage
-        _end_badly(die=deed.die)
+    if action.die or action.hang:  # pragma: no cover - a killed process reports no coverage
+        _end_badly(die=action.die)
     return 0
 
 

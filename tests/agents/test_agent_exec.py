@@ -185,7 +185,7 @@ def test_a_deadline_names_its_seconds(agent: Write, tmp_path: Path) -> None:
     wall = error_of(hanging, call_for("hangs", tmp_path, wall=0.5))
     idle = error_of(hanging, call_for("hangs", tmp_path, idle=0.5))
     assert wall.message == "mine ran for more than 0.5 s"
-    assert idle.message == "mine said nothing for 0.5 s"
+    assert idle.message == "mine printed nothing for 0.5 s"
     assert "--idle-timeout" in idle.guidance
 
 

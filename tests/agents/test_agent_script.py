@@ -114,12 +114,12 @@ def test_a_file_written_again_with_the_same_text_is_a_new_file(agent: Write, cal
         assert plan.stat().st_ino != Path(f"/dev/fd/{kept.fileno()}").stat().st_ino
 
 
-def test_each_attempt_has_its_deed_and_the_last_one_repeats(agent: Write, call: Call) -> None:
+def test_each_attempt_has_its_action_and_the_last_one_repeats(agent: Write, call: Call) -> None:
     script = "steps: {plan: [{fail: not yet}, {say: now}]}"
-    deeds = agent(script)
-    outputs = [ended(deeds, replace(call, attempt=attempt)).output for attempt in (1, 2, 3)]
+    scripted = agent(script)
+    outputs = [ended(scripted, replace(call, attempt=attempt)).output for attempt in (1, 2, 3)]
     assert outputs == ["", "now", "now"]
-    error = error_of(deeds, call)
+    error = error_of(scripted, call)
     assert (error.code, error.message) == ("PB-AGENT-FAILED", "not yet")
 
 
@@ -193,7 +193,7 @@ def test_true_is_needed_to_hang_or_die(agent: Write, call: Call) -> None:
 def test_a_link_that_leads_outside_is_not_written_through(
     seconds: str, agent: Write, call: Call, tmp_path: Path
 ) -> None:
-    """tyr 14: symbolic links resolved, whether or not the deed has a process of its own."""
+    """tyr 14: symbolic links resolved, whether or not the action has a process of its own."""
     (tmp_path / "outside").mkdir()
     (call.cwd / "link").symlink_to(tmp_path / "outside")
     script = f"steps: {{plan: {{seconds: {seconds}, write: {{link/a: b}}}}}}"
@@ -227,28 +227,40 @@ def test_a_module_in_the_working_directory_is_not_ours(agent: Write, call: Call)
         ("zzz: {}", "1:1", "unknown key 'zzz' (steps, default)"),
         ("steps: [plan]", "1:8", "this must be a mapping"),
         ("steps: {plan: text}", "1:15", "this must be a mapping (say, seconds, write, fail,"),
-        ("steps: {plan: []}", "1:15", "an attempt needs a deed; `{}` does nothing"),
+        ("steps: {plan: []}", "1:15", "an attempt needs an action; `{}` does nothing"),
         ("steps: {plan: [{}, {writ: {}}]}", "1:21", "unknown key 'writ', did you mean write?"),
-        ("steps: {plan: {say: {}}}", "1:21", "this must be a text"),
-        ("steps: {plan: {say: [[]]}}", "1:22", "this must be a text"),
-        ("steps: {plan: {say: '{{name}}'}}", "1:21", "{{name}} stands for nothing; there are {{f"),
-        ("steps: {plan: {fail: }}", "1:22", "a failure needs its reason, as a text"),
-        ("steps: {plan: {fail: []}}", "1:22", "this must be a text"),
+        ("steps: {plan: {say: {}}}", "1:21", "this must be a string"),
+        ("steps: {plan: {say: [[]]}}", "1:22", "this must be a string"),
+        ("steps: {plan: {say: '{{name}}'}}", "1:21", "unknown name {{name}}; the names are {{f"),
+        ("steps: {plan: {fail: }}", "1:22", "`fail` needs a reason"),
+        ("steps: {plan: {fail: []}}", "1:22", "this must be a string"),
         ("steps: {plan: {hang: yes}}", "1:22", "this must be true or false"),
         ("steps: {plan: {die: 'true'}}", "1:21", "this must be true or false"),
-        ("steps: {plan: {hang: true, die: true}}", "1:28", "a deed has one end: hang or die"),
-        ("steps: {plan: {seconds: -1}}", "1:25", "this must be a number of seconds, 0 to 86400"),
+        (
+            "steps: {plan: {hang: true, die: true}}",
+            "1:28",
+            "an action takes only one of hang and die",
+        ),
+        (
+            "steps: {plan: {seconds: -1}}",
+            "1:25",
+            "this must be a number of seconds from 0 to 86400",
+        ),
         ("steps: {plan: {seconds: soon}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {seconds: '1'}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {seconds: true}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {seconds: 1e400}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {seconds: [1]}}", "1:25", "this must be a number of seconds"),
         ("steps: {plan: {write: [a]}}", "1:23", "this must be a mapping"),
-        ("steps: {plan: {write: {/etc/a: b}}}", "1:24", "'/etc/a' is no path inside the working"),
-        ("steps: {plan: {write: {a/../../b: c}}}", "1:24", "is no path inside the working"),
-        ("steps: {plan: {write: {'.': c}}}", "1:24", "'.' is no path inside the working"),
-        ("steps: {plan: {write: {'{{x}}': c}}}", "1:24", "{{x}} stands for nothing"),
-        ("steps: {plan: {write: {a: {}}}}", "1:27", "this must be a text"),
+        (
+            "steps: {plan: {write: {/etc/a: b}}}",
+            "1:24",
+            "'/etc/a' is not a path inside the working",
+        ),
+        ("steps: {plan: {write: {a/../../b: c}}}", "1:24", "is not a path inside the working"),
+        ("steps: {plan: {write: {'.': c}}}", "1:24", "'.' is not a path inside the working"),
+        ("steps: {plan: {write: {'{{x}}': c}}}", "1:24", "unknown name {{x}}"),
+        ("steps: {plan: {write: {a: {}}}}", "1:27", "this must be a string"),
         ("steps: {plan: 1", "", ""),
         ("steps: &a {}", "1:8", ""),
         ("steps: {}\nsteps: {}", "2:1", ""),

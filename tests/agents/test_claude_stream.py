@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook_supervisor.agents.claude_account import Account
-from playbook_supervisor.agents.claude_permissions import lacking, refusal
+from playbook_supervisor.agents.claude_conversation import Account
+from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
 from playbook_supervisor.agents.claude_stream import Denial, Stream, Usage, described
-from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown
+from playbook_supervisor.agents.claude_verdict import Verdict, exhausted, judge, unknown_command
 from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.kernel.directives import Failure
 
@@ -29,7 +29,7 @@ def lines(name: str) -> list[str]:
 
 def heard(*said: str) -> tuple[Stream, list[str]]:
     stream = Stream(root="/project")
-    shown = [each for line in said for each in stream.hear(line)]
+    shown = [each for line in said for each in stream.feed(line)]
     return stream, shown
 
 
@@ -92,10 +92,10 @@ def test_the_work_of_subagents_counts_and_their_words_do_not_show() -> None:
 
 def test_the_clients_own_new_tries_are_told() -> None:
     stream, shown = heard(*lines("overloaded-and-tried-again"))
-    assert shown[0] == "the model's server: overloaded (529); the client tries again, 1 of 10"
+    assert shown[0] == "the model's server: overloaded (529); the client retries, 1 of 10"
     assert judge(stream, ()) == Verdict()
     _, bare = heard(event(type="system", subtype="api_retry"))
-    assert bare == ["the model's server: an error; the client tries again, 0 of 0"]
+    assert bare == ["the model's server: an error; the client retries, 0 of 0"]
 
 
 @pytest.mark.parametrize(
@@ -168,16 +168,16 @@ def test_a_cost_that_cannot_be_is_not_known(cost: object) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("turns", "PB-AGENT-BUDGET", "claude was stopped: it has taken all turns"),
-        ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it has spent all that it may spend"),
+        ("turns", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on turns"),
+        ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on cost"),
         ("model-refuses", "PB-AGENT-REFUSED", "the model refused the request"),
-        ("overloaded", "PB-AGENT-API", "the model could not be asked: API Error: 529 Overloaded"),
-        ("logged-out", "PB-AGENT-API", "the model could not be asked: Failed to authenticate"),
-        ("unreachable", "PB-AGENT-API", "the model could not be asked: API Error: Connection"),
+        ("overloaded", "PB-AGENT-API", "the model could not be reached: API Error: 529 Overloaded"),
+        ("logged-out", "PB-AGENT-API", "the model could not be reached: Failed to authenticate"),
+        ("unreachable", "PB-AGENT-API", "the model could not be reached: API Error: Connection"),
         (
             "limit",
             "PB-AGENT-LIMIT",
-            "claude has reached its usage limit until 2031-10-17T10:40:00Z (",
+            "claude has reached its usage limit, which ends at 2031-10-17T10:40:00Z (",
         ),
         (
             "command-that-fails",
@@ -210,7 +210,7 @@ def test_who_is_not_logged_in_is_told_to_log_in(name: str) -> None:
 @pytest.mark.parametrize(
     ("status", "cure"),
     [
-        (400, "Mend what the message names"),
+        (400, "Fix what the message names"),
         (402, "with the model's provider"),
         (403, "/login"),
         (404, "`model:` in the playbook"),
@@ -223,7 +223,7 @@ def test_nobody_is_told_to_try_again_what_cannot_help(status: int | None, cure: 
     said = result(is_error=True, api_error_status=status, terminal_reason="api_error", result="No.")
     found = failure(said)
     assert cure in found.guidance
-    assert found.message == "the model could not be asked: No"
+    assert found.message == "the model could not be reached: No"
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_limit_whose_end_nobody_names_cannot_be_waited_for() -> None:
     found = verdict(endless)
     assert (found.limit_ends, found.transient) == (0, False)
     assert found.failure
-    assert found.failure.message.endswith("usage limit for a time that it does not name")
+    assert found.failure.message.endswith("usage limit; its end is unknown")
 
 
 def test_a_limit_that_did_not_stop_the_work_is_none() -> None:
@@ -275,11 +275,11 @@ def test_a_turn_that_nobody_took_is_no_work() -> None:
 def test_a_command_that_the_client_does_not_know_is_seen_before_the_model_is_asked() -> None:
     """It is passed on as words, and the stream says nothing of that."""
     stream, _ = heard(lines("unknown-command")[0])
-    found = unknown(stream, "/nosuch")
+    found = unknown_command(stream, "/nosuch")
     assert found
     assert found.code == "PB-AGENT-COMMAND"
-    assert unknown(stream, "/speckit.plan") is None
-    assert unknown(Stream(), "/anything") is None
+    assert unknown_command(stream, "/speckit.plan") is None
+    assert unknown_command(Stream(), "/anything") is None
     assert judge(heard(*lines("unknown-command"))[0], ()) == Verdict()
 
 
@@ -305,27 +305,32 @@ def test_a_denial_shows_the_very_line_that_permits_it() -> None:
 def test_no_rule_is_shown_where_the_mode_forbids_all_changes() -> None:
     found = failure(*lines("plan-mode"))
     assert found.code == "PB-AGENT-PERMISSION"
-    assert "take `permission_mode: plan` out" in found.guidance
+    assert "remove `permission_mode: plan`" in found.guidance
 
 
 def test_a_file_of_the_repository_is_named_as_on_every_machine() -> None:
     """The line goes into a file that is in git."""
     written = Denial("Write", {"file_path": "/srv/ada/x/specs/a.md"})
-    assert '["Edit(/specs/a.md)"]' in lacking([written], (), "/srv/ada/x").guidance
-    assert '["Edit(//srv/ada/x/specs/a.md)"]' in lacking([written], (), "/srv/ada/y").guidance
+    assert '["Edit(/specs/a.md)"]' in permission_failure([written], (), "/srv/ada/x").guidance
+    assert (
+        '["Edit(//srv/ada/x/specs/a.md)"]'
+        in permission_failure([written], (), "/srv/ada/y").guidance
+    )
 
 
 def test_what_the_project_itself_refuses_is_a_boundary_and_no_lack() -> None:
     """Deny rules and hooks are there to be run into."""
     stream, _ = heard(*lines("refused-by-the-project"))
     assert [denial.tool for denial in stream.denials] == ["Bash", "Write", "Read"]
-    assert all(map(refusal, stream.denials))
+    assert all(map(is_project_rule, stream.denials))
     assert judge(stream, ()) == Verdict()
 
 
 def test_words_of_a_command_make_no_refusal() -> None:
     told = "This Bash command contains multiple operations. The following part requires approval: "
-    assert not refusal(Denial("Bash", {}, f"{told}echo Permission to use X has been denied."))
+    assert not is_project_rule(
+        Denial("Bash", {}, f"{told}echo Permission to use X has been denied.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,7 +349,7 @@ def test_words_of_a_command_make_no_refusal() -> None:
     ],
 )
 def test_a_rule_is_no_wider_than_one_would_write(command: str, rules: list[str]) -> None:
-    found = lacking([Denial("Bash", {"command": command})], (), "")
+    found = permission_failure([Denial("Bash", {"command": command})], (), "")
     assert f"`allowed_tools: {json.dumps(rules)}`" in found.guidance
 
 
@@ -363,7 +368,8 @@ def test_a_rule_is_no_wider_than_one_would_write(command: str, rules: list[str])
 )
 def test_every_tool_has_its_rule(tool: str, given_: dict[str, Any], rule: str) -> None:
     assert (
-        f"`allowed_tools: {json.dumps([rule])}`" in lacking([Denial(tool, given_)], (), "").guidance
+        f"`allowed_tools: {json.dumps([rule])}`"
+        in permission_failure([Denial(tool, given_)], (), "").guidance
     )
 
 
@@ -376,20 +382,20 @@ def test_every_tool_has_its_rule(tool: str, given_: dict[str, Any], rule: str) -
     ],
 )
 def test_where_no_rule_helps_none_is_shown(denial: Denial) -> None:
-    found = lacking([denial], (), "")
+    found = permission_failure([denial], (), "")
     assert "allowed_tools" not in found.guidance
-    assert "let the step do without it" in found.guidance
+    assert "change the step" in found.guidance
 
 
 def test_a_line_with_rules_stays_one_that_somebody_would_paste() -> None:
     many = [Denial("Bash", {"command": f"tool{number} x"}) for number in range(100)]
-    found = lacking(many, ("Edit",), "")
+    found = permission_failure(many, ("Edit",), "")
     assert found.guidance.count("Bash(") == 6
 
 
 @given(st.text(max_size=200))
 def test_no_command_is_an_error(command: str) -> None:
-    assert lacking([Denial("Bash", {"command": command})], (), "").guidance
+    assert permission_failure([Denial("Bash", {"command": command})], (), "").guidance
 
 
 # ── what it has used ────────────────────────────────────────────────────────────────────────
@@ -426,8 +432,8 @@ def test_what_is_not_known_is_left_out() -> None:
     ("left", "word"),
     [
         (Budget(max_turns=0), "turns"),
-        (Budget(max_tool_calls=0), "tools"),
-        (Budget(max_cost_usd=-0.1), "spent"),
+        (Budget(max_tool_calls=0), "tool calls"),
+        (Budget(max_cost_usd=-0.1), "cost"),
     ],
 )
 def test_where_nothing_is_left_nothing_may_be_done(left: Budget, word: str) -> None:

@@ -139,12 +139,12 @@ def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path: P
     assert "not on PATH" in refused("exec:no-such-program-of-ours", tmp_path).message
     error = refused("exec:./missing --flag", tmp_path)
     assert error.code == "PB-AGENT-NONE"
-    assert "missing is no executable file" in error.message
+    assert "missing is not an executable file" in error.message
 
 
 def test_a_file_that_may_not_be_executed_is_no_agent(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a program\n")
-    assert "no executable file" in refused("exec:./notes.txt", tmp_path).message
+    assert "not an executable file" in refused("exec:./notes.txt", tmp_path).message
 
 
 def test_a_path_is_taken_from_where_the_person_stands_else_from_the_top(

@@ -250,9 +250,9 @@ def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Pro
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--max-turns", "1"), "it has taken all turns"),
+        (("--max-turns", "1"), "it reached its limit on turns"),
         (("--max-cost-usd", "0.0001"), "it has spent all"),
-        (("--max-tool-calls", "1"), "it has made all calls of tools"),
+        (("--max-tool-calls", "1"), "it reached its limit on tool calls of tools"),
     ],
     ids=["turns", "cost", "tool-calls"],
 )
