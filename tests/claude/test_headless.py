@@ -185,7 +185,7 @@ def test_one_that_hangs_is_ended(headless: Headless, project: Project) -> None:
     headless(lambda request: [text("I begin."), Pause()])
     done = project.playbook("run", "one", "--idle-timeout", "1.5")
     entry = failed(project, done, "PB-AGENT-TIMEOUT")
-    assert entry["error"].startswith("claude said nothing for 1.5 s")
+    assert entry["error"].startswith("claude printed nothing for 1.5 s")
 
 
 def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
