@@ -17,7 +17,7 @@ from playbook_supervisor.drivers import driver_lock, notifications
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.live_output import NAME, last_lines
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
@@ -48,7 +48,7 @@ def of(seen: SessionOverview) -> Progress:
     """How far the session is, as far as that can be read."""
     latest: dict[str, Entry] = {}
     with suppress(PlaybookError):
-        latest = {entry.step_id: entry for entry in seen.store.journal(seen.session_id).entries}
+        latest = last_entries(seen.store.journal(seen.session_id).entries)
     playbook = overview.pinned(seen.store, seen.session_id)
     private = seen.store.runtime(seen.session_id)
     driven = seen.open and seen.driver is not None

@@ -1,8 +1,7 @@
-"""A person's words → a resolution, or no answer at all.
+"""A person's words → the resolution that they mean, or no answer.
 
-The rule is narrow on purpose: a gate that takes "stop asking" for an abort, or "don't continue" for
-a continue, is worse than one that asks again. Nothing here knows which gate is open but for the
-choices that it offers.
+The rule is narrow on purpose: a gate that reads "stop asking" as an abort, or "don't continue" as a
+continue, is worse than a gate that asks again.
 """
 
 from __future__ import annotations
@@ -14,39 +13,38 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.records import Record
 
 WORDS_AT_PROMPT = 8
-"""More words than these, typed at an agent's prompt, are talk and never an answer."""
+"""A longer message at an agent's prompt is conversation, never an answer."""
 
-SYNONYMS: dict[str, Resolution] = {
-    "yes": Resolution.CONTINUE,
-    "y": Resolution.CONTINUE,
-    "yep": Resolution.CONTINUE,
-    "ok": Resolution.CONTINUE,
-    "okay": Resolution.CONTINUE,
-    "go": Resolution.CONTINUE,
-    "go ahead": Resolution.CONTINUE,
-    "proceed": Resolution.CONTINUE,
-    "approve": Resolution.CONTINUE,
-    "approved": Resolution.CONTINUE,
-    "lgtm": Resolution.CONTINUE,
-    "again": Resolution.RETRY,
-    "rerun": Resolution.RETRY,
-    "waive": Resolution.ACCEPT,
-    "override": Resolution.ACCEPT,
-    "cancel": Resolution.ABORT,
-    "stop": Resolution.ABORT,
-    "quit": Resolution.ABORT,
+_SYNONYMS_OF = {
+    Resolution.CONTINUE: (
+        "yes",
+        "y",
+        "yep",
+        "ok",
+        "okay",
+        "go",
+        "go ahead",
+        "proceed",
+        "approve",
+        "approved",
+        "lgtm",
+    ),
+    Resolution.RETRY: ("again", "rerun"),
+    Resolution.ACCEPT: ("waive", "override"),
+    Resolution.ABORT: ("cancel", "stop", "quit"),
 }
-"""What counts as the whole message only."""
+SYNONYMS = {word: resolution for resolution, words in _SYNONYMS_OF.items() for word in words}
+"""Words that count only as the whole message."""
 
 _REFUSALS = frozenset({"no", "n"})
 _POLITE = r"\b(?:please|pls|thanks|thank you|thx|kindly)\b"
 _WORD = r"\b(?:" + "|".join(Resolution) + r")\b"
-_PARTING = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
-_DRESSING = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
+_CLAUSE_END = r"[,;:.!\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|(?<=\s)[-\u2013\u2014]+(?=\s)|\band\b"
+_PUNCTUATION = " \t\xa0\"'`*()[]\u2018\u2019\u201c\u201d\u2026"
 
 
 class ParsedAnswer(Record):
-    """What was understood: a resolution, or a question to ask back, or neither."""
+    """A resolution, or a question to ask back, or neither."""
 
     resolution: Resolution | None = None
     question: str = ""
@@ -57,23 +55,22 @@ def read_answer(
 ) -> ParsedAnswer:
     """The resolution that `text` means at a gate that offers `choices` (kai FR26, FR38).
 
-    `typed_at_prompt`: the text was typed at an agent's prompt, where most of what a person says is
-    not meant for the gate. An empty text is no answer; whether an empty *line* means `continue` is
-    the terminal's business.
+    `typed_at_prompt`: the text was typed at an agent's prompt, where most messages are not meant
+    for the gate. An empty text is no answer; a terminal may read an empty line as `continue`.
     """
     said = text.casefold()
     if typed_at_prompt and ("?" in said or len(said.split()) > WORDS_AT_PROMPT):
         return ParsedAnswer()
-    clauses = [clause for part in re.split(_PARTING, said) if (clause := _bare(part))]
-    meant = _meant(said, clauses)
-    if meant is not None:
-        return ParsedAnswer(meant) if meant in choices else ParsedAnswer()
+    clauses = [clause for part in re.split(_CLAUSE_END, said) if (clause := _strip(part))]
+    resolution = _resolution(said, clauses)
+    if resolution is not None:
+        return ParsedAnswer(resolution) if resolution in choices else ParsedAnswer()
     if len(clauses) == 1 and clauses[0] in _REFUSALS:
-        return ParsedAnswer(question=_ask_back(choices))
+        return ParsedAnswer(question=_question(choices))
     return ParsedAnswer()
 
 
-def _meant(said: str, clauses: Sequence[str]) -> Resolution | None:
+def _resolution(said: str, clauses: Sequence[str]) -> Resolution | None:
     named = set(re.findall(_WORD, said))
     if len(named) > 1:
         return None
@@ -83,13 +80,13 @@ def _meant(said: str, clauses: Sequence[str]) -> Resolution | None:
     return SYNONYMS.get(clauses[0]) if len(clauses) == 1 else None
 
 
-def _bare(clause: str) -> str:
-    """The clause without politeness, quotation marks and spare blanks."""
-    return " ".join(re.sub(_POLITE, " ", clause).split()).strip(_DRESSING)
+def _strip(clause: str) -> str:
+    """The clause without polite words, quotation marks and extra spaces."""
+    return " ".join(re.sub(_POLITE, " ", clause).split()).strip(_PUNCTUATION)
 
 
-def _ask_back(choices: Sequence[Resolution]) -> str:
+def _question(choices: Sequence[Resolution]) -> str:
     if Resolution.SKIP in choices:
         return "Skip this step, or abort the run?"
     others = ", ".join(choice for choice in choices if choice is not Resolution.ABORT)
-    return f"Abort the run, or else: {others}?"
+    return f"Abort the run, or one of these: {others}?"

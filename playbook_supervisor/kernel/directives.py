@@ -1,7 +1,7 @@
-"""What the kernel asks for, and what the world answers.
+"""Directives, which the kernel gives, and observations, which answer them.
 
-Plain frozen data on both sides. Times are milliseconds since the epoch and come in with the
-observation: the kernel has no clock.
+All of them are immutable data. The kernel has no clock: every observation brings its time, in
+milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from playbook_supervisor.records import Record, field
 
 
 class Attempt(Record):
-    """One attempt at one step. `id` is `plan#1`: the directive's id, and its agent's prompt."""
+    """One attempt at one step. Its `id` is `plan#1`."""
 
     step: Step
     number: int
@@ -34,9 +34,9 @@ class Attempt(Record):
 
 
 class Check(Record):
-    """Evaluate these members' conditions (`before`: pre-, `after`: postconditions) and findings.
+    """Evaluate the preconditions (`before`) or postconditions (`after`) of these attempts.
 
-    `id` is `before:plan#1.0`: the members and the number of gates so far, so that a stale answer
+    `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
     of a slow process is refused.
     """
 
@@ -46,13 +46,13 @@ class Check(Record):
 
 
 class Run(Record):
-    """These attempts are launched (their entries say so) and have not returned."""
+    """Run these attempts. Their entries are marked as launched, and none has returned."""
 
     members: tuple[Attempt, ...]
 
 
 class Ask(Record):
-    """Put this gate to a human. `id` is `pr#1?1`: the first gate of the attempt `pr#1`."""
+    """Ask a human about this gate. `id` is `pr#1?1` for the first gate of the attempt `pr#1`."""
 
     id: str
     member: Attempt
@@ -70,23 +70,23 @@ class Finish(Record):
 Directive = Check | Run | Ask | Finish
 
 
-# ── what a check brings ─────────────────────────────────────────────────────────────────────
+# ── the result of a check ───────────────────────────────────────────────────────────────────
 
 
 class Answer(StrEnum):
-    """What a probe says of a condition."""
+    """The result of checking a condition."""
 
     HELD = "held"
     NOT_HELD = "not_held"
     ERROR = "error"
-    """It could not be checked, which counts as failed."""
+    """The condition could not be checked, which counts as not held."""
 
 
 class Probed(Record):
-    """One condition as it is now, with one line of evidence.
+    """The result for one condition, with one line of evidence.
 
-    `as_waived` is meaningful for a failing one: true unless its evidence is known to differ from
-    what a human waived earlier in this session.
+    `as_waived` matters only if the condition does not hold. It is false if the evidence is known to
+    differ from what a human waived earlier in this session.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Probed(Record):
 
 
 class Standing(StrEnum):
-    """What humans have said of a finding so far (the same digest of the same report)."""
+    """What humans have decided about a finding so far, as long as its report is unchanged."""
 
     NEW = "new"
     ANSWERED = "answered"
@@ -108,7 +108,7 @@ class Standing(StrEnum):
 
 
 class Finding(Record):
-    """A report says something that a trigger looks for: `agreement_breaking` or `verdict_fail`."""
+    """Something in a report that can fire `agreement_breaking` or `verdict_fail`."""
 
     trigger: Trigger
     evidence: str
@@ -116,7 +116,7 @@ class Finding(Record):
 
 
 class Report(Record):
-    """What a check found for one member."""
+    """The result of a check for one member."""
 
     conditions: tuple[Probed, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -126,10 +126,11 @@ class Report(Record):
 
 
 class Failure(Record):
-    """A structured error as the journal keeps it (Catalyst FR-4.11).
+    """A structured error, as the journal records it (Catalyst FR-4.11).
 
-    `lasts` when the same attempt would fail the same way until somebody mends something: what is
-    not permitted, not there or used up. Such a step is not tried again by itself.
+    `lasts` is true if another attempt would fail in the same way until a person fixes the cause: a
+    missing permission, a missing program, a used-up limit. Such a step is not retried
+    automatically.
     """
 
     code: str
@@ -140,12 +141,12 @@ class Failure(Record):
 
 
 class Outcome(Record):
-    """What an agent or executor brings back (Catalyst TaskResult).
+    """The result of an agent or executor (Catalyst TaskResult).
 
+    `error` is None if the worker succeeded; else its code begins with `PB-AGENT-` or `PB-STEP-`.
     `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its
     first line, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
-    `model`, `cost_usd`, …). `error` is None exactly when the worker succeeded; its code begins
-    with `PB-AGENT-` or `PB-STEP-`.
+    `model`, `cost_usd`, …).
     """
 
     error: Failure | None = None
@@ -158,14 +159,14 @@ class Outcome(Record):
 
 
 class Begun(Record):
-    """The session is to begin, at `start` if a person said `--from`."""
+    """The session begins, at the step `start` if a person used `--from`."""
 
     at: int
     start: str = ""
 
 
 class Checked(Record):
-    """The answer to a `Check`: a report for each member, by step id."""
+    """The answer to a `Check`: step id → report, for every member."""
 
     at: int
     id: str
@@ -173,7 +174,7 @@ class Checked(Record):
 
 
 class Returned(Record):
-    """A launched attempt came back."""
+    """A launched attempt returned."""
 
     at: int
     id: str
@@ -181,7 +182,7 @@ class Returned(Record):
 
 
 class Lost(Record):
-    """A launched attempt whose worker is gone; `finished` if the evidence says it had ended."""
+    """The worker of a launched attempt is gone; `finished` if the evidence shows it had ended."""
 
     at: int
     id: str
@@ -189,7 +190,7 @@ class Lost(Record):
 
 
 class Answered(Record):
-    """A human's decision at the gate `id`. `by` names who (a git identity, `autonomous`)."""
+    """An answer to the gate `id`. `by` is a git identity, or `autonomous`."""
 
     at: int
     id: str
@@ -210,7 +211,7 @@ class Cancellation(StrEnum):
 
 
 class Cancelled(Record):
-    """A human ends the session (`abort`) or only what runs (`interrupt`)."""
+    """A human ends the session (`abort`), or only the running attempts (`interrupt`)."""
 
     at: int
     how: Cancellation

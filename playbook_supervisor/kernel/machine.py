@@ -108,7 +108,8 @@ def decide(state: State, observation: Observation) -> tuple[Event, ...]:
         raise _refused(state, observation)
     rows: list[tuple[Step, Transition]] = []
     for step, move in moves:
-        row = TABLE.get((phases.position(step, state.attempts(step.id)), move))
+        # `--from` also concerns later phases, whose steps are all due
+        row = TABLE.get((positions(state).get(step.id, Position.DUE), move))
         if row is None:
             raise _refused(state, observation)
         rows.append((step, row))
@@ -242,10 +243,9 @@ def _with_row(state: State, move: Move) -> Moves:
 
 
 def _refused(state: State, observation: Observation) -> StateError:
-    given = getattr(observation, "id", "") or type(observation).__name__.lower()
-    return StateError(
-        "PB-STATE-REFUSED", f"{given} answers nothing; outstanding is {describe(directive(state))}"
-    )
+    given = getattr(observation, "id", "") or f"the observation {type(observation).__name__}"
+    outstanding = describe(directive(state))
+    return StateError("PB-STATE-REFUSED", f"{given} is not expected; outstanding is {outstanding}")
 
 
 # ── from event to state ─────────────────────────────────────────────────────────────────────

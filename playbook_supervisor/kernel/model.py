@@ -1,6 +1,7 @@
-"""A playbook as data: frozen, already valid, knowing nothing of files or YAML.
+"""A playbook as data, immutable and already valid.
 
-`schema.py` is what makes one from text; whoever holds a `Playbook` may rely on its rules.
+`project/schema.py` makes one from a file and checks all rules, so code that is given a `Playbook`
+need not check them again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from playbook_supervisor.records import Record
 
 
 class Arg(Record):
-    """A declared parameter (kai data model, Arg)."""
+    """A declared parameter of a playbook (kai data model, Arg)."""
 
     name: str
     description: str
@@ -20,10 +21,10 @@ class Arg(Record):
 
 
 class Step(Record):
-    """A single unit of work (kai data model, Step, and `model` from its real playbooks).
+    """One unit of work (kai data model, Step; `model` comes from kai's real playbooks).
 
-    `command` begins with `/` and holds no blank; `args` is text with `{{arg}}` in it, not yet
-    interpolated. `model` and `parallel_group` are empty where the author gave none.
+    `command` begins with `/` and contains no space. `args` is text in which each `{{arg}}` is still
+    to be replaced. `model` and `parallel_group` are empty if the playbook does not set them.
     """
 
     id: str
@@ -39,11 +40,11 @@ class Step(Record):
 
 
 Phase = tuple[Step, ...]
-"""What is due together: one step, or the neighbouring steps of one parallel group."""
+"""The steps that are due together: one step, or the adjacent steps of one parallel group."""
 
 
 class Playbook(Record, slots=False):
-    """An ordered workflow (kai data model, Playbook). At least one step."""
+    """An ordered list of steps, at least one (kai data model, Playbook)."""
 
     name: str
     description: str
@@ -59,12 +60,12 @@ class Playbook(Record, slots=False):
         return step_id in self._by_id
 
     def step(self, step_id: str) -> Step:
-        """The step of that id; KeyError if there is none."""
+        """The step with this id; KeyError if there is none."""
         return self._by_id[step_id]
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """The steps in order, neighbours of one `parallel_group` taken together (kai FR7)."""
+        """The steps in order, adjacent steps of one `parallel_group` as one phase (kai FR7)."""
         phases: list[list[Step]] = []
         for step in self.steps:
             group = step.parallel_group

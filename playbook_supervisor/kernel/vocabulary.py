@@ -1,6 +1,6 @@
-"""The fixed vocabulary of the seeds: playbooks compose these words and cannot invent others.
+"""The fixed vocabulary: playbooks combine these words and cannot add others.
 
-Every word is spelled as in kai's data model. Nothing here knows how a word is carried out.
+Every word is spelled as in kai's data model. What a word does is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Autonomy(StrEnum):
-    """Who decides that a step may run (kai FR2)."""
+    """What decides whether a step may run (kai FR2)."""
 
     AUTO = "auto"
     GATE_ON_BREAKING = "gate_on_breaking"
@@ -18,7 +18,7 @@ class Autonomy(StrEnum):
 
 
 class ErrorPolicy(StrEnum):
-    """What follows when a step fails and no trigger fires (kai FR5)."""
+    """What happens when a step fails and no trigger fires (kai FR5)."""
 
     STOP = "stop"
     RETRY_ONCE = "retry_once"
@@ -26,7 +26,7 @@ class ErrorPolicy(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What promotes a step to a gate (kai FR6). The order is the order in which they are named."""
+    """What turns a result into a gate (kai FR6). If several fire, the first of them is named."""
 
     SUBAGENT_ERROR = "subagent_error"
     AGREEMENT_BREAKING = "agreement_breaking"
@@ -35,7 +35,7 @@ class Trigger(StrEnum):
 
 
 class Condition(StrEnum):
-    """The artifact checks of kai FR3 and FR4."""
+    """The checks before and after a step (kai FR3, FR4)."""
 
     SPEC_EXISTS = "spec_exists"
     PLAN_EXISTS = "plan_exists"
@@ -48,7 +48,7 @@ class Condition(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """The states of a session (kai data model, Session)."""
+    """The status of a session (kai data model, Session)."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -58,7 +58,7 @@ class SessionStatus(StrEnum):
 
 
 class EntryStatus(StrEnum):
-    """The states of a journal entry (kai data model, Journal Entry)."""
+    """The status of a journal entry (kai data model, Journal Entry)."""
 
     IN_PROGRESS = "in_progress"
     DONE = "done"
@@ -67,7 +67,8 @@ class EntryStatus(StrEnum):
 
 
 class Decision(StrEnum):
-    """Who decided: nobody had to, a human at a gate, a human after a trigger, or the playbook."""
+    """How an entry was decided: automatically, by a human at a gate, by a human after a trigger,
+    or not at all because the step was skipped."""
 
     AUTO = "auto"
     GATE = "gate"
@@ -76,7 +77,7 @@ class Decision(StrEnum):
 
 
 class Resolution(StrEnum):
-    """What a human may say at a gate; each gate offers some of these."""
+    """The answers to gates; each gate offers some of them."""
 
     CONTINUE = "continue"
     RETRY = "retry"
@@ -86,7 +87,7 @@ class Resolution(StrEnum):
 
 
 class GateReason(StrEnum):
-    """Why a gate opened. The four triggers are reasons, too."""
+    """Why a gate opened. The four triggers are among the reasons."""
 
     GATE_ALWAYS = "gate_always"
     PRECONDITION_FAIL = "precondition_fail"
@@ -97,14 +98,14 @@ class GateReason(StrEnum):
 
 
 class Place(StrEnum):
-    """On which side of the work a gate or a check stands."""
+    """Whether a gate or a check comes before or after the run of a step."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Mode(StrEnum):
-    """Whether gates that guard nothing broken wait for a human (Catalyst FR-6.3)."""
+    """Whether a gate that no trigger raised waits for a human (Catalyst FR-6.3)."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"

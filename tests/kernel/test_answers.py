@@ -97,7 +97,7 @@ def test_no_alone_asks_back(said: str) -> None:
 def test_no_asks_back_with_what_the_gate_offers() -> None:
     after_failure = (Resolution.CONTINUE, Resolution.RETRY, Resolution.ACCEPT, Resolution.ABORT)
     assert read_answer("no", after_failure) == ParsedAnswer(
-        question="Abort the run, or else: continue, retry, accept?"
+        question="Abort the run, or one of these: continue, retry, accept?"
     )
 
 

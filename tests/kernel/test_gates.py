@@ -528,7 +528,7 @@ def test_a_repeated_continue_cannot_pass_the_gate_that_follows() -> None:
     scene.worked()
     scene.checked(pr=missing("plan_exists"))
     assert scene.gate.id == "pr#1?2"
-    with pytest.raises(StateError, match=r"pr#1\?1 answers nothing; .* the gate pr#1\?2"):
+    with pytest.raises(StateError, match=r"pr#1\?1 is not expected; .* the gate pr#1\?2"):
         scene.sees(meant)
 
 

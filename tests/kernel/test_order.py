@@ -42,7 +42,7 @@ from playbook_supervisor.kernel.machine import (
     steps_done,
 )
 from playbook_supervisor.kernel.phases import current_step
-from playbook_supervisor.kernel.state import Change, Entry, State
+from playbook_supervisor.kernel.state import Change, Entry, State, last_entries
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
@@ -429,7 +429,7 @@ def test_a_refusal_names_what_was_given_and_what_is_outstanding() -> None:
         scene.sees(Returned(0, "plan#1", Outcome()))
     assert refusal.value.code == "PB-STATE-REFUSED"
     assert refusal.value.message == (
-        "plan#1 answers nothing; outstanding is the check before:plan#1.0"
+        "plan#1 is not expected; outstanding is the check before:plan#1.0"
     )
     assert scene.state is before
 
@@ -441,7 +441,7 @@ def test_a_stale_check_is_refused_after_a_gate_has_been_answered() -> None:
     scene.checked()
     scene.says("continue")
     assert scene.check.id == "before:a#1.1"
-    with pytest.raises(StateError, match=r"before:a#1\.0 answers nothing"):
+    with pytest.raises(StateError, match=r"before:a#1\.0 is not expected"):
         scene.sees(stale)
 
 
@@ -530,6 +530,20 @@ def cost_of_a_group(size: int) -> int:
 def test_a_group_of_two_hundred_does_not_explode() -> None:
     """Each event looks at each member, and no more: twice the group, four times the work."""
     assert cost_of_a_group(200) < 4.5 * cost_of_a_group(100)
+
+
+def test_the_last_entry_of_a_settled_step_is_found_in_the_journal() -> None:
+    """The state forgets it: for the state, the past is a summary."""
+    scene = begun(step("a", pre=(), post=(), policy=ErrorPolicy.RETRY_ONCE), step("b", pre=()))
+    scene.worked(AGENT_FAILED)
+    scene.checked()
+    scene.worked()
+    scene.checked()
+    scene.checked()
+    assert not scene.state.attempts("a")
+    last = last_entries(scene.journal)
+    assert [entry.id for entry in last.values()] == ["a#2", "b#1"]
+    assert last["a"].status is EntryStatus.DONE
 
 
 def test_a_finding_that_nobody_declared_raises_nothing() -> None:

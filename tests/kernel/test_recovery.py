@@ -72,7 +72,7 @@ def test_beginning_at_the_first_step_skips_nothing() -> None:
 
 def test_a_session_begins_at_a_known_step_and_only_once() -> None:
     scene = session()
-    with pytest.raises(StateError, match="begun answers nothing"):
+    with pytest.raises(StateError, match="the observation Begun is not expected"):
         scene.sees(Begun(0, "nowhere"))
     scene.checked()
     with pytest.raises(StateError, match="outstanding is the work of plan#1"):
@@ -241,7 +241,7 @@ def test_a_late_report_of_work_that_was_given_up_is_refused() -> None:
     scene.checked()
     scene.lost("plan#1")
     scene.checked()
-    with pytest.raises(StateError, match=r"plan#1 answers nothing; .* the work of plan#2"):
+    with pytest.raises(StateError, match=r"plan#1 is not expected; .* the work of plan#2"):
         scene.sees(Returned(9000, "plan#1", Outcome()))
 
 
@@ -317,7 +317,7 @@ def test_a_failed_precondition_is_checked_again_when_the_session_is_taken_up() -
 
 def test_only_a_failed_session_can_be_taken_up() -> None:
     scene = session()
-    with pytest.raises(StateError, match="takenup answers nothing"):
+    with pytest.raises(StateError, match="the observation TakenUp is not expected"):
         scene.taken_up()
     scene.cancelled(Cancellation.ABORT)
     with pytest.raises(StateError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
 
@@ -63,7 +63,7 @@ def picture(
     `attempts` holds every attempt that is known, by its id and oldest first; `lines` what the
     worker of a step said last. So many steps stand `above` already, settled.
     """
-    latest = {entry.step_id: entry for entry in attempts.values()}
+    latest = last_entries(attempts.values())
     steps = [step.id for step in outlook.state.playbook.steps]
     first, end = _in_view(above, len(steps), due(outlook, attempts), room)
     rows = (_row(step, latest.get(step), lines.get(step, ""), now) for step in steps[first:end])
