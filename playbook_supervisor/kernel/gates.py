@@ -60,10 +60,9 @@ _QUESTIONS: dict[tuple[GateReason, Place], str] = {
         "Accept it and go on, continue to check again, retry the step, or abort?"
     ),
     (G.SUBAGENT_ERROR, Place.AFTER): f"The agent failed at {{step}}: {{error}}. {_FIX_OR_RETRY}",
-    (
-        G.VERDICT_FAIL,
-        Place.AFTER,
-    ): f"The verdict of {{step}} is not PASS: {{error}}. {_FIX_OR_RETRY}",
+    (G.VERDICT_FAIL, Place.AFTER): (
+        f"The verdict of {{step}} is not PASS: {{error}}. {_FIX_OR_RETRY}"
+    ),
     (G.POSTCONDITION_FAIL, Place.AFTER): f"{{step}} has ended, but {{error}}. {_FIX_OR_RETRY}",
 }
 
