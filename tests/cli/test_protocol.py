@@ -70,6 +70,24 @@ def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
     assert "The session is aborted." in project.process("next").out
 
 
+def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) -> None:
+    """Its import takes longer than everything else that `next` does."""
+    project.playbook("begin", "auto-validate", "013")
+    project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
+    project.playbook("report", "qa-plan#1")
+    project.playbook("report", "qa-run#1", "--error", "it broke")
+    project.write("README.md", "# Another title\n")
+    for command in (["next", "--json"], ["answer", "continue"]):
+        done = project.process(*command, env={"PYTHONPROFILEIMPORTTIME": "1"})
+        imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
+        assert "subprocess" in imported
+        assert "git" not in imported
+        assert done.code == 0
+        if command[0] == "next":
+            assert any("README.md" in line for line in done.json["gate"]["context"])
+
+
+
 def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Path) -> None:
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
