@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
-from playbook_supervisor.project.schema import examine, read_playbook
+from playbook_supervisor.project.schema import examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,14 +98,12 @@ class _Project:
         if self.root is None:
             return ()
         from playbook_supervisor.project import library
-        from playbook_supervisor.system.files import read_bytes
 
         try:
-            shelved = library.playbooks(self.root)
+            found = library.playbooks(self.root)
         except PlaybookError:
             return ()
-        files = [each.file for each in shelved if not each.problem]
-        return tuple(read_playbook(read_bytes(file), file.name) for file in files)
+        return tuple(each.playbook for each in found if not each.problem)
 
 
 # ── playbooks ───────────────────────────────────────────────────────────────────────────────

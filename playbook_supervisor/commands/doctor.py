@@ -23,7 +23,6 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project import config, library
 from playbook_supervisor.project.install_record import read_installation
-from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
@@ -124,13 +123,10 @@ def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
         yield Diagnosis("gh", "fine", "runs and is logged in")
 
 
-def _needs_gh(listed: library.PlaybookFile) -> bool:
-    if listed.problem:
-        return False
-    playbook = read_playbook(read_bytes(listed.file), listed.file.name)
-    return any(
+def _needs_gh(each: library.PlaybookFile) -> bool:
+    return not each.problem and any(
         Condition.PR_CREATED in (*step.preconditions, *step.postconditions)
-        for step in playbook.steps
+        for step in each.playbook.steps
     )
 
 

@@ -60,13 +60,12 @@ def run(
     """
     from playbook_supervisor.agents import protocol, registry
     from playbook_supervisor.drivers import budget
-    from playbook_supervisor.project import config
     from playbook_supervisor.sessions import creation
 
     drive = drive or DriveOptions()
     store = locate.store(cwd)
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
-    agent = registry.choose(drive.agent, config.load(store.checkout.root), store.checkout.root)
+    agent = registry.choose(drive.agent, wanted.config, store.checkout.root)
     budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
     if protocol.reads_claude_commands(agent):
         wanted = creation.intend(store, reference, args, start=start)
@@ -285,15 +284,14 @@ def _with_those_elsewhere(watcher: Observer, supervisor: Supervisor) -> Observer
 
 def _pin(store: DiskStore, session_id: str) -> None:
     """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
-    from playbook_supervisor.project import library, schema
+    from playbook_supervisor.project import library
     from playbook_supervisor.project.session_policy import emit_policy
     from playbook_supervisor.sessions import creation
 
     if not store.drives(session_id) and not store.pinned(session_id):
-        file, text = library.find(store.checkout.root, store.manifest(session_id).playbook)
-        playbook = schema.read_playbook(text, str(file))
-        policy = creation.in_force(store.checkout.root, playbook)
-        store.pin(session_id, text, b"" if policy is None else emit_policy(policy))
+        found = library.find(store.checkout.root, store.manifest(session_id).playbook)
+        policy = creation.in_force(store.checkout.root, found.playbook)
+        store.pin(session_id, found.data, b"" if policy is None else emit_policy(policy))
 
 
 def _require_room(store: DiskStore, session_id: str) -> None:

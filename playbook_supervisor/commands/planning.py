@@ -13,7 +13,7 @@ from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode
-from playbook_supervisor.project import conditions, config, features, library
+from playbook_supervisor.project import conditions, features
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
@@ -104,8 +104,8 @@ def plan(
     session that would be gone on with. Raises what is wrong with the playbook and its arguments.
     """
     root = store.checkout.root
-    settings = config.load(root)
     wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
+    settings = wanted.config
     refusals: list[PlaybookError] = []
     name, reads_claude_commands = _agent(agent, settings, root, suits, refusals)
     if reads_claude_commands:
@@ -116,10 +116,9 @@ def plan(
     adopts = _adopted(store, wanted, free, refusals)
     phases = _phases(store, wanted, settings, start)
     lost = _lost_to_speckit(phases, root, wanted.feature, settings, refusals)
-    file, _ = library.find(root, reference)
     return RunPlan(
         playbook=wanted.runs,
-        file=str(file.relative_to(root)) if file.is_relative_to(root) else str(file),
+        file=wanted.source,
         root=root,
         feature=wanted.feature,
         branch=store.checkout.branch,

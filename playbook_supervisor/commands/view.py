@@ -36,11 +36,10 @@ def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
 
 def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
     """The playbook of that name or path. CheckError if it is not valid."""
-    from playbook_supervisor.project import library, schema
+    from playbook_supervisor.project import library
     from playbook_supervisor.system import checkout
 
-    file, data = library.find(checkout.find(cwd or locate.current_folder()).root, reference)
-    return schema.read_playbook(data, str(file))
+    return library.find(checkout.find(cwd or locate.current_folder()).root, reference).playbook
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────

@@ -10,19 +10,27 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
-from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
-from playbook_supervisor.formats.problems import Problem
+from playbook_supervisor.errors import (
+    ArgumentError,
+    CheckError,
+    PlaybookError,
+    StateError,
+    StorageError,
+)
+from playbook_supervisor.formats.problems import Problem, problem_of
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line, printable
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, Document, load
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import refuse_newer
 from playbook_supervisor.formats.yaml_errors import conflict_line
 from playbook_supervisor.formats.yaml_writer import scalar
+from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import yaml_folder
-from playbook_supervisor.project.schema import examine
-from playbook_supervisor.records import Record
+from playbook_supervisor.project.schema import examine_document, required
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import (
     contained,
@@ -43,78 +51,115 @@ _NUMBER = rb"(?m)^schema: ([1-9][0-9]{0,8})$"
 _SHOWN = 12
 
 
-class PlaybookFile(Record):
-    """A file in the folder of playbooks (Catalyst FR-1.4).
+class PlaybookFile(Record, slots=False):
+    """A playbook file (Catalyst FR-1.4). It is read and parsed when it is first needed, once."""
 
-    `problem` says why it cannot run and is empty where it can; then `name` may be only the file's,
-    `description` is empty and `steps` is 0. `description` is one printable line.
-    """
-
-    name: str
     file: Path
-    description: str
-    steps: int
-    problem: str = ""
+    root: Path = field(repr=False)
+
+    @cached_property
+    def data(self) -> bytes:
+        """Its bytes. StorageError, also for a symbolic link out of the repository (tyr 14)."""
+        relative = os.path.relpath(self.file, self.root)
+        return read_bytes(contained(self.root, relative), limit=MAX_BYTES)
+
+    @cached_property
+    def source(self) -> str:
+        """The path in messages: from the root of the repository."""
+        inside = self.file.is_relative_to(self.root)
+        return str(self.file.relative_to(self.root) if inside else self.file)
+
+    @cached_property
+    def document(self) -> Document:
+        """CheckError or StorageError if it cannot be parsed."""
+        return load(self.data, self.source)
+
+    @cached_property
+    def examined(self) -> tuple[Playbook | None, tuple[Problem, ...]]:
+        """The playbook (None if it is not valid), and all problems by place. StorageError."""
+        try:
+            document = self.document
+        except CheckError as error:
+            return None, (problem_of(error, self.source),)
+        return examine_document(document)
+
+    @property
+    def playbook(self) -> Playbook:
+        """The playbook. CheckError PB-CHECK-INVALID if it is not valid."""
+        return required(*self.examined)
+
+    @cached_property
+    def problem(self) -> str:
+        """Why it cannot run; empty if it can."""
+        try:
+            _, problems = self.examined
+        except PlaybookError as error:
+            return error.message
+        errors = [problem for problem in problems if problem.severity == "error"]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return f"line {errors[0].line}: {errors[0].message}{more}" if errors else ""
+
+    @cached_property
+    def stated_name(self) -> str:
+        """The name that the playbook gives itself, valid or not; empty if none can be read."""
+        try:
+            content = self.document.data
+        except PlaybookError:
+            return ""
+        name = content.get("name") if isinstance(content, dict) else None
+        return first_line(name) if isinstance(name, str) else ""
+
+    @property
+    def name(self) -> str:
+        """The playbook's name; that of the file if the playbook states none."""
+        return self.stated_name or self.file.stem
+
+    @property
+    def description(self) -> str:
+        """One printable line; empty if the playbook is not valid."""
+        return "" if self.problem else first_line(self.playbook.description)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps; 0 if the playbook is not valid."""
+        return 0 if self.problem else len(self.playbook.steps)
+
+    def may_state(self, name: str) -> bool:
+        """False if the playbook surely has another name, which is cheaper than to parse it."""
+        try:
+            return name.encode() in self.data or b"\\" in self.data or not self.data.isascii()
+        except PlaybookError:
+            return False
 
 
 # ── listing ─────────────────────────────────────────────────────────────────────────────────
 
 
 def playbooks(root: Path) -> tuple[PlaybookFile, ...]:
-    """All of them, by name and file; one that cannot be read is listed with its problem.
+    """All of them, sorted by name and file; one that is not valid has a `problem`.
 
-    StateError PB-STATE-NOT-INITIALISED where the project has no `.playbooks/`.
+    StateError PB-STATE-NOT-INITIALISED if the project has no `.playbooks/`.
     """
-    shelved = (_shelved(file, root) for file in _files(root))
-    return tuple(sorted(shelved, key=lambda each: (each.name, each.file)))
+    return tuple(sorted(_files(root), key=lambda each: (each.name, each.file)))
 
 
-def _files(root: Path) -> list[Path]:
-    """The playbook files, by name."""
+def _files(root: Path) -> list[PlaybookFile]:
+    """The playbook files, sorted by file name."""
     if not os.path.lexists(root / TOP):
         raise StateError("PB-STATE-NOT-INITIALISED", f"{root} has no {TOP}/", where=str(root))
     names = yaml_folder.names(contained(root, FOLDER))
-    return [root / FOLDER / name for name in names if name.isprintable()]
-
-
-def _shelved(file: Path, root: Path) -> PlaybookFile:
-    try:
-        data = _read(file, root)
-    except PlaybookError as error:
-        return PlaybookFile(file.stem, file, "", 0, error.message)
-    playbook, problems, document = examine(data, file.name)
-    if playbook is None:
-        return PlaybookFile(_name(document) or file.stem, file, "", 0, _why(problems))
-    return PlaybookFile(playbook.name, file, first_line(playbook.description), len(playbook.steps))
-
-
-def _read(file: Path, root: Path) -> bytes:
-    """The text of a playbook; a symbolic link may not lead out of the repository (tyr 14)."""
-    return read_bytes(contained(root, os.path.relpath(file, root)), limit=MAX_BYTES)
-
-
-def _name(document: Document | None) -> str:
-    """The name that a playbook gives itself, valid or not; empty where it gives none."""
-    content = document.data if document else None
-    name = content.get("name") if isinstance(content, dict) else None
-    return first_line(name) if isinstance(name, str) else ""
-
-
-def _why(problems: tuple[Problem, ...]) -> str:
-    errors = [problem for problem in problems if problem.severity == "error"]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"line {errors[0].line}: {errors[0].message}{more}"
+    return [PlaybookFile(root / FOLDER / name, root) for name in names if name.isprintable()]
 
 
 # ── finding one ─────────────────────────────────────────────────────────────────────────────
 
 
-def find(root: Path, reference: str) -> tuple[Path, bytes]:
-    """The file that `reference` means, and its text, which may still be invalid.
+def find(root: Path, reference: str) -> PlaybookFile:
+    """The file that `reference` means. It can be read, but its playbook may be invalid.
 
-    A name is what the playbook calls itself (kai FR1; Catalyst FR-1.1); with a `/` or an ending it
-    is a path, seen from the current folder (if that is in the repository) or else from `root`, and
-    stays inside the repository.
+    A name is the one that the playbook gives itself (kai FR1; Catalyst FR-1.1). A reference with a
+    `/` or a `.` is a path inside the repository, relative to the current folder (if that is in the
+    repository) or else to `root`.
     ArgumentError PB-ARG-PLAYBOOK if there is none or if two have the name, StateError
     PB-STATE-NOT-INITIALISED for a name in a project without `.playbooks/`, StorageError.
     """
@@ -122,38 +167,36 @@ def find(root: Path, reference: str) -> tuple[Path, bytes]:
         raise ArgumentError("PB-ARG-PLAYBOOK", f"no playbook is called {printable(reference)!r}")
     if "/" in reference or "." in reference:
         return _at(root, reference)
-    names = {file: _named(file, root) for file in _files(root)}
-    # A file too broken to say its name is still meant by its file's, so that its fault is told.
-    found = [file for file in names if names[file] == reference] or [
-        file for file in names if not names[file] and file.stem == reference
-    ]
+    files = _files(root)
+    # A file too broken to state a name is found by its file name, to report what is wrong with it.
+    found = [
+        each for each in files if each.may_state(reference) and each.stated_name == reference
+    ] or [each for each in files if each.file.stem == reference and not each.stated_name]
     if not found:
-        raise none_called(root, reference, [name or file.stem for file, name in names.items()])
+        raise none_called(root, reference, [each.name for each in files])
     if len(found) > 1:
         raise ArgumentError(
             "PB-ARG-PLAYBOOK",
             f"{len(found)} playbooks are called {reference}: "
-            + " and ".join(os.path.relpath(file, root) for file in found),
+            + " and ".join(each.source for each in found),
             guidance="Rename one of them, or give the path of the one you mean.",
-            details=tuple(os.path.relpath(file, root) for file in found),
+            details=tuple(each.source for each in found),
         )
-    return found[0], _read(found[0], root)
+    return _readable(found[0])
 
 
-def _named(file: Path, root: Path) -> str:
-    """As `_name`; one that cannot be read has none, and is no reason not to run another."""
-    try:
-        return _name(load(_read(file, root), file.name))
-    except PlaybookError:
-        return ""
+def _readable(found: PlaybookFile) -> PlaybookFile:
+    """The file, which has been read. FileNotFoundError, StorageError."""
+    _ = found.data
+    return found
 
 
-def _at(root: Path, reference: str) -> tuple[Path, bytes]:
+def _at(root: Path, reference: str) -> PlaybookFile:
     top, here = Path(os.path.realpath(root)), Path.cwd() / reference
     from_here = Path.cwd().is_relative_to(top) and os.path.lexists(here)
     file = Path(os.path.realpath(here if from_here else top / reference))
     try:
-        return file, _read(file, top)
+        return _readable(PlaybookFile(file, top))
     except FileNotFoundError:
         stem = Path(reference).stem
         near = f"A name alone is looked for in {FOLDER}/: `{stem}`." if "/" not in reference else ""

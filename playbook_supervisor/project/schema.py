@@ -36,14 +36,19 @@ Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 
 
 def examine(data: bytes, source: str) -> Examined:
-    """The playbook (None where there is an error), all problems by place, and the document.
+    """The playbook (None if there is an error), all problems by place, and the document.
 
-    Reads only; the document is None where the text itself cannot be read. Raises nothing.
+    The document is None if the text cannot be read. Raises nothing.
     """
     try:
         document = load(data, source)
     except CheckError as error:
         return None, (problem_of(error, source),), None
+    return *examine_document(document), document
+
+
+def examine_document(document: Document) -> tuple[Playbook | None, tuple[Problem, ...]]:
+    """The playbook (None if there is an error), and all problems by place."""
     from playbook_supervisor.project.schemas.playbook_validator import conforms
 
     typed = _typed("", document.data)
@@ -51,21 +56,25 @@ def examine(data: bytes, source: str) -> Examined:
     found: Iterable[Problem] = rules.violations(typed, document)
     if not conforming:
         found = chain(found, _schema_violations(typed, document))
-    problems = tuple(
-        sorted(set(_first(found, source)), key=lambda each: (each.position, each.message))
-    )
+    first = set(_first(found, document.source))
+    problems = tuple(sorted(first, key=lambda each: (each.position, each.message)))
     if any(problem.severity == "error" for problem in problems):
-        return None, problems, document
-    return _playbook(typed), problems, document
+        return None, problems
+    return _playbook(typed), problems
 
 
 def read_playbook(data: bytes, source: str) -> Playbook:
-    """The playbook, or CheckError PB-CHECK-INVALID that names the first of all its errors."""
+    """The playbook. CheckError PB-CHECK-INVALID names its first error and lists all."""
     playbook, problems, _ = examine(data, source)
-    if playbook is not None:
-        return playbook
-    errors = [problem for problem in problems if problem.severity == "error"]
-    raise refusal("PB-CHECK-INVALID", errors)
+    return required(playbook, problems)
+
+
+def required(playbook: Playbook | None, problems: Iterable[Problem]) -> Playbook:
+    """The playbook that was examined, or the CheckError as in `read_playbook`."""
+    if playbook is None:
+        errors = [problem for problem in problems if problem.severity == "error"]
+        raise refusal("PB-CHECK-INVALID", errors)
+    return playbook
 
 
 def schema_names() -> tuple[str, ...]:

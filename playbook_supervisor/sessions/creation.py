@@ -9,7 +9,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
-from playbook_supervisor.project import arguments, config, features, library, schema
+from playbook_supervisor.project import arguments, config, features, library
 from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.session_policy import Policy, emit_policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
@@ -20,18 +20,21 @@ from playbook_supervisor.system.files import ensure_folder, locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
 
 class RunRequest(Record):
     """What a person asked for, checked: it can begin. `warnings` are sentences for them.
 
-    `playbook` is as its author wrote it, `text` what is pinned of it; `policy` is what the project
-    asks of its steps, None where it has no policies at all.
+    `playbook` is as its author wrote it, `source` the path of its file for messages, `text` what
+    is pinned of it; `policy` is what the project asks of its steps, None if it has no policies.
     """
 
     playbook: Playbook
+    source: str
     text: bytes
+    config: Config
     feature: str
     args: dict[str, str]
     warnings: tuple[str, ...]
@@ -62,8 +65,8 @@ def intend(
     here = store.checkout.root
     root = tree or here
     settings = config.load(root)
-    file, text = library.find(root, reference)
-    playbook = schema.read_playbook(text, _shown(file, root))
+    found_file = library.find(root, reference)
+    playbook = found_file.playbook
     if start and start not in playbook:
         raise _no_step(playbook, start)
     policy = in_force(root, playbook)
@@ -82,8 +85,16 @@ def intend(
     warnings += _made_already(
         tightened(playbook, policy or Policy()), start, Workspace(root, feature, branch, settings)
     )
-    pinned = _as_yaml(text) if file.suffix == ".json" else text
-    return RunRequest(playbook, pinned, feature, args, tuple(warnings), policy)
+    return RunRequest(
+        playbook=playbook,
+        source=found_file.source,
+        text=_as_yaml(found_file.data) if found_file.file.suffix == ".json" else found_file.data,
+        config=settings,
+        feature=feature,
+        args=args,
+        warnings=tuple(warnings),
+        policy=policy,
+    )
 
 
 def in_force(root: Path, playbook: Playbook) -> Policy | None:
@@ -155,7 +166,7 @@ def _require_speckit(root: Path, wanted: RunRequest, start: str, *, exports: boo
         step for step in running if playbook.phase_of[step.id] == playbook.phase_of[running[0].id]
     ]
     if any(step.command.startswith(features.SPECKIT) for step in first):
-        features.require_speckit(root, wanted.feature, config.load(root), exported=exports)
+        features.require_speckit(root, wanted.feature, wanted.config, exported=exports)
 
 
 def _as_yaml(text: bytes) -> bytes:
@@ -241,7 +252,3 @@ def _branches(root: Path) -> Sequence[str]:
     from playbook_supervisor.system.git_process import branches
 
     return branches(root)
-
-
-def _shown(file: Path, root: Path) -> str:
-    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)

@@ -15,7 +15,6 @@ from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import ArgumentError, StateError, StorageError
 from playbook_supervisor.project import library
-from playbook_supervisor.project.schema import read_playbook
 
 NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
 
@@ -146,14 +145,14 @@ class TestListing:
 class TestFindingByName:
     def test_the_text_is_handed_over_as_it_stands(self, project: Project) -> None:
         """kai FR1: a playbook is a YAML file, called by its name."""
-        file, text = library.find(project.root, "auto-feature")
-        assert file == project.root / ".playbooks/playbooks/auto-feature.yaml"
-        assert text == file.read_bytes()
-        assert read_playbook(text, file.name).name == "auto-feature"
+        found = library.find(project.root, "auto-feature")
+        assert found.file == project.root / ".playbooks/playbooks/auto-feature.yaml"
+        assert found.data == found.file.read_bytes()
+        assert found.playbook.name == "auto-feature"
 
     def test_the_name_is_the_playbooks_not_the_files(self, project: Project) -> None:
         playbook(project, "one.yaml", small("two"))
-        assert library.find(project.root, "two")[0].name == "one.yaml"
+        assert library.find(project.root, "two").file.name == "one.yaml"
         with pytest.raises(ArgumentError):
             library.find(project.root, "one")
 
@@ -167,7 +166,7 @@ class TestFindingByName:
             " and .playbooks/playbooks/copy.yaml"
         )
         path = ".playbooks/playbooks/copy.yaml"
-        assert library.find(project.root, path)[0] == project.root / path
+        assert library.find(project.root, path).file == project.root / path
 
     def test_a_misspelt_name_gets_the_nearest_and_all_there_are(self, project: Project) -> None:
         with pytest.raises(ArgumentError) as caught:
@@ -192,20 +191,20 @@ class TestFindingByName:
 
     def test_a_broken_one_is_found_so_that_its_fault_can_be_told(self, project: Project) -> None:
         playbook(project, "broken.yaml", "a: [")
-        assert library.find(project.root, "broken")[1] == b"a: ["
+        assert library.find(project.root, "broken").data == b"a: ["
 
     def test_a_broken_file_does_not_shadow_the_one_that_bears_the_name(
         self, project: Project
     ) -> None:
         playbook(project, "mine.yaml", "a: [")
         playbook(project, "other.yaml", small("mine"))
-        assert library.find(project.root, "mine")[0].name == "other.yaml"
+        assert library.find(project.root, "mine").file.name == "other.yaml"
 
     def test_one_that_cannot_be_opened_is_no_reason_not_to_find_another(
         self, project: Project
     ) -> None:
         os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
-        assert library.find(project.root, "auto-feature")[1]
+        assert library.find(project.root, "auto-feature").data
         with pytest.raises(StorageError, match="no regular file"):
             library.find(project.root, "pipe")
 
@@ -229,16 +228,17 @@ class TestFindingByPath:
         here = project.write("drafts/mine.yaml", small("mine"))
         project.write("mine.yaml", small("another"))
         monkeypatch.chdir(here.parent)
-        assert library.find(project.root, "mine.yaml")[0] == here
-        assert library.find(project.root, "../mine.yaml")[0] == project.root / "mine.yaml"
-        assert library.find(project.root, "./mine.yaml")[0] == here
+        assert library.find(project.root, "mine.yaml").file == here
+        assert library.find(project.root, "../mine.yaml").file == project.root / "mine.yaml"
+        assert library.find(project.root, "./mine.yaml").file == here
 
     def test_or_else_from_the_top_of_the_repository(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = project.write("drafts/mine.yaml", small("mine"))
         monkeypatch.chdir(project.root / "specs")
-        assert library.find(project.root, "drafts/mine.yaml") == (file, small("mine").encode())
+        found = library.find(project.root, "drafts/mine.yaml")
+        assert (found.file, found.data) == (file, small("mine").encode())
 
     def test_a_current_folder_elsewhere_has_no_say(
         self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -247,16 +247,16 @@ class TestFindingByPath:
         (tmp_path / "elsewhere/drafts/mine.yaml").write_text(small("theirs"))
         file = project.write("drafts/mine.yaml", small("mine"))
         monkeypatch.chdir(tmp_path / "elsewhere")
-        assert library.find(project.root, "drafts/mine.yaml")[0] == file
+        assert library.find(project.root, "drafts/mine.yaml").file == file
 
     def test_it_may_be_absolute(self, project: Project) -> None:
         file = project.write("drafts/mine.yaml", small("mine"))
-        assert library.find(project.root, str(file))[0] == file
+        assert library.find(project.root, str(file)).file == file
 
     def test_it_needs_no_initialised_project(self, project: Project) -> None:
         project.git("rm", "-rq", ".playbooks")
         file = project.write("mine.yaml", small("mine"))
-        assert library.find(project.root, str(file))[0] == file
+        assert library.find(project.root, str(file)).file == file
 
     @pytest.mark.parametrize("how", ["../outside.yaml", "/etc/hostname", "link.yaml"])
     def test_it_stays_inside_the_repository(

@@ -109,7 +109,7 @@ class Preflight(Record):
         return not _lacks_hooks(root) if path == settings.FILE else (root / path).exists()
 
     def _failing_preconditions(self, run: RunRequest, branch: str) -> Iterator[str]:
-        world = Workspace(self.tree, run.feature, branch, config.load(self.tree))
+        world = Workspace(self.tree, run.feature, branch, run.config)
         for step in _first(run.playbook):
             for condition in step.preconditions:
                 if condition is Condition.PR_CREATED:  # no commit contains that

@@ -188,7 +188,7 @@ def _begin(store: DiskStore, plan: WorktreePlan, typed: str, base: Base) -> tupl
     run = _request_there(there, *shlex.split(typed)[1:])
     start_point.save(there.runtime(plan.session_id), base)
     try:
-        features.point_speckit(root, run.feature, config.load(root))
+        features.point_speckit(root, run.feature, run.config)
     except StateError:
         if any(step.command.startswith(features.SPECKIT) for step in run.playbook.steps):
             raise
