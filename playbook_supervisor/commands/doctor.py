@@ -20,8 +20,8 @@ from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project import config, library
+from playbook_supervisor.project.conditions import need_network
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
@@ -125,8 +125,7 @@ def _gh(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 def _needs_gh(each: library.PlaybookFile) -> bool:
     return not each.problem and any(
-        Condition.PR_CREATED in (*step.preconditions, *step.postconditions)
-        for step in each.playbook.steps
+        need_network((*step.preconditions, *step.postconditions)) for step in each.playbook.steps
     )
 
 

@@ -202,9 +202,10 @@ def _require_known(names: Sequence[str]) -> None:
 
 def words() -> list[str]:
     """What can be probed: every condition, and the triggers that look at reports."""
-    from playbook_supervisor.kernel.vocabulary import Condition, Trigger
+    from playbook_supervisor.kernel.vocabulary import Condition
+    from playbook_supervisor.project.conditions import REPORT_TRIGGERS
 
-    return [*Condition, Trigger.AGREEMENT_BREAKING, Trigger.VERDICT_FAIL]
+    return [*Condition, *REPORT_TRIGGERS]
 
 
 def _feature(store: DiskStore, given: str, session: str) -> str:

@@ -12,6 +12,7 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.project.conditions import needs_feature, publishes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
         return
     for index, step in enumerate(playbook.steps):
         for key, word in _words(step):
-            if word not in _WITHOUT_FEATURE:
+            if needs_feature(word):
                 yield (
                     ("steps", index, key),
                     "PB-CHECK-LINT-FEATURE",
@@ -85,11 +86,6 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
                     "Declare the arg; without it the branch's name serves.",
                 )
                 return
-
-
-_WITHOUT_FEATURE = frozenset(
-    {Condition.PR_CREATED, Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL}
-)
 
 
 def _words(step: Step) -> Iterator[tuple[str, Condition | Trigger]]:
@@ -137,7 +133,7 @@ def _running(playbook: Playbook) -> Iterator[Step]:
 
 def _publishes(step: Step) -> bool:
     last_word = re.split("[.:/-]", step.command)[-1]
-    return Condition.PR_CREATED in step.postconditions or last_word == "pr"
+    return publishes(step.postconditions) or last_word == "pr"
 
 
 def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning]:

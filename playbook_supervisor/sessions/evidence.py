@@ -22,20 +22,16 @@ from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Place, Resolution, Trigger
 from playbook_supervisor.project import conditions
-from playbook_supervisor.project.conditions import Workspace
+from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
-
-_REPORTED = (Trigger.AGREEMENT_BREAKING, Trigger.VERDICT_FAIL)
 
 
 def asks_the_world(check: Check) -> bool:
     """Whether answering starts a program, which nobody may do while holding the lock."""
     return any(
-        condition is Condition.PR_CREATED
-        for member in check.members
-        for condition in _conditions(member.step, check.place)
+        conditions.need_network(_conditions(member.step, check.place)) for member in check.members
     )
 
 
@@ -86,7 +82,10 @@ def answer(check: Check, inquiry: CheckInputs, at: int) -> tuple[Checked, dict[s
 
 def launch(step: Step, world: Workspace, head: str, at: int) -> Launch:
     """The record of what stands there as an attempt is launched."""
-    names = [*step.postconditions, *(trigger for trigger in _REPORTED if _wants(step, trigger))]
+    names = [
+        *step.postconditions,
+        *(trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)),
+    ]
     return Launch(at, head, conditions.record(names, world))
 
 
@@ -117,7 +116,7 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
     """Remember what a human has said of what was failing, by the digest of its evidence."""
     failing = {name: runtime.failing[name] for name in entry.failing if name in runtime.failing}
     for name, evidence in failing.items():
-        if name in _REPORTED:
+        if name in REPORT_TRIGGERS:
             standing = Standing.ACCEPTED if resolution is Resolution.ACCEPT else Standing.ANSWERED
             if resolution is not Resolution.CONTINUE:
                 runtime.findings[evidence] = standing.value
@@ -196,7 +195,7 @@ def _conditions(step: Step, place: Place) -> tuple[Condition, ...]:
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
     """The triggers whose reports are to be read: a verdict only once the step has run."""
-    asked = _REPORTED if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
+    asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
     if step.autonomy is Autonomy.SKIP:
         return ()
     return tuple(trigger for trigger in asked if _wants(step, trigger))

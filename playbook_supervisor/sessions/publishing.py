@@ -10,7 +10,8 @@ from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project import conditions
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.cancellation import Interrupted
@@ -28,7 +29,7 @@ _SUBJECT = 72  # characters of a commit's first line
 
 def publishes(step: Step) -> bool:
     """Whether the step makes a pull request: what it publishes is to hold the journal."""
-    return Condition.PR_CREATED in step.postconditions
+    return conditions.publishes(step.postconditions)
 
 
 def published(

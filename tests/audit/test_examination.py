@@ -38,8 +38,9 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
-from playbook_supervisor.project.conditions import LARGEST, Workspace, artifacts, probe, record
+from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record
 from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.probes import LARGEST
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry

@@ -16,8 +16,6 @@ from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project.conditions import (
-    LARGEST,
-    Since,
     Workspace,
     artifacts,
     finding,
@@ -25,6 +23,7 @@ from playbook_supervisor.project.conditions import (
     record,
 )
 from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.probes import LARGEST, Since
 from playbook_supervisor.system import github
 
 HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR

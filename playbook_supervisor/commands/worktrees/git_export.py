@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.project import config
-from playbook_supervisor.project.conditions import LARGEST
+from playbook_supervisor.project.probes import LARGEST
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import git
 from playbook_supervisor.system.files import write_atomically

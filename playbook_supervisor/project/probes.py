@@ -1,0 +1,239 @@
+"""How a condition is probed: look at files, read the verdicts of reports, ask the forge.
+
+The evidence strings are stored in journals and read again by the audit.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.vocabulary import Condition
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.files import Stamp, contained, digest, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.project.verdicts import Reading
+    from playbook_supervisor.system.processes import Completed
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes; a larger artifact is not read."""
+
+Since = Mapping[str, Stamp | None]
+"""The artifacts as they were at the launch: path → stamp, or None for what was absent."""
+
+_MISSING = "is missing"
+_NO_REPORT = ", and no report is no verdict"
+_GH_LOGGED_OUT = 4
+_STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
+
+
+class Workspace(Record):
+    """Where conditions look: the repository, its feature and branch (empty if detached)."""
+
+    root: Path
+    feature: str
+    branch: str
+    config: Config
+
+
+class Artifact(Record):
+    """One file: its content, or what is wrong with it."""
+
+    path: str
+    flaw: str = ""
+    error: bool = False
+    data: bytes = b""
+    inode: int = 0
+    mtime_ns: int = 0
+
+
+class LaunchRecord(Record):
+    """What is known of the time before a launch; both None if the launch does not matter."""
+
+    since: Since | None
+    since_ms: int | None
+
+    def changed(self, artifact: Artifact) -> bool | None:
+        """Whether inode, time or content differ from the record; without a record, by time.
+
+        True if the launch does not matter, None if nothing is known.
+        """
+        if self.since is None and self.since_ms is None:
+            return True
+        if self.since is not None and artifact.path in self.since:
+            now = Stamp(artifact.inode, artifact.mtime_ns, digest(artifact.data))
+            return self.since[artifact.path] != now
+        return None if self.since_ms is None else artifact.mtime_ns // 1_000_000 >= self.since_ms
+
+    def remark(self, artifact: Artifact) -> str:
+        """What `changed` is based on, unless that is the record."""
+        matters = self.since is not None or self.since_ms is not None
+        if not matters or artifact.path in (self.since or ()):
+            return ""
+        return " (no record of it)" if self.since_ms is None else " (by its time alone)"
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────
+
+
+def exists(name: Condition, paths: Sequence[str], world: Workspace, launch: LaunchRecord) -> Probed:
+    """Whether one of the artifacts is there."""
+    found = [look(path, world.root) for path in paths]
+    for artifact in found:
+        if not artifact.flaw:
+            unchanged = launch.changed(artifact) is False
+            remark = f", unchanged by this step{launch.remark(artifact)}" if unchanged else ""
+            evidence = f"{artifact.path}, {_size(artifact)}{remark}"
+            return Probed(name, Answer.HELD, evidence)
+    answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
+    return Probed(name, answer, _flaws(found))
+
+
+def look(path: str, root: Path) -> Artifact:
+    """The file at that path, as it is now. Raises nothing."""
+    try:
+        file = contained(root, path)
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "is a folder" if stat.S_ISDIR(status.st_mode) else "is no regular file"
+            return Artifact(path, kind)
+        if status.st_size > LARGEST:
+            return Artifact(path, f"is larger than {LARGEST:,} bytes", error=True)
+        data = read_bytes(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return Artifact(path, _MISSING)
+    except StorageError as error:
+        if error.code == "PB-IO-ESCAPE":
+            return Artifact(path, "leads out of the repository")
+        return Artifact(path, f"cannot be read ({error.cause})", error=True)
+    except OSError as error:
+        return Artifact(path, f"cannot be read ({error.strerror})", error=True)
+    if not data.strip():
+        return Artifact(path, "is empty")
+    template = f".specify/templates/{PurePosixPath(path).stem}-template.md"
+    if data == _content(template, root):
+        return Artifact(path, f"is still {template}, word for word")
+    return Artifact(path, data=data, inode=status.st_ino, mtime_ns=status.st_mtime_ns)
+
+
+def _content(path: str, root: Path) -> bytes | None:
+    try:
+        return read_bytes(contained(root, path), limit=LARGEST)
+    except (OSError, StorageError):
+        return None
+
+
+def _flaws(found: list[Artifact]) -> str:
+    if len(found) > 1 and all(artifact.flaw == _MISSING for artifact in found):
+        return f"neither {' nor '.join(artifact.path for artifact in found)} is there"
+    return "; ".join(f"{artifact.path} {artifact.flaw}" for artifact in found)
+
+
+def _size(artifact: Artifact) -> str:
+    lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
+    return "1 line" if lines == 1 else f"{lines} lines"
+
+
+# ── reports ─────────────────────────────────────────────────────────────────────────────────
+
+
+def reading_of(report: Artifact) -> Reading:
+    """What a report says."""
+    from playbook_supervisor.project.verdicts import read_report
+
+    return read_report(report.data.decode("utf-8", "replace"), yaml=report.path.endswith(".yaml"))
+
+
+def passes(name: Condition, paths: Sequence[str], world: Workspace, launch: LaunchRecord) -> Probed:
+    """Whether all reports that exist say PASS, and at least one was written since the launch."""
+    found = [look(path, world.root) for path in paths]
+    flawed = [report for report in found if report.flaw and report.flaw != _MISSING]
+    readable = [report for report in found if not report.flaw]
+    if flawed or not readable:
+        answer = Answer.ERROR if any(report.error for report in flawed) else Answer.NOT_HELD
+        return Probed(name, answer, _flaws(flawed) if flawed else _flaws(found) + _NO_REPORT)
+    readings = [reading_of(report) for report in readable]
+    stated = "; ".join(
+        f"{report.path} says {reading.verdict}"
+        if reading.verdict
+        else f"{reading.reason} in {report.path}"
+        for report, reading in zip(readable, readings, strict=True)
+    )
+    if len({reading.verdict for reading in readings}) > 1:
+        return Probed(name, Answer.NOT_HELD, f"the two verdicts differ: {stated}")
+    fresh = [report for report in readable if launch.changed(report)]
+    remark = launch.remark((fresh or readable)[0])
+    if not fresh:
+        evidence = f"{stated}; not written since the launch{remark}"
+        return Probed(name, Answer.NOT_HELD, evidence)
+    answer = Answer.HELD if readings[0].verdict == "PASS" else Answer.NOT_HELD
+    return Probed(name, answer, stated + remark)
+
+
+# ── the forge ───────────────────────────────────────────────────────────────────────────────
+
+
+def pull_request(
+    name: Condition, _paths: Sequence[str], world: Workspace, _launch: LaunchRecord
+) -> Probed:
+    """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
+    from playbook_supervisor.system import github
+
+    branch = world.branch
+    if not branch:
+        return _unasked(name, "no branch is checked out", "switch to the one of the pull request")
+    if not github.can_be_asked(branch):
+        return _unasked(name, f"{first_line(branch, 60)!r} is no branch", "rename it")
+    try:
+        done = github.pull_requests(world.root, branch, "all", "number", "url", "state")
+    except StorageError as error:
+        return _unasked(name, first_line(error.message), "install GitHub's gh and put it on PATH")
+    if done.timed_out:
+        return _unasked(
+            name, f"gh did not answer within {github.DEADLINE:g} s", "look at the network"
+        )
+    if done.returncode != 0:
+        return _refused(name, done)
+    pulls = _by_state(github.listed(done.stdout))
+    if pulls is None:
+        return _unasked(name, "gh answered with no list of pull requests", "update gh")
+    for state in _STATES.values():
+        if state in pulls:
+            answer = Answer.NOT_HELD if state == "closed" else Answer.HELD
+            return Probed(name, answer, pulls[state])
+    return Probed(name, Answer.NOT_HELD, f"no pull request of branch {branch}")
+
+
+def _refused(name: Condition, done: Completed) -> Probed:
+    output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
+    logged_out = done.returncode == _GH_LOGGED_OUT or "gh auth login" in done.stderr
+    cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
+    return _unasked(name, f"gh failed ({output})", cure)
+
+
+def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:
+    """One line of evidence for each state among them; None if they lack what was asked for."""
+    if pulls is None:
+        return None
+    try:
+        return {
+            (state := _STATES[pull["state"]]): first_line(
+                f"pull request #{pull['number']} is {state}: {pull['url']}"
+            )
+            for pull in pulls
+        }
+    except (TypeError, KeyError):
+        return None
+
+
+def _unasked(name: Condition, why: str, cure: str) -> Probed:
+    return Probed(name, Answer.ERROR, f"cannot ask for pull requests: {why}; {cure}")
