@@ -199,7 +199,7 @@ def _has_returned(state: State, attempt_id: str) -> bool:
     step_id, _, _ = attempt_id.rpartition("#")
     if state.playbook.phase_of.get(step_id, state.past.phases) < state.past.phases:
         return True
-    return any(entry.id == attempt_id and entry.came_back for entry in state.entries)
+    return any(entry.id == attempt_id and entry.has_returned for entry in state.entries)
 
 
 def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:

@@ -118,7 +118,7 @@ class Entry(Record):
         return self.error_code.startswith(("PB-AGENT-", "PB-STEP-"))
 
     @property
-    def came_back(self) -> bool:
+    def has_returned(self) -> bool:
         """Whether the journal records that this attempt's worker returned."""
         if self.status is EntryStatus.FAILED and self.returned_at is None:
             return self.ran and self.error_code not in {INTERRUPTED, ABORTED}

@@ -1,7 +1,7 @@
-"""The properties of a session, each as an assertion about one moment of a history.
+"""The properties of a session, as assertions about single moments of a history.
 
-A moment is one accepted observation: what was, what was said, what followed. Each law is written
-from the journal alone, the way a reviewer would check it, and not from the kernel's own notions.
+A moment is one accepted observation with the states before and after it. Each law looks at the
+journal alone, as a reviewer would, and does not use the kernel's own code.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ SETTLED = (EntryStatus.DONE, EntryStatus.SKIPPED)
 class Moment:
     """One accepted observation. `journal` and `written` are the entries before and after it.
 
-    `rebuilt` is the state before it once more, replayed from the journal; `asked` is what was
-    outstanding.
+    `rebuilt` is the state before it, replayed from the journal; `asked` was outstanding then.
     """
 
     before: State
@@ -81,7 +80,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A state with its journal, replayed once more, and what is outstanding in it."""
+    """A state, its journal, the state replayed from it, and what is outstanding."""
 
     state: State
     journal: Journal
@@ -105,7 +104,7 @@ def moment(known: Known, observation: Observation) -> Moment:
 
 
 def changes(now: Moment) -> Iterator[tuple[Entry | None, Event]]:
-    """Each event with its entry as it was before."""
+    """Each event with the previous version of its entry."""
     former = {entry.id: entry for entry in now.journal}
     for event in now.events:
         yield former.get(event.entry.id), event
@@ -141,10 +140,10 @@ def a_query(now: Moment) -> None:
 
 
 def refuses(state: State, journal: Journal, at: int, *, first: int = 0, stride: int = 1) -> int:
-    """4: what answers nothing is refused with what is outstanding, and changes nothing.
+    """4: an unexpected observation is refused, naming what is outstanding, and changes nothing.
 
-    A report of what has been journaled is taken in and changes nothing, too. With a `stride` only
-    every so many are offered, from the `first` on. Returns how many were refused.
+    A repeated report is accepted and changes nothing. Only one in `stride` observations is tried,
+    starting with number `first`. Returns how many were refused.
     """
     refused = 0
     asked = directive(state)
@@ -153,7 +152,7 @@ def refuses(state: State, journal: Journal, at: int, *, first: int = 0, stride: 
     for observation in islice(illegal(state, journal, at), first, None, stride):
         refusal = refusal_of(state, observation)
         if refusal is None:
-            pytest.fail(f"{observation} was taken in while {words} is outstanding")
+            pytest.fail(f"{observation} was accepted while {words} is outstanding")
         assert refusal.code == "PB-STATE-REFUSED"
         assert words in refusal.message
         refused += 1
@@ -173,7 +172,7 @@ def refusal_of(state: State, observation: Observation) -> StateError | None:
 
 
 def in_order(now: Moment) -> None:
-    """5: nothing starts before all earlier phases are settled; nothing is skipped by itself."""
+    """5: nothing starts before all earlier phases are settled or is skipped without a reason."""
     last = last_entries(now.journal)
     phase_of = now.before.playbook.phase_of
     for former, event in changes(now):
@@ -233,7 +232,7 @@ def passed_by_a_human(now: Moment) -> None:
 
 
 def escalated(now: Moment) -> None:
-    """7: a trigger that fires raises a gate; `escalated` and a named trigger are one thing."""
+    """7: a trigger that fires opens a gate; an entry is `escalated` if and only if it names one."""
     for entry in now.written:
         assert (entry.decision is Decision.ESCALATED) == (entry.trigger is not None)
         named = [gate.reason.value for gate in entry.gates if gate.reason.value in TRIGGERS]
@@ -251,7 +250,7 @@ def escalated(now: Moment) -> None:
 
 
 def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
-    """Which declared triggers a check after the work must raise."""
+    """The declared triggers that a check after the run must fire."""
     report = checked.reports[step.id]
     mended = any(
         gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
@@ -286,7 +285,7 @@ def retried_once(now: Moment) -> None:
 
 
 def in_time(now: Moment) -> None:
-    """9: entries stand in the order in which they began, and no time steps back."""
+    """9: entries are in the order in which they began, and times never go back."""
     started = [entry.started_at for entry in now.written]
     assert started == sorted(started)
     assert [entry.id for entry in now.written][: len(now.journal)] == [e.id for e in now.journal]
@@ -307,7 +306,7 @@ def nothing_else_counts(now: Moment) -> None:
     assert decide(now.rebuilt, now.observation) == now.events
 
 
-# ── what the journal must look like besides ─────────────────────────────────────────────────
+# ── further rules for the journal ─────────────────────────────────────────────────
 
 
 def well_formed(now: Moment) -> None:
@@ -407,8 +406,8 @@ LAWS: tuple[Law, ...] = (
     in_time,
     well_formed,
 )
-"""All but the third and the fourth, which concern a state and not what follows it, and the tenth,
-which follows from the second for whoever keeps no state of its own, and is sampled."""
+"""All laws but 3 and 4, which are about a state alone, and 10, which follows from 2 for a kernel
+without a state of its own and is tested on samples."""
 
 
 def obeys(now: Moment) -> None:

@@ -34,7 +34,7 @@ def test_a_word_counts_as_the_first_or_the_last_clause(word: Resolution, separat
 @pytest.mark.parametrize(
     "form", ["don't {}", "{} asking", "I would {} now", "{}?", "why not {}?", "a, {}, b", "-{}-x"]
 )
-def test_a_word_inside_a_clause_or_a_question_is_no_answer(word: Resolution, form: str) -> None:
+def test_a_word_inside_a_clause_or_a_question_is_not_an_answer(word: Resolution, form: str) -> None:
     assert read_answer(form.format(word), ALL) == ParsedAnswer()
 
 
@@ -49,7 +49,7 @@ def test_a_word_inside_a_clause_or_a_question_is_no_answer(word: Resolution, for
         "skip the tests and continue",
     ],
 )
-def test_two_different_words_are_no_answer(said: str) -> None:
+def test_two_different_words_are_not_an_answer(said: str) -> None:
     assert read_answer(said, ALL) == ParsedAnswer()
 
 
@@ -65,7 +65,7 @@ def test_a_synonym_counts_as_the_whole_message_only(synonym: str, meant: Resolut
         assert read_answer(form.format(synonym), ALL) == ParsedAnswer()
 
 
-def test_every_synonym_of_the_documents_is_known() -> None:
+def test_every_documented_synonym_is_known() -> None:
     by_resolution = {
         Resolution.CONTINUE: "yes y ok go proceed approve okay yep approved lgtm go-ahead",
         Resolution.RETRY: "again rerun",
@@ -81,7 +81,7 @@ def test_every_synonym_of_the_documents_is_known() -> None:
 
 
 @pytest.mark.parametrize("word", ALL)
-def test_a_choice_that_the_gate_does_not_offer_is_no_answer(word: Resolution) -> None:
+def test_a_choice_that_the_gate_does_not_offer_is_not_an_answer(word: Resolution) -> None:
     others = tuple(choice for choice in ALL if choice is not word)
     assert read_answer(word, others) == ParsedAnswer()
     for synonym, meant in SYNONYMS.items():
@@ -90,7 +90,7 @@ def test_a_choice_that_the_gate_does_not_offer_is_no_answer(word: Resolution) ->
 
 
 @pytest.mark.parametrize("said", ["no", "No.", "no thanks", "No, thank you!", "n"])
-def test_no_alone_asks_back(said: str) -> None:
+def test_no_as_the_whole_message_asks_back(said: str) -> None:
     assert read_answer(said, ALL) == ParsedAnswer(question="Skip this step, or abort the run?")
 
 
@@ -102,16 +102,16 @@ def test_no_asks_back_with_what_the_gate_offers() -> None:
 
 
 @pytest.mark.parametrize("said", ["no way", "not sure, no", "no, not yet"])
-def test_no_within_more_words_is_talk(said: str) -> None:
+def test_no_in_a_longer_message_is_not_an_answer(said: str) -> None:
     assert read_answer(said, ALL) == ParsedAnswer()
 
 
 @pytest.mark.parametrize("said", ["", " ", "\n", "...", "please", "thanks!", "-", "and", "\x00"])
-def test_nothing_said_is_no_answer(said: str) -> None:
+def test_an_empty_message_is_not_an_answer(said: str) -> None:
     assert read_answer(said, ALL) == ParsedAnswer()
 
 
-def test_a_longer_message_at_the_prompt_is_talk_even_where_it_would_count_elsewhere() -> None:
+def test_a_long_message_at_the_prompt_is_not_an_answer() -> None:
     """kai FR26."""
     short = "I have fixed the two tests now, continue"
     long = "I have fixed the two failing tests now, continue"
@@ -121,14 +121,14 @@ def test_a_longer_message_at_the_prompt_is_talk_even_where_it_would_count_elsewh
     assert read_answer(long, ALL) == ParsedAnswer(Resolution.CONTINUE)
 
 
-def test_a_question_at_the_prompt_is_talk() -> None:
+def test_a_question_at_the_prompt_is_not_an_answer() -> None:
     assert read_answer("which test? continue", ALL, typed_at_prompt=True) == ParsedAnswer()
     assert read_answer("continue", ALL, typed_at_prompt=True) == ParsedAnswer(Resolution.CONTINUE)
     assert read_answer("no?", ALL, typed_at_prompt=True) == ParsedAnswer()
 
 
 @given(st.text(), st.sets(st.sampled_from(ALL)), st.booleans())
-def test_whatever_is_said_only_an_offered_word_that_was_said_comes_back(
+def test_every_text_gives_an_offered_choice_that_it_contains_or_none(
     said: str, choices: set[Resolution], prompt: bool
 ) -> None:
     reply = read_answer(said, tuple(choices), typed_at_prompt=prompt)
@@ -142,7 +142,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.lists(FRAGMENTS, max_size=8).map("".join))
-def test_an_answer_always_stands_as_words_in_what_was_said(said: str) -> None:
+def test_an_answer_is_always_a_word_of_the_message(said: str) -> None:
     reply = read_answer(said, ALL)
     if reply.resolution:
         spelled = [reply.resolution, *(w for w, r in SYNONYMS.items() if r is reply.resolution)]

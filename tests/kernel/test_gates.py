@@ -56,7 +56,7 @@ def always() -> Scene:
     return scene
 
 
-def test_gate_always_halts_before_the_step_and_names_its_choices() -> None:
+def test_gate_always_asks_before_the_step() -> None:
     """kai FR24."""
     scene = always()
     assert scene.gate.id == "pr#1?1"
@@ -68,8 +68,8 @@ def test_gate_always_halts_before_the_step_and_names_its_choices() -> None:
     assert scene.status is SessionStatus.IN_PROGRESS
 
 
-def test_continue_before_a_step_asks_the_check_again_and_then_runs_it() -> None:
-    """kai FR26, FR38: the words, and who said them, are kept; the run goes on."""
+def test_continue_before_a_step_checks_again_and_then_runs_it() -> None:
+    """kai FR26, FR38: the journal keeps the words and their author; the run goes on."""
     scene = always()
     scene.says("continue", "looks fine, continue", by="Ann <ann@example.org>")
     assert scene.check.id == "before:pr#1.1"
@@ -97,7 +97,7 @@ def test_continue_before_a_step_asks_the_check_again_and_then_runs_it() -> None:
     assert (entry.started_at, entry.launched_at, entry.completed_at) == (1000, 3000, 5000)
 
 
-def test_skip_before_a_step_leaves_it_skipped_with_the_decision_of_its_gate() -> None:
+def test_skip_before_a_step_keeps_the_decision_of_its_gate() -> None:
     scene = always()
     scene.says("skip", "not today, skip")
     assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.GATE)
@@ -114,8 +114,8 @@ def test_abort_before_a_step_leaves_it_skipped_and_the_session_aborted() -> None
     assert steps_done(scene.state) == 0
 
 
-def test_gate_always_once_answered_holds_for_every_later_attempt() -> None:
-    """kai FR24: neither a retry nor a resume asks again in this session."""
+def test_continue_at_gate_always_holds_for_every_later_attempt() -> None:
+    """kai FR24: neither a retry nor a resume asks again in the session."""
     scene = always()
     scene.says("continue")
     scene.worked(AGENT_FAILED)
@@ -126,7 +126,7 @@ def test_gate_always_once_answered_holds_for_every_later_attempt() -> None:
     assert scene.running == ("pr#2",)
 
 
-def test_gate_always_stands_behind_the_preconditions() -> None:
+def test_preconditions_come_before_the_gate_of_gate_always() -> None:
     scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     scene.checked(a=missing("spec_exists"))
     assert scene.gate.reason is GateReason.PRECONDITION_FAIL
@@ -145,8 +145,8 @@ def blocked() -> Scene:
     return scene
 
 
-def test_a_failing_precondition_asks_where_the_policy_is_gate() -> None:
-    """kai FR31: a gate, not an escalation; no trigger fires before the work."""
+def test_a_failing_precondition_opens_a_gate_under_the_policy_gate() -> None:
+    """kai FR31: a gate, not an escalation; no trigger fires before the run."""
     scene = blocked()
     assert (scene.gate.reason, scene.gate.place) == (GateReason.PRECONDITION_FAIL, Place.BEFORE)
     assert scene.gate.choices == (
@@ -172,7 +172,7 @@ def test_continue_checks_the_precondition_again_and_asks_again() -> None:
     assert scene.last.waived == ()
 
 
-def test_accept_runs_the_step_all_the_same_and_journals_what_was_waived() -> None:
+def test_accept_runs_the_step_and_journals_the_waived_condition() -> None:
     scene = blocked()
     scene.says("accept", "go on without the specification, accept")
     scene.checked(tasks=missing("spec_exists"))
@@ -181,7 +181,7 @@ def test_accept_runs_the_step_all_the_same_and_journals_what_was_waived() -> Non
     assert scene.last.resolution is Resolution.ACCEPT
 
 
-def test_accepted_evidence_that_changes_is_asked_about_again() -> None:
+def test_a_waived_condition_with_new_evidence_opens_a_gate_again() -> None:
     scene = blocked()
     scene.says("accept")
     scene.checked(tasks=missing("spec_exists", as_waived=False))
@@ -191,7 +191,7 @@ def test_accepted_evidence_that_changes_is_asked_about_again() -> None:
 @pytest.mark.parametrize(
     ("word", "ended"), [("skip", SessionStatus.COMPLETED), ("abort", SessionStatus.ABORTED)]
 )
-def test_a_blocked_step_can_be_skipped_or_end_the_session(word: str, ended: SessionStatus) -> None:
+def test_skip_and_abort_at_a_precondition_gate(word: str, ended: SessionStatus) -> None:
     scene = blocked()
     scene.says(word)
     assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.GATE)
@@ -230,7 +230,7 @@ ALL_FAIL = Report(missing("plan_exists").conditions, (verdict(), breaking()))
         (Trigger.POSTCONDITION_FAIL, None, missing("plan_exists")),
     ],
 )
-def test_a_declared_trigger_escalates_whatever_autonomy_and_policy_say(
+def test_a_declared_trigger_escalates_under_every_autonomy_and_policy(
     trigger: Trigger,
     error: Failure | None,
     report: Report,
@@ -256,7 +256,7 @@ def test_the_first_trigger_in_the_order_of_the_vocabulary_is_journaled() -> None
     assert named == list(Trigger)
 
 
-def test_everything_that_fails_is_named_at_once() -> None:
+def test_all_failures_are_reported_together() -> None:
     scene = failed(*Trigger, error=AGENT_FAILED, report=ALL_FAIL)
     assert scene.last.failing == (
         "plan_exists",
@@ -270,7 +270,7 @@ def test_everything_that_fails_is_named_at_once() -> None:
     )
 
 
-def test_an_undeclared_failure_asks_where_the_policy_is_gate() -> None:
+def test_an_undeclared_failure_opens_a_gate_under_the_policy_gate() -> None:
     """kai FR31: the trigger is the one that describes the failure."""
     by_condition = failed(policy=ErrorPolicy.GATE)
     assert by_condition.last.trigger is Trigger.POSTCONDITION_FAIL
@@ -292,8 +292,8 @@ def test_after_a_failure_there_are_four_choices(reason: GateReason) -> None:
     )
 
 
-def test_continue_after_a_failure_checks_again_and_forgets_the_old_error() -> None:
-    """kai FR26: conditions and reports only. What happened stays readable in the entry."""
+def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> None:
+    """kai FR26: conditions and reports only. The entry still shows the old error."""
     scene = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
     scene.says("continue", "fixed it, continue")
     assert scene.check.id == "after:a#1.1"
@@ -308,7 +308,7 @@ def test_continue_after_a_failure_checks_again_and_forgets_the_old_error() -> No
 
 
 @pytest.mark.parametrize("policy", ErrorPolicy)
-def test_what_still_fails_after_a_continue_asks_again_whatever_the_policy(
+def test_a_failure_after_continue_asks_again_under_every_policy(
     policy: ErrorPolicy,
 ) -> None:
     """Its trigger is the one that describes what still fails."""
@@ -338,7 +338,7 @@ def test_retry_leaves_the_attempt_failed_and_begins_the_next() -> None:
     )
 
 
-def test_a_human_may_retry_as_often_as_they_like() -> None:
+def test_a_human_can_retry_any_number_of_times() -> None:
     scene = failed(Trigger.POSTCONDITION_FAIL)
     for number in range(2, 6):
         scene.says("retry")
@@ -347,7 +347,7 @@ def test_a_human_may_retry_as_often_as_they_like() -> None:
         assert scene.gate.id == f"a#{number}?1"
 
 
-def test_accept_goes_on_although_it_fails_and_waives_all_that_failed() -> None:
+def test_accept_after_a_failure_waives_everything_that_failed() -> None:
     scene = failed(*Trigger, error=AGENT_FAILED, report=ALL_FAIL)
     failing = scene.last.failing
     scene.says("accept")
@@ -374,12 +374,12 @@ def on_breaking(finding: Finding | None = None) -> Scene:
     return scene
 
 
-def test_gate_on_breaking_runs_by_itself_where_nothing_breaks() -> None:
+def test_gate_on_breaking_runs_without_a_gate_if_nothing_is_breaking() -> None:
     """kai FR25."""
     assert on_breaking().running == ("check#1",)
 
 
-def test_gate_on_breaking_halts_before_the_step_on_a_new_finding() -> None:
+def test_gate_on_breaking_asks_before_the_step_about_a_new_finding() -> None:
     """kai FR25, FR28."""
     scene = on_breaking(breaking())
     assert (scene.gate.reason, scene.gate.place) == (GateReason.AGREEMENT_BREAKING, Place.BEFORE)
@@ -396,10 +396,10 @@ def test_gate_on_breaking_halts_before_the_step_on_a_new_finding() -> None:
 
 
 @pytest.mark.parametrize("standing", [Standing.ANSWERED, Standing.ACCEPTED])
-def test_a_finding_that_a_human_has_answered_does_not_halt_the_next_attempt(
+def test_an_answered_finding_opens_no_gate_before_the_next_attempt(
     standing: Standing,
 ) -> None:
-    """The report that a retry is about to replace was answered by that retry."""
+    """The retry was the answer to the report that the next attempt replaces."""
     assert on_breaking(breaking(standing)).running == ("check#1",)
 
 
@@ -419,7 +419,7 @@ def test_accepting_a_breaking_change_lets_the_step_run() -> None:
 
 
 @pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
-def test_continue_on_an_unchanged_breaking_change_asks_again_and_names_accept(
+def test_continue_at_an_unchanged_breaking_change_asks_again_and_names_accept(
     standing: Standing,
 ) -> None:
     scene = on_breaking(breaking())
@@ -430,7 +430,7 @@ def test_continue_on_an_unchanged_breaking_change_asks_again_and_names_accept(
     assert again.startswith("Still the case (answer accept to go on anyway): ")
 
 
-def test_continue_on_a_mended_breaking_change_runs_the_step() -> None:
+def test_continue_after_a_fixed_breaking_change_runs_the_step() -> None:
     scene = on_breaking(breaking())
     scene.says("continue")
     scene.checked()
@@ -438,7 +438,7 @@ def test_continue_on_a_mended_breaking_change_runs_the_step() -> None:
     assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
 
 
-def test_a_step_with_a_breaking_change_before_it_can_be_skipped() -> None:
+def test_skip_at_a_breaking_change_before_a_step() -> None:
     scene = on_breaking(breaking())
     scene.says("skip")
     assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.ESCALATED)
@@ -446,8 +446,8 @@ def test_a_step_with_a_breaking_change_before_it_can_be_skipped() -> None:
 
 
 @pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
-def test_gate_on_breaking_counts_as_a_declaration_of_the_trigger(standing: Standing) -> None:
-    """kai FR25, FR27: it is looked at after the work, too; only acceptance silences it."""
+def test_gate_on_breaking_declares_the_trigger_agreement_breaking(standing: Standing) -> None:
+    """kai FR25, FR27: it fires after the run too, unless the finding was accepted."""
     scene = on_breaking()
     scene.returned()
     scene.checked(check=found(breaking(standing)))
@@ -470,8 +470,8 @@ def test_an_accepted_breaking_change_does_not_fire_again() -> None:
 
 
 @pytest.mark.parametrize("standing", Standing)
-def test_a_failed_verdict_fires_whatever_was_said_of_it(standing: Standing) -> None:
-    """kai FR27: acceptance is for breaking changes; every other trigger escalates, always."""
+def test_a_failed_verdict_always_fires(standing: Standing) -> None:
+    """kai FR27: only breaking changes can be accepted; every other trigger always escalates."""
     scene = failed(Trigger.VERDICT_FAIL, report=found(verdict(standing)))
     assert scene.gate.reason is GateReason.VERDICT_FAIL
 
@@ -519,8 +519,8 @@ def test_a_precondition_gate_after_an_escalation_stays_escalated() -> None:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_repeated_continue_cannot_pass_the_gate_that_follows() -> None:
-    """The words were meant for `pr#1?1`, which stands before the step."""
+def test_a_repeated_continue_cannot_pass_the_next_gate() -> None:
+    """The answer was meant for `pr#1?1`, the gate before the step."""
     scene = Scene(book(step("pr", autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     scene.checked()
     meant = Answered(9000, scene.gate.id, Resolution.CONTINUE, "continue")
@@ -542,7 +542,7 @@ def test_a_choice_that_the_gate_does_not_offer_is_refused() -> None:
     assert scene.state is before
 
 
-def test_aborting_a_session_at_an_open_gate_is_the_answer_of_that_gate() -> None:
+def test_aborting_a_session_at_an_open_gate_answers_that_gate() -> None:
     scene = failed(Trigger.POSTCONDITION_FAIL)
     (event,) = scene.cancelled(Cancellation.ABORT, "no longer needed")
     assert event.change is Change.FAILED
@@ -591,15 +591,15 @@ def test_aborting_a_session_at_an_open_gate_is_the_answer_of_that_gate() -> None
         ),
     ],
 )
-def test_a_question_says_what_happened_what_is_asked_and_how_far_the_session_is(
+def test_a_question_says_what_happened_what_is_asked_and_the_progress(
     scene: Scene, said: str
 ) -> None:
     """kai FR24: one or two sentences, made of the entry alone."""
     assert question(scene.gate, scene.last, done=3, total=8) == said
 
 
-def test_a_question_can_be_read_in_seconds_however_long_the_error_is() -> None:
-    """kai S-U2: what is asked stands behind the error, and must not be lost."""
+def test_a_question_is_short_even_if_the_error_is_long() -> None:
+    """kai S-U2: the choices come after the error and must not be cut off."""
     error = Failure("PB-AGENT-FAILED", "the build\n  is broken " + "and so on " * 999)
     scene = failed(Trigger.SUBAGENT_ERROR, error=error, report=found())
     said = question(scene.gate, scene.last, done=0, total=2)
@@ -608,7 +608,7 @@ def test_a_question_can_be_read_in_seconds_however_long_the_error_is() -> None:
     assert len(said) < 400
 
 
-def test_a_question_survives_an_error_of_braces_and_of_nothing() -> None:
+def test_a_question_copes_with_braces_in_the_error_and_with_no_error() -> None:
     scene = failed(Trigger.SUBAGENT_ERROR, error=Failure("PB-AGENT-FAILED", "{0} {x}"))
     assert "{0} {x}" in question(scene.gate, scene.last, done=0, total=2)
     silent = failed(
@@ -617,6 +617,6 @@ def test_a_question_survives_an_error_of_braces_and_of_nothing() -> None:
     assert "something is missing" in question(silent.gate, silent.last, done=0, total=2)
 
 
-def test_every_gate_that_can_open_has_its_choices_and_each_can_end_the_session() -> None:
+def test_every_gate_has_choices_and_offers_abort() -> None:
     assert all(Resolution.ABORT in choices for choices in CHOICES.values())
     assert {reason for reason, _ in CHOICES} == set(GateReason)

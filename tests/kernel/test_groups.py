@@ -1,4 +1,4 @@
-"""Parallel groups: together in, all awaited, judged together; and what one means to the others."""
+"""Parallel groups: members are checked, run and judged together and affect each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asks(scene: Scene) -> tuple[str, ...]:
     return tuple(member.id for member in scene.check.members)
 
 
-def test_neighbours_with_one_group_are_checked_together_and_run_at_once() -> None:
+def test_adjacent_steps_of_one_group_are_checked_and_run_together() -> None:
     """kai FR7, FR22."""
     scene = group()
     assert scene.check.id == "before:a#1+b#1.0"
@@ -51,8 +51,8 @@ def test_neighbours_with_one_group_are_checked_together_and_run_at_once() -> Non
     assert scene.running == ("a#1", "b#1")
 
 
-def test_a_group_waits_for_every_member_although_one_has_failed() -> None:
-    """kai FR22: who returns first is not judged first."""
+def test_a_group_waits_for_every_member_even_if_one_has_failed() -> None:
+    """kai FR22: the first member to return is not judged before the others."""
     scene = group()
     scene.checked()
     scene.returned("b#1", error=AGENT_FAILED)
@@ -74,14 +74,14 @@ def test_the_next_phase_begins_when_every_member_is_settled() -> None:
     assert steps_done(scene.state) == 2
 
 
-def test_two_groups_side_by_side_are_two_phases() -> None:
+def test_two_adjacent_groups_are_two_phases() -> None:
     scene = group(A, B, step("c", group="h"))
     scene.worked()
     scene.checked()
     assert asks(scene) == ("c#1",)
 
 
-def test_none_of_a_group_starts_where_one_precondition_fails_for_good() -> None:
+def test_no_member_starts_if_one_precondition_fails() -> None:
     scene = group(A, B, step("c", group="g", autonomy=Autonomy.SKIP))
     events = scene.checked(b=missing("spec_exists"))
     assert [event.change for event in events] == [Change.FAILED, Change.SKIPPED]
@@ -89,7 +89,7 @@ def test_none_of_a_group_starts_where_one_precondition_fails_for_good() -> None:
     assert [entry.id for entry in scene.journal] == ["b#1", "c#1"]
 
 
-def test_a_member_that_was_skipped_is_not_waited_for() -> None:
+def test_a_group_does_not_wait_for_a_skipped_member() -> None:
     scene = group(A, replace(B, autonomy=Autonomy.SKIP))
     scene.checked()
     assert scene.running == ("a#1",)
@@ -99,8 +99,8 @@ def test_a_member_that_was_skipped_is_not_waited_for() -> None:
 # ── gates before ────────────────────────────────────────────────────────────────────────────
 
 
-def test_gates_before_a_group_open_together_and_are_put_one_at_a_time() -> None:
-    """After the last answer the check is asked again, for all; then all run at once."""
+def test_gates_before_a_group_open_together_and_are_asked_one_at_a_time() -> None:
+    """After the last answer all members are checked again and then run at once."""
     scene = group(replace(A, autonomy=ALWAYS), B, step("c", group="g", autonomy=ALWAYS))
     scene.checked()
     assert [entry.id for entry in scene.journal] == ["a#1", "c#1"]
@@ -125,7 +125,7 @@ def test_a_member_skipped_at_its_gate_lets_the_others_run() -> None:
 
 
 def test_a_member_with_a_passed_gate_that_never_ran_is_settled_as_not_started() -> None:
-    """What was answered holds when the session is taken up again."""
+    """Its answer still holds when the session is taken up again."""
     scene = group(replace(A, autonomy=ALWAYS), B)
     scene.checked()
     scene.says("continue")
@@ -140,21 +140,21 @@ def test_a_member_with_a_passed_gate_that_never_ran_is_settled_as_not_started() 
     assert scene.running == ("a#2", "b#2")
 
 
-def test_a_step_that_failed_before_running_began_and_ended_at_once() -> None:
+def test_a_step_that_failed_before_its_run_has_equal_start_and_completion() -> None:
     scene = group()
     scene.checked(b=missing("spec_exists"))
     entry = scene.entry("b#1")
     assert entry.started_at == entry.completed_at == 1000
 
 
-def test_a_gate_that_would_open_beside_a_final_failure_does_not() -> None:
+def test_no_gate_opens_if_another_member_fails() -> None:
     scene = group(replace(A, autonomy=ALWAYS), B, step("c", group="g", policy=GATE))
     scene.checked(b=missing("spec_exists"), c=missing("spec_exists"))
     assert [entry.id for entry in scene.journal] == ["b#1"]
     assert scene.ended is SessionStatus.FAILED
 
 
-def test_an_answered_member_waits_while_another_is_asked_again() -> None:
+def test_a_member_with_an_answered_gate_waits_for_the_gates_of_the_others() -> None:
     scene = group(replace(A, autonomy=ALWAYS), replace(B, error_policy=GATE))
     scene.checked(b=missing("spec_exists"))
     scene.says("continue")
@@ -170,7 +170,7 @@ def test_an_answered_member_waits_while_another_is_asked_again() -> None:
 # ── gates after, retries ────────────────────────────────────────────────────────────────────
 
 
-def test_gates_after_a_group_are_put_one_at_a_time() -> None:
+def test_gates_after_a_group_are_asked_one_at_a_time() -> None:
     scene = group(replace(A, error_policy=GATE), replace(B, error_policy=GATE))
     scene.worked()
     scene.checked(a=missing("plan_exists"), b=missing("plan_exists"))
@@ -196,7 +196,7 @@ def test_retries_run_together_and_gates_come_before_them() -> None:
     assert scene.running == ("a#2", "b#2", "c#2")
 
 
-def test_what_a_human_mended_is_judged_before_the_retries_start() -> None:
+def test_continue_is_judged_before_the_retries_start() -> None:
     scene = group(replace(A, error_policy=RETRY), replace(B, error_policy=GATE))
     scene.worked()
     scene.checked(a=missing("plan_exists"), b=missing("plan_exists"))
@@ -206,7 +206,7 @@ def test_what_a_human_mended_is_judged_before_the_retries_start() -> None:
     assert scene.check.id == "before:a#2.1"
 
 
-def test_after_a_final_failure_open_gates_are_still_put_and_due_retries_do_not_start() -> None:
+def test_after_a_final_failure_open_gates_are_asked_and_retries_do_not_start() -> None:
     scene = group(replace(A, error_policy=RETRY), B, step("c", group="g", policy=GATE))
     scene.worked()
     scene.checked(**{name: missing("plan_exists") for name in "abc"})
@@ -217,7 +217,7 @@ def test_after_a_final_failure_open_gates_are_still_put_and_due_retries_do_not_s
     assert len(scene.journal) == 3
 
 
-def test_taking_up_a_failed_group_runs_what_failed_and_what_was_due() -> None:
+def test_taking_up_a_failed_group_runs_the_failed_and_the_due_members() -> None:
     scene = group(replace(A, error_policy=RETRY), B, step("c", group="g"))
     scene.worked()
     scene.checked(a=missing("plan_exists"), b=missing("plan_exists"))
@@ -227,7 +227,7 @@ def test_taking_up_a_failed_group_runs_what_failed_and_what_was_due() -> None:
     assert asks(scene) == ("a#2", "b#2")
 
 
-def test_members_settle_in_any_order_and_stand_in_the_order_in_which_they_began() -> None:
+def test_members_settle_in_any_order_but_are_journaled_in_the_order_of_their_start() -> None:
     """kai FR37."""
     scene = group(replace(A, escalation_triggers=(Trigger.POSTCONDITION_FAIL,)), B)
     scene.worked()
@@ -241,7 +241,7 @@ def test_members_settle_in_any_order_and_stand_in_the_order_in_which_they_began(
 
 
 def test_abort_settles_every_entry_of_the_group() -> None:
-    """Failed where something ran, skipped where nothing did; all say `abort`."""
+    """As failed if the step ran, else as skipped; each has the resolution `abort`."""
     scene = group(replace(A, error_policy=GATE), B)
     scene.worked()
     scene.checked(a=missing("plan_exists"))
@@ -251,7 +251,7 @@ def test_abort_settles_every_entry_of_the_group() -> None:
     assert scene.ended is SessionStatus.ABORTED
 
 
-def test_abort_at_one_gate_settles_the_members_whose_gates_wait_or_are_answered() -> None:
+def test_abort_at_one_gate_settles_the_members_with_open_or_answered_gates() -> None:
     scene = group(*(step(name, group="g", autonomy=ALWAYS) for name in "abc"))
     scene.checked()
     scene.says("continue")
@@ -263,7 +263,7 @@ def test_abort_at_one_gate_settles_the_members_whose_gates_wait_or_are_answered(
     assert steps_done(scene.state) == 0
 
 
-def test_abort_while_a_group_runs_fails_all_that_run() -> None:
+def test_abort_while_a_group_runs_fails_every_running_member() -> None:
     scene = group()
     scene.checked()
     scene.returned("a#1")
@@ -277,7 +277,7 @@ def test_abort_while_a_group_runs_fails_all_that_run() -> None:
         scene.sees(Returned(9000, "b#1", Outcome()))
 
 
-def test_an_interrupt_breaks_off_what_runs_and_keeps_what_returned() -> None:
+def test_an_interrupt_fails_running_members_and_keeps_returned_ones() -> None:
     scene = group()
     scene.checked()
     scene.returned("a#1")
@@ -304,7 +304,7 @@ def test_a_session_can_begin_in_the_middle_of_a_group() -> None:
     assert asks(scene) == ("b#1",)
 
 
-def test_a_check_of_a_group_asks_for_a_report_of_each_member() -> None:
+def test_a_check_of_a_group_needs_a_report_for_each_member() -> None:
     scene = group()
     asked = scene.asked
     assert isinstance(asked, Check)

@@ -1,4 +1,4 @@
-"""The order for one step: what is asked, what runs, what is journaled."""
+"""The order for one step: checks, gates, runs, and the entries in the journal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def begun(*steps: Any) -> Scene:
     return Scene(book(*steps))
 
 
-def test_a_session_that_nothing_has_happened_to_is_pending_and_asks_for_a_check() -> None:
+def test_a_new_session_is_pending_and_asks_for_a_check() -> None:
     scene = begun(step("plan"))
     assert scene.status is SessionStatus.PENDING
     assert scene.check.id == "before:plan#1.0"
@@ -69,7 +69,7 @@ def test_a_session_that_nothing_has_happened_to_is_pending_and_asks_for_a_check(
 
 
 def test_an_auto_step_goes_from_check_to_done_without_a_human() -> None:
-    """kai FR1, FR18, FR19, FR20, FR37: and each write is one fact."""
+    """kai FR1, FR18, FR19, FR20, FR37: one event for each observation."""
     scene = begun(step("plan"))
     (launched,) = scene.checked()
     assert launched.change is Change.LAUNCHED
@@ -97,7 +97,7 @@ def test_an_auto_step_goes_from_check_to_done_without_a_human() -> None:
     assert scene.ended is SessionStatus.COMPLETED
 
 
-def test_a_step_with_nothing_to_check_is_asked_all_the_same() -> None:
+def test_a_step_without_conditions_is_checked_too() -> None:
     scene = begun(step(pre=(), post=()))
     scene.checked(a=Report())
     scene.returned()
@@ -108,7 +108,7 @@ def test_a_step_with_nothing_to_check_is_asked_all_the_same() -> None:
 
 
 def test_a_skip_step_is_journaled_as_skipped_and_never_runs() -> None:
-    """kai FR21: it is asked as a check, whatever its preconditions say."""
+    """kai FR21: it has a check too, but its preconditions do not matter."""
     scene = begun(step("qa", autonomy=Autonomy.SKIP), step("pr"))
     scene.checked(qa=missing("spec_exists"))
     assert scene.last == Entry(
@@ -119,7 +119,7 @@ def test_a_skip_step_is_journaled_as_skipped_and_never_runs() -> None:
 
 
 def test_steps_run_in_the_order_of_the_playbook() -> None:
-    """kai FR1: a later step is not asked for before the earlier one is settled."""
+    """kai FR1: a later step is not due before the earlier one is settled."""
     scene = begun(step("a"), step("b"), step("c"))
     for name in "abc":
         assert scene.check.id == f"before:{name}#1.0"
@@ -191,7 +191,7 @@ def test_a_return_is_journaled_with_its_error_before_it_is_judged() -> None:
 
 
 def test_a_repeated_report_is_taken_in_and_changes_nothing() -> None:
-    """The same attempt reported twice, while it is judged, when it is settled, and long after."""
+    """Before it is judged, after it is settled, and long after that."""
     scene = begun(step("a"), step("b"))
     scene.worked()
     again = Returned(9000, "a#1", Outcome(AGENT_FAILED))
@@ -206,7 +206,7 @@ def test_a_repeated_report_is_taken_in_and_changes_nothing() -> None:
     assert scene.entry("a#1").error == ""
 
 
-def test_a_report_of_a_retried_attempt_is_no_report_of_the_next_one() -> None:
+def test_a_report_of_a_retried_attempt_is_not_a_report_of_the_next_one() -> None:
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
     scene.worked()
     scene.checked(a=missing("plan_exists"))
@@ -219,7 +219,7 @@ def test_a_report_of_a_retried_attempt_is_no_report_of_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("error", [None, AGENT_FAILED, STEP_FAILED])
-def test_the_claim_of_an_agent_counts_for_nothing_where_a_postcondition_fails(
+def test_a_failing_postcondition_outweighs_the_success_of_the_agent(
     error: Failure | None,
 ) -> None:
     """kai FR19, FR29: `stop` stops."""
@@ -234,7 +234,7 @@ def test_the_claim_of_an_agent_counts_for_nothing_where_a_postcondition_fails(
     assert steps_done(scene.state) == 0
 
 
-def test_a_worker_that_erred_fails_the_step_although_all_postconditions_hold() -> None:
+def test_a_worker_error_fails_the_step_even_if_all_postconditions_hold() -> None:
     scene = begun(step())
     scene.worked(STEP_FAILED)
     scene.checked()
@@ -261,10 +261,10 @@ def test_retry_once_tries_again_at_once_and_then_stops() -> None:
     ("triggers", "ended"),
     [((), SessionStatus.FAILED), ((Trigger.SUBAGENT_ERROR,), SessionStatus.IN_PROGRESS)],
 )
-def test_an_error_that_lasts_is_not_retried_but_by_a_human(
+def test_only_a_human_retries_a_lasting_error(
     triggers: tuple[Trigger, ...], ended: SessionStatus
 ) -> None:
-    """What is not permitted or used up would cost a second time and end the same way."""
+    """A missing permission or a used-up limit would make the second attempt fail too."""
     lasting = Failure("PB-AGENT-PERMISSION", "not permitted", lasts=True)
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=triggers))
     scene.worked(lasting)
@@ -281,7 +281,7 @@ def test_an_error_that_lasts_is_not_retried_but_by_a_human(
         assert scene.check.id == "before:a#3.0"  # the automatic one is still in store
 
 
-def test_an_error_that_a_human_has_mended_lasts_no_longer() -> None:
+def test_an_error_that_a_human_has_fixed_no_longer_counts_as_lasting() -> None:
     lasting = Failure("PB-AGENT-PERMISSION", "not permitted", lasts=True)
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=(Trigger.SUBAGENT_ERROR,)))
     scene.worked(lasting)
@@ -304,7 +304,7 @@ def test_a_retry_that_succeeds_leaves_both_attempts_in_the_journal() -> None:
 
 
 def test_a_gate_passed_before_the_work_does_not_use_up_the_retry() -> None:
-    """kai FR24, FR30: the human said that it may run, not that its failure is settled."""
+    """kai FR24, FR30: the human allowed the run, which says nothing about a failure."""
     scene = begun(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.RETRY_ONCE))
     scene.checked()
     scene.says("continue")
@@ -318,7 +318,7 @@ def test_a_gate_passed_before_the_work_does_not_use_up_the_retry() -> None:
 
 
 def test_automatic_attempts_are_counted_across_the_retry_of_a_human() -> None:
-    """kai FR30: 1 + 1 in the whole session, however often a person asks for more."""
+    """kai FR30: 1 + 1 in the whole session, even if a person adds more."""
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
     for _ in range(2):
         scene.worked(AGENT_FAILED)
@@ -330,7 +330,7 @@ def test_automatic_attempts_are_counted_across_the_retry_of_a_human() -> None:
     assert [entry.attempt for entry in scene.journal] == [1, 2, 3]
 
 
-def test_the_retry_of_a_human_leaves_the_automatic_one_in_store() -> None:
+def test_the_retry_of_a_human_does_not_use_up_the_automatic_one() -> None:
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE, triggers=(Trigger.SUBAGENT_ERROR,)))
     scene.worked(AGENT_FAILED)
     scene.checked()
@@ -344,7 +344,7 @@ def test_the_retry_of_a_human_leaves_the_automatic_one_in_store() -> None:
 
 
 def accepted(*, as_waived: bool) -> Scene:
-    """A session whose first step was accepted without its postcondition, at its second step."""
+    """A session at its second step; the first was accepted without its postcondition."""
     scene = begun(
         step("a", policy=ErrorPolicy.GATE),
         step("b", pre=(Condition.PLAN_EXISTS,), policy=ErrorPolicy.STOP),
@@ -357,7 +357,7 @@ def accepted(*, as_waived: bool) -> Scene:
 
 
 def test_what_was_accepted_holds_as_the_precondition_of_the_next_step() -> None:
-    """kai FR31: the entry repeats what it relied on."""
+    """kai FR31: the entry repeats the waiver."""
     scene = accepted(as_waived=True)
     assert scene.entry("a#1").waived == ("plan_exists",)
     assert scene.running == ("b#1",)
@@ -373,7 +373,7 @@ def test_a_waiver_ends_where_the_evidence_has_changed() -> None:
 # ── times ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_time_is_held_where_a_clock_steps_back() -> None:
+def test_times_never_go_back_even_if_the_clock_does() -> None:
     scene = begun(step())
     scene.now = 10_000
     scene.checked()
@@ -387,7 +387,7 @@ def test_time_is_held_where_a_clock_steps_back() -> None:
 # ── replaying and refusing ──────────────────────────────────────────────────────────────────
 
 
-def test_a_journal_replays_to_the_state_that_wrote_it() -> None:
+def test_replaying_a_journal_gives_the_state_that_wrote_it() -> None:
     scene = begun(step("a"), step("b", policy=ErrorPolicy.GATE))
     scene.worked()
     scene.checked()
@@ -435,7 +435,7 @@ def test_a_refusal_names_what_was_given_and_what_is_outstanding() -> None:
 
 
 def test_a_stale_check_is_refused_after_a_gate_has_been_answered() -> None:
-    """Its id counts the gates, so that a slow process cannot answer for the world of today."""
+    """Its id counts the gates, so that a slow process cannot answer a later check."""
     scene = begun(step(autonomy=Autonomy.GATE_ALWAYS))
     stale = Checked(9000, scene.check.id, {"a": held("spec_exists")})
     scene.checked()
@@ -451,7 +451,7 @@ def test_a_check_that_leaves_a_member_out_is_refused() -> None:
         scene.sees(Checked(0, scene.check.id, {"a": held("spec_exists")}))
 
 
-def test_directives_describe_themselves_in_a_few_words() -> None:
+def test_every_directive_has_a_short_description() -> None:
     scene = begun(step(policy=ErrorPolicy.GATE))
     said = [describe(scene.asked)]
     scene.checked()
@@ -473,7 +473,7 @@ def test_directives_describe_themselves_in_a_few_words() -> None:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many Python functions are called: a measure of work that no busy machine disturbs."""
+    """The number of Python calls: a measure of cost that does not depend on the machine's load."""
     count = 0
 
     def seen(_frame: object, event: str, _arg: object) -> None:
@@ -511,7 +511,7 @@ def cost_of_the_last_step(length: int) -> int:
     return calls(last)
 
 
-def test_the_last_of_a_thousand_steps_costs_what_the_last_of_ten_does() -> None:
+def test_the_last_of_a_thousand_steps_costs_as_much_as_the_last_of_ten() -> None:
     assert cost_of_the_last_step(1000) == cost_of_the_last_step(10)
 
 
@@ -527,13 +527,13 @@ def cost_of_a_group(size: int) -> int:
     return cost
 
 
-def test_a_group_of_two_hundred_does_not_explode() -> None:
-    """Each event looks at each member, and no more: twice the group, four times the work."""
+def test_the_cost_of_a_group_grows_at_most_with_its_square() -> None:
+    """Each event looks at each member once: twice the group, four times the work."""
     assert cost_of_a_group(200) < 4.5 * cost_of_a_group(100)
 
 
 def test_the_last_entry_of_a_settled_step_is_found_in_the_journal() -> None:
-    """The state forgets it: for the state, the past is a summary."""
+    """The state itself keeps only a summary of settled steps."""
     scene = begun(step("a", pre=(), post=(), policy=ErrorPolicy.RETRY_ONCE), step("b", pre=()))
     scene.worked(AGENT_FAILED)
     scene.checked()
@@ -546,7 +546,7 @@ def test_the_last_entry_of_a_settled_step_is_found_in_the_journal() -> None:
     assert last["a"].status is EntryStatus.DONE
 
 
-def test_a_finding_that_nobody_declared_raises_nothing() -> None:
+def test_a_finding_without_a_declared_trigger_opens_no_gate() -> None:
     scene = begun(step())
     scene.worked()
     scene.checked(a=Report(held("plan_exists").conditions, (breaking(Standing.NEW), verdict())))

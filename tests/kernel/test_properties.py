@@ -1,4 +1,4 @@
-"""The ten properties that hold for every playbook and every history, over generated ones."""
+"""The ten properties of every playbook and every history, tested on generated ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Trigger
 
 @st.composite
 def playbooks(draw: st.DrawFn) -> Playbook:
-    """One to five steps; neighbours may share a group."""
+    """One to five steps; adjacent ones may share a group."""
     groups = draw(st.lists(st.sampled_from(["", "", "g", "h"]), min_size=1, max_size=5))
     return book(
         *(
@@ -48,7 +48,7 @@ CHOICES = st.lists(st.integers(0, 2**16), max_size=80)
 
 
 def history(playbook: Playbook, choices: list[int]) -> Iterator[Moment]:
-    """What these choices lead to; the clock sometimes steps back."""
+    """The moments that these choices lead to; the clock sometimes goes back."""
     drawn = iter(choices)
     state, at = State(playbook), 0
     journal: Journal = ()
@@ -83,15 +83,13 @@ def test_the_journal_replays_to_the_state_after_every_write(
 
 
 @given(playbooks(), CHOICES)
-def test_asking_twice_gives_one_answer_with_the_same_ids(
-    playbook: Playbook, choices: list[int]
-) -> None:
+def test_asking_twice_gives_the_same_directive(playbook: Playbook, choices: list[int]) -> None:
     """Property 3."""
     holds(laws.a_query, playbook, choices)
 
 
 @given(playbooks(), CHOICES)
-def test_what_answers_nothing_is_refused_and_changes_nothing(
+def test_an_unexpected_observation_is_refused_and_changes_nothing(
     playbook: Playbook, choices: list[int]
 ) -> None:
     """Property 4."""
@@ -100,7 +98,7 @@ def test_what_answers_nothing_is_refused_and_changes_nothing(
 
 
 @given(playbooks(), CHOICES)
-def test_no_step_starts_early_and_none_is_skipped_by_itself(
+def test_no_step_starts_early_or_is_skipped_without_a_reason(
     playbook: Playbook, choices: list[int]
 ) -> None:
     """Property 5; kai FR1, FR22."""
@@ -124,7 +122,7 @@ def test_a_trigger_that_fires_raises_a_gate_and_escalated_entries_name_theirs(
 
 
 @given(playbooks(), CHOICES)
-def test_retry_once_begins_at_most_one_more_attempt_by_itself(
+def test_retry_once_begins_at_most_one_more_automatic_attempt(
     playbook: Playbook, choices: list[int]
 ) -> None:
     """Property 8; kai FR30."""
@@ -132,7 +130,7 @@ def test_retry_once_begins_at_most_one_more_attempt_by_itself(
 
 
 @given(playbooks(), CHOICES)
-def test_entries_stand_in_the_order_in_which_they_began_and_end_after_it(
+def test_entries_are_in_the_order_of_their_start_and_never_end_before_it(
     playbook: Playbook, choices: list[int]
 ) -> None:
     """Property 9; kai FR37."""
@@ -140,10 +138,10 @@ def test_entries_stand_in_the_order_in_which_they_began_and_end_after_it(
 
 
 @given(playbooks(), CHOICES)
-def test_nothing_but_playbook_journal_and_observation_decides(
+def test_only_playbook_journal_and_observation_decide(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 10, as far as it is the kernel's; kai NFR4."""
+    """The kernel's part of property 10; kai NFR4."""
     holds(laws.nothing_else_counts, playbook, choices)
 
 
@@ -159,7 +157,7 @@ def test_the_keys_of_every_entry_agree_and_every_transition_is_in_the_table(
 
 @given(playbooks(), CHOICES)
 def test_a_check_is_never_asked_twice_under_one_id(playbook: Playbook, choices: list[int]) -> None:
-    """A stale answer of a slow process can never fit a later question."""
+    """So a late answer of a slow process never fits a later check."""
     answered = [
         now.observation.id
         for now in history(playbook, choices)

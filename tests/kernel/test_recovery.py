@@ -39,7 +39,7 @@ def session(policy: ErrorPolicy = ErrorPolicy.STOP) -> Scene:
 
 
 def test_beginning_at_a_later_step_journals_the_earlier_ones_as_skipped() -> None:
-    """kai FR38: the entry says which words of a person skipped it."""
+    """kai FR38: the entry quotes the `--from` that skipped it."""
     scene = session()
     scene.sees(Begun(500, "pr"))
     assert scene.journal == tuple(
@@ -57,7 +57,7 @@ def test_beginning_at_a_later_step_journals_the_earlier_ones_as_skipped() -> Non
     assert steps_done(scene.state) == 2
 
 
-def test_preconditions_guard_the_step_at_which_a_session_begins() -> None:
+def test_preconditions_of_the_first_step_of_a_session_are_checked() -> None:
     scene = session()
     scene.sees(Begun(500, "tasks"))
     scene.checked(tasks=missing("spec_exists"))
@@ -82,7 +82,7 @@ def test_a_session_begins_at_a_known_step_and_only_once() -> None:
 # ── abort and interrupt ─────────────────────────────────────────────────────────────────────
 
 
-def test_abort_where_nothing_runs_journals_the_step_that_is_due_as_skipped() -> None:
+def test_abort_while_nothing_runs_journals_the_due_step_as_skipped() -> None:
     scene = session()
     scene.worked()
     scene.checked()
@@ -118,7 +118,7 @@ def test_abort_while_a_step_runs_settles_it_as_failed() -> None:
     assert scene.ended is SessionStatus.ABORTED
 
 
-def test_abort_of_what_erred_keeps_its_error() -> None:
+def test_abort_keeps_the_error_of_the_worker() -> None:
     scene = session()
     scene.worked(AGENT_FAILED)
     scene.cancelled(Cancellation.ABORT)
@@ -142,7 +142,7 @@ def test_a_session_that_has_ended_cannot_be_aborted(policy: ErrorPolicy) -> None
         scene.cancelled(Cancellation.ABORT)
 
 
-def test_an_interrupt_settles_what_runs_and_leaves_the_session_in_progress() -> None:
+def test_an_interrupt_settles_running_steps_and_leaves_the_session_in_progress() -> None:
     """kai FR32: the next attempt follows, whatever the policy."""
     scene = session()
     scene.checked()
@@ -178,7 +178,7 @@ def test_an_interrupted_step_that_had_passed_its_gate_does_not_ask_again() -> No
 
 
 def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> None:
-    """kai FR15, NFR1: whatever the journal holds, it can be read again and gone on with."""
+    """kai FR15, NFR1: every journal can be read again and continued."""
     scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     asked = [scene.asked]
     scene.checked()
@@ -193,7 +193,7 @@ def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> Non
     assert len(set(map(str, asked))) == 4
 
 
-def test_what_has_returned_is_judged_after_a_crash_and_never_run_again() -> None:
+def test_a_returned_step_is_judged_after_a_crash_and_never_runs_again() -> None:
     """kai FR32, NFR1."""
     scene = session()
     scene.worked()
@@ -203,7 +203,7 @@ def test_what_has_returned_is_judged_after_a_crash_and_never_run_again() -> None
 
 
 def test_lost_work_that_had_finished_counts_as_returned() -> None:
-    """kai FR32: it is judged like any other, triggers included."""
+    """kai FR32: it is judged like any other attempt, triggers included."""
     scene = Scene(book(step(triggers=(Trigger.AGREEMENT_BREAKING,))))
     scene.checked()
     scene.lost("a#1", finished=True)
@@ -236,7 +236,7 @@ def test_lost_work_that_had_not_finished_runs_again_as_the_next_attempt() -> Non
     assert scene.running == ("plan#2",)
 
 
-def test_a_late_report_of_work_that_was_given_up_is_refused() -> None:
+def test_a_late_report_of_an_interrupted_attempt_is_refused() -> None:
     scene = session()
     scene.checked()
     scene.lost("plan#1")
@@ -246,7 +246,7 @@ def test_a_late_report_of_work_that_was_given_up_is_refused() -> None:
 
 
 def test_recovery_does_not_use_up_the_retry() -> None:
-    """kai FR30: a crash is not the step's failure, before the retry and after it."""
+    """kai FR30: a crash is not a failure of the step, before the retry or after it."""
     scene = Scene(book(step(policy=ErrorPolicy.RETRY_ONCE)))
     scene.checked()
     scene.lost("a#1")
@@ -291,7 +291,7 @@ def test_lost_work_had_finished_if_all_holds_and_something_changed(
 
 
 def test_a_failed_session_can_be_taken_up_again() -> None:
-    """kai FR15: the failed entry says `retry`, the next attempt follows."""
+    """kai FR15: the failed entry has the resolution `retry`, and the next attempt follows."""
     scene = session()
     scene.worked()
     scene.checked(plan=missing("plan_exists"))

@@ -112,7 +112,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         and any(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
         ),
-        entry.came_back,
+        entry.has_returned,
     )
 
 

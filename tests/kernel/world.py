@@ -1,7 +1,7 @@
-"""Playbooks in miniature, and everything that the world could say to a session of theirs.
+"""Small playbooks, and every observation that a session of them can get.
 
-`legal` offers every answer to what is outstanding, and what may be said at any time; `illegal`
-offers what answers nothing; `repeated` the reports that have been taken in already.
+`legal` gives the answers to what is outstanding and what is allowed at any time; `illegal` gives
+observations to refuse; `repeated` gives reports that the journal already has.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def step(
     triggers: tuple[Trigger, ...] = (),
     group: str = "",
 ) -> Step:
-    """A step that differs from the plainest one in what is named."""
+    """A plain step; the arguments say what differs."""
     return Step(
         id=name,
         command=f"/do.{name}",
@@ -101,11 +101,11 @@ def verdict(standing: Standing = Standing.NEW) -> Finding:
     return Finding(Trigger.VERDICT_FAIL, "report.md:1: verdict: FAIL", standing)
 
 
-# ── a session, told step by step ────────────────────────────────────────────────────────────
+# ── a session, step by step ──────────────────────────────────────────────────────────────
 
 
 def taken_in(journal: Journal, events: Iterable[Event]) -> Journal:
-    """The journal after one write: known attempts in place, new ones at the end."""
+    """The journal after one write: known attempts replaced, new ones at the end."""
     entries = {entry.id: entry for entry in journal}
     entries.update((event.entry.id, event.entry) for event in events)
     return tuple(entries.values())
@@ -113,7 +113,7 @@ def taken_in(journal: Journal, events: Iterable[Event]) -> Journal:
 
 @dataclass
 class Scene:
-    """One session of one playbook; its clock ticks by a second per observation."""
+    """One session of a playbook. Its clock advances by one second per observation."""
 
     playbook: Playbook
     now: int = 0
@@ -123,7 +123,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.state = State(self.playbook)
 
-    # what is so
+    # state
 
     @property
     def asked(self) -> Directive:
@@ -160,7 +160,7 @@ class Scene:
     def entry(self, attempt: str) -> Entry:
         return next(entry for entry in self.journal if entry.id == attempt)
 
-    # what happens
+    # observations
 
     def sees(self, observation: Observation) -> tuple[Event, ...]:
         events = decide(self.state, observation)
@@ -174,7 +174,7 @@ class Scene:
         return self.now
 
     def checked(self, **reports: Report) -> tuple[Event, ...]:
-        """Answers the check; members that are not named have all that was asked of them."""
+        """Answer the check. The conditions of members that are not named hold."""
         check = self.check
         return self.sees(
             Checked(
@@ -188,7 +188,7 @@ class Scene:
         )
 
     def returned(self, *attempts: str, error: Failure | None = None) -> None:
-        """These attempts come back; all that run if none is named."""
+        """These attempts return; all running ones if none is named."""
         for attempt in attempts or self.running:
             self.sees(Returned(self.tick(), attempt, Outcome(error)))
 
@@ -217,18 +217,18 @@ def all_held(member: Attempt, place: Place) -> Report:
     return held(*(member.step.preconditions if before else member.step.postconditions))
 
 
-# ── everything that may be observed ─────────────────────────────────────────────────────────
+# ── every possible observation ───────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Offer:
-    """How much of the world is offered: which answers, standings and failures."""
+    """Which results, standings and failures occur in the observations."""
 
     answers: tuple[Answer, ...]
     standings: tuple[Standing | None, ...]
     failures: tuple[Failure | None, ...]
     waivers: tuple[bool, ...]
-    """Whether what fails before the work may differ from what was waived."""
+    """Whether a failing precondition may differ from a waived one."""
     verdict_standings: bool = True
 
 
@@ -238,14 +238,14 @@ EVERYTHING = Offer(
 WITHOUT_SYNONYMS = Offer(
     (Answer.HELD, Answer.NOT_HELD), (None, *Standing), (None, AGENT_FAILED), (True, False), False
 )
-"""What could not be checked counts as failed, one worker's error as another's, and what humans
-have said of a verdict changes nothing."""
+"""Left out: a condition that could not be checked (it counts as not held), a second kind of worker
+error, and human decisions about a verdict (they change nothing)."""
 FEW = Offer((Answer.HELD, Answer.NOT_HELD), (None, Standing.NEW), (None, AGENT_FAILED), (True,))
 FEWEST = replace(FEW, standings=(None,), failures=(None,))
 
 
 def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
-    """Every report that a check of this member could bring."""
+    """Every possible report for this member."""
     before = place is Place.BEFORE
     conditions = step.preconditions if before else step.postconditions
     probes = product(
@@ -274,7 +274,7 @@ def legal(
     offer: Offer = EVERYTHING,
     known: dict[tuple[Step, Place], tuple[Report, ...]] | None = None,
 ) -> Iterator[Observation]:
-    """Every observation that the kernel must take in here."""
+    """Every observation that the kernel must accept in this state."""
     known = {} if known is None else known
     asked = directive(state)
     match asked:
@@ -310,11 +310,11 @@ def legal(
 
 
 Pick = Callable[[int], int]
-"""A choice among so many: an index."""
+"""The number of options → the index of the chosen one."""
 
 
 def any_legal(state: State, at: int, pick: Pick) -> Observation:
-    """One observation that the kernel must take in here; mostly an answer to what it asks."""
+    """One observation that the kernel must accept; mostly an answer to the directive."""
     asked = directive(state)
     if state.pristine and pick(4) == 0:
         return Begun(at, ("", *(name.id for name in state.playbook.steps))[pick(3) - 1])
@@ -329,7 +329,7 @@ def any_legal(state: State, at: int, pick: Pick) -> Observation:
             found[member.step.id] = able[pick(len(able))]
         return Checked(at, asked.id, found)
     if isinstance(asked, Ask) and pick(8):
-        # a session that nobody aborts lives long enough to be interesting
+        # sessions that are rarely aborted grow long enough to be interesting
         choices = [choice for choice in asked.choices if choice is not Resolution.ABORT]
         resolution = choices[pick(len(choices))]
         return Answered(at, asked.id, resolution, resolution.value, "Ann")
@@ -343,7 +343,7 @@ def known_reports(step: Step, place: Place) -> tuple[Report, ...]:
 
 
 def illegal(state: State, journal: Journal, at: int) -> Iterator[Observation]:
-    """What answers nothing here: stale, foreign, forged, or too late."""
+    """Observations that the kernel must refuse: stale, unknown, forged or late."""
     asked = directive(state)
     names = [name.id for name in state.playbook.steps]
     gates = [gate for entry in journal for gate in entry.gates]
@@ -387,7 +387,7 @@ def _foreign_returns(
             continue
         yield Lost(at, id_, finished=id_ in tried)
         entry = next((entry for entry in journal if entry.id == id_), None)
-        if id_.partition("#")[0] not in past and not (entry and entry.came_back):
+        if id_.partition("#")[0] not in past and not (entry and entry.has_returned):
             yield Returned(at, id_, Outcome())
 
 
@@ -406,8 +406,8 @@ def _foreign_answers(
 
 
 def repeated(journal: Journal, at: int) -> Iterator[Observation]:
-    """Reports of attempts whose return has been journaled."""
+    """Reports of attempts whose return is in the journal."""
     for entry in journal:
-        if entry.came_back:
+        if entry.has_returned:
             yield Returned(at, entry.id, Outcome())
             yield Returned(at, entry.id, Outcome(AGENT_FAILED))
