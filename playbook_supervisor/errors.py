@@ -1,7 +1,7 @@
-"""Every way in which this program says no, on one page.
+"""Every error that we report, on one page.
 
-An error says what, where and how to mend it, and carries a stable code. The family of the code
-decides the exit code. `CODES` is what `docs/errors.md` is generated from.
+An error says what is wrong, where, and how to fix it, and has a stable code. The class decides the
+exit code. `docs/errors.md` is generated from `CODES`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ TextPosition = tuple[int, int]
 class PlaybookError(Exception):
     """The base of every error that we report (Catalyst E-7: `{code, message, guidance, cause?}`).
 
-    `message` is one sentence and `guidance` says how to fix it. `source` is a file, folder or
-    session, `position` a line and column in that file, `cause` the text of the underlying error.
-    `details` are further lines for machines and `--json`; the message is clear without them.
+    `message` is one sentence. `source` is a file, folder or session, `position` a line and column
+    in that file, `cause` the text of the underlying error. `details` are further lines for
+    machines and `--json`; the message is clear without them. `session` is the id that commands in
+    the guidance name; whoever knows it sets it.
     """
 
     exit_code: ClassVar[int] = 70
@@ -41,9 +42,15 @@ class PlaybookError(Exception):
         self.message = message
         self.source = where
         self.position = position
-        self.guidance = guidance or CODES.get(code, "")
+        self.session = ""
+        self._guidance = guidance or _GUIDANCE.get(code, "")
         self.cause = cause
         self.details = details
+
+    @property
+    def guidance(self) -> str:
+        """The sentence that says how to fix it."""
+        return with_session(self._guidance, self.session)
 
     @property
     def where(self) -> str:
@@ -61,155 +68,156 @@ class PlaybookError(Exception):
 
 
 class CheckError(PlaybookError):
-    """A file that a person wrote does not conform (exit 1)."""
+    """A file that a person wrote is not valid (exit 1)."""
 
     exit_code = 1
 
 
 class ArgumentError(PlaybookError):
-    """What was asked for on the command line or by a caller is not possible (exit 1)."""
+    """An argument of the command line or of a caller is not valid (exit 1)."""
 
     exit_code = 1
 
 
 class StateError(PlaybookError):
-    """A session is not in the state that the request needs, or cannot be trusted (exit 3)."""
+    """The session's state does not allow the request, or cannot be trusted (exit 3)."""
 
     exit_code = 3
 
 
 class PolicyError(PlaybookError):
-    """The project's policies do not let this person, or this program, do it (exit 3)."""
+    """A policy of the project does not allow this person or program to do it (exit 3)."""
 
     exit_code = 3
 
 
 class StorageError(PlaybookError):
-    """The disk refused; what stood there before still stands (exit 3)."""
+    """A file cannot be read or written; its former content is unchanged (exit 3)."""
 
     exit_code = 3
 
 
 class GitError(PlaybookError):
-    """Git, or the lack of it, stands in the way (exit 3)."""
+    """Git failed, or the repository's state does not allow the request (exit 3)."""
 
     exit_code = 3
 
 
 class AgentError(PlaybookError):
-    """The agent could not be had, or its work failed (exit 2)."""
+    """The agent could not be started, or its work failed (exit 2)."""
 
     exit_code = 2
 
 
 class ConditionError(PlaybookError):
-    """A condition does not hold or could not be asked (exit 2)."""
+    """A condition does not hold or could not be evaluated (exit 2)."""
 
     exit_code = 2
 
 
-def naming(said: str, session: str) -> str:
-    """The same, with that id behind each command that may mean another session without one."""
-    if not session:
-        return said
-    import re
-
-    return re.sub(_MEANS_ONE, rf"\g<0> {session}", said)
+def with_session(template: str, session: str) -> str:
+    """Fill in ` {session}`, so that a command names its session; without an id, leave it out."""
+    return template.replace(" {session}", f" {session}" if session else "")
 
 
-_MEANS_ONE = r"\bplaybook (?:abort|answer|pause|repair|resume)\b(?! [0-9]{8}-)"
+def guidance(code: str, session: str) -> str:
+    """The guidance of a code, with commands for that session."""
+    return with_session(_GUIDANCE.get(code, ""), session)
 
-CODES: dict[str, str] = {
-    # what a person wrote
-    "PB-CHECK-YAML": "Mend the YAML at the place named; one document, no tags, anchors or tabs.",
-    "PB-CHECK-HOSTILE": "Playbooks are small plain YAML; take the construct out.",
-    "PB-CHECK-SCHEMA": "Write one of the allowed keys and values; `playbook schema` prints them.",
-    "PB-CHECK-RULE": "Mend the rule named; docs/format.md explains each.",
+
+_GUIDANCE: dict[str, str] = {
+    # files that people write
+    "PB-CHECK-YAML": "Correct the YAML there: one document, no tags, no anchors, no tabs.",
+    "PB-CHECK-HOSTILE": "Remove the construct: playbooks are small files of plain YAML.",
+    "PB-CHECK-SCHEMA": "Use one of the allowed keys and values; `playbook schema` prints them.",
+    "PB-CHECK-RULE": "Follow the rule that the message names; docs/format.md explains each.",
     "PB-CHECK-LINT-ASKS": "Run that command yourself, before the playbook.",
     "PB-CHECK-LINT-FEATURE": "Declare the arg `feature`.",
     "PB-CHECK-LINT-GATE": "Give the publishing step `gate_always`.",
-    "PB-CHECK-LINT-NAME": "Give the file and the playbook one name.",
+    "PB-CHECK-LINT-NAME": "Use the same name for the file and the playbook.",
     "PB-CHECK-LINT-ORDER": "Move the step that provides it before the one that needs it.",
-    "PB-CHECK-LINT-RETRY": "Take a trigger out, or write `gate` or `stop`.",
-    "PB-CHECK-LINT-TRIGGER": "Give the step postconditions, or take the trigger out.",
+    "PB-CHECK-LINT-RETRY": "Remove a trigger, or write `gate` or `stop`.",
+    "PB-CHECK-LINT-TRIGGER": "Give the step postconditions, or remove the trigger.",
     "PB-CHECK-LINT-UNSEEN": "Name a condition that holds once the work is done.",
     "PB-CHECK-VERSION": 'Write `version: "1.0"`.',
-    "PB-CHECK-INVALID": "Run `playbook check FILE` and mend what it lists.",
-    "PB-CHECK-CONFIG": "Mend `.playbooks/config.yaml`; docs/config.md shows every key.",
-    "PB-CHECK-POLICY": "Mend the policy at the place named; docs/policies.md shows every key.",
-    "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or take the rule out.",
-    "PB-CHECK-SETTINGS": "Mend the client's settings at the place named: plain JSON, no comments.",
+    "PB-CHECK-INVALID": "Run `playbook check FILE` and fix what it lists.",
+    "PB-CHECK-CONFIG": "Correct `.playbooks/config.yaml`; docs/config.md explains every key.",
+    "PB-CHECK-POLICY": "Correct the policy there; docs/policies.md explains every key.",
+    "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or remove the rule.",
+    "PB-CHECK-SETTINGS": "Correct the client's settings there: plain JSON, without comments.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
-    # what was asked for
+    # arguments
     "PB-ARG-USAGE": "See `playbook --help`.",
     "PB-ARG-INVALID": "Give the arguments as the message shows.",
-    "PB-ARG-AGENT": "Write --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
+    "PB-ARG-AGENT": "Use --agent exec:PROGRAM or script:FILE, or name it in config.yaml.",
     "PB-ARG-FEATURE": "Name the feature by its number or its folder, as in `013`.",
-    "PB-ARG-PLAYBOOK": "`playbook list` shows what there is.",
+    "PB-ARG-PLAYBOOK": "`playbook list` shows the playbooks.",
     "PB-ARG-STEP": "`playbook show` lists the steps.",
     "PB-ARG-ANSWER": "Answer with one of the choices that the question names.",
     "PB-ARG-BASE": "Name a commit: a branch, a tag or an id; without --base it is HEAD.",
-    "PB-ARG-BRANCH": "Give --branch a name that git allows and that no other branch is in.",
-    # the state of things
+    "PB-ARG-BRANCH": "Choose a name that git allows and that conflicts with no other branch.",
+    # the state of a session
     "PB-STATE-NO-SESSION": "Begin one: `playbook run PLAYBOOK FEATURE`.",
     "PB-STATE-OPEN": "Resume it, abort it, or begin in a second worktree: `playbook start`.",
     "PB-STATE-DRIVEN": "Wait for it, or end the process that drives it.",
-    "PB-STATE-BUSY": "Another process holds the session for longer than it should; try again.",
+    "PB-STATE-BUSY": "Another process has held the session for unusually long; try again.",
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
-    "PB-STATE-ELSEWHERE": "Change into the worktree that is named, and repeat it there.",
-    "PB-STATE-NO-WORKTREE": "`playbook status --all` shows where each session lives.",
-    "PB-STATE-ENDED": "Begin a new session; `playbook resume --retry` takes up a failed one.",
-    "PB-STATE-CORRUPT": "`playbook repair` shows the difference and can put the copy back.",
+    "PB-STATE-ELSEWHERE": "Change into the worktree that the message names, and try again there.",
+    "PB-STATE-NO-WORKTREE": "`playbook status --all` shows the worktree of each session.",
+    "PB-STATE-ENDED": "Begin a new one, or `playbook resume {session} --retry` a failed one.",
+    "PB-STATE-CORRUPT": "`playbook repair {session}` shows the difference, and can restore it.",
     "PB-STATE-NEWER": "Upgrade playbook: `uv tool upgrade playbook-supervisor`.",
-    "PB-STATE-TAMPERED": "`playbook repair` shows it; --take accepts it, --restore undoes it.",
-    "PB-STATE-DIVERGED": "The journal and the playbook disagree; `playbook repair` shows where.",
-    "PB-STATE-INTERRUPTED": "`playbook resume` runs the step again.",
-    "PB-STATE-NOT-STARTED": "Another step of the group failed first; `playbook resume --retry`.",
+    "PB-STATE-TAMPERED": "See `playbook repair {session}`; --take accepts it, --restore undoes it.",
+    "PB-STATE-DIVERGED": "The journal does not fit; `playbook repair {session}` shows where.",
+    "PB-STATE-INTERRUPTED": "`playbook resume {session}` runs the step again.",
+    "PB-STATE-NOT-STARTED": "Another step failed first; `playbook resume {session} --retry`.",
     "PB-STATE-ABORTED": "Begin a new session.",
     "PB-STATE-NO-REPOSITORY": "Change into a git repository, or `git init` one.",
     "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",
     "PB-STATE-NO-PLAYBOOK": "Put the playbook that it ran beside session.yaml, as playbook.yaml.",
     "PB-STATE-SPECKIT": "Switch to the branch that the message names.",
-    "PB-STATE-HUMAN-ONLY": "Say it at the client's own prompt, or in a terminal of your own.",
+    "PB-STATE-HUMAN-ONLY": "Type it at the client's own prompt, or in a terminal of your own.",
     "PB-STATE-NO-HOOKS": "Start Claude Code at the repository's root; type /playbook.run there.",
     # conditions
-    "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume --retry`.",
-    "PB-COND-POSTCONDITION": "Mend it, or run the step again: `playbook resume --retry`.",
-    "PB-COND-TRIGGER": "Answer the gate; the finding stands in the report named.",
+    "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume {session} --retry`.",
+    "PB-COND-POSTCONDITION": "Fix it, or run the step again: `playbook resume {session} --retry`.",
+    "PB-COND-TRIGGER": "Answer the gate; the report that the message names has the finding.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
-    "PB-AGENT-FAILED": "The agent's last lines say why; mend it and run the step again.",
+    "PB-AGENT-FAILED": "The agent's last lines say why; fix that and run the step again.",
     "PB-AGENT-NO-RECEIPT": "Retry the step, or run the command by hand and continue.",
-    "PB-AGENT-CRASHED": "The agent died; `playbook resume --retry` runs the step again.",
+    "PB-AGENT-CRASHED": "The agent died; `playbook resume {session} --retry` runs the step again.",
     "PB-AGENT-TIMEOUT": "Give it more time (--timeout, --idle-timeout), or split the step.",
-    "PB-AGENT-API": "Try again later: `playbook resume --retry`.",
-    "PB-AGENT-BUDGET": "Raise the limit: `playbook resume --retry` with --max-cost-usd and so on.",
+    "PB-AGENT-API": "Try again later: `playbook resume {session} --retry`.",
+    "PB-AGENT-BUDGET": "Raise the limit, as in `playbook resume {session} --retry --max-turns N`.",
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
-    "PB-AGENT-EMPTY": "Mend the command or the hook that the message names.",
-    "PB-AGENT-LIMIT": "`playbook resume --retry` then; `agents.claude.wait_for_limit: true` waits.",
+    "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
+    "PB-AGENT-LIMIT": "Retry it then, or set `agents.claude.wait_for_limit: true` to wait.",
     "PB-AGENT-PERMISSION": "Add the rule to `agents.claude.allowed_tools` in config.yaml.",
-    "PB-AGENT-REFUSED": "Say it differently in the command, or give the step another model.",
-    "PB-AGENT-SCRIPT": "Mend the script file of the embedded agent.",
-    # what the project insists on
+    "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",
+    "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
+    # policies
     "PB-POLICY-ANSWER": "One of those people answers, from any terminal; the gate stays open.",
-    "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people say --from.",
-    "PB-POLICY-TIGHTENS": "Nothing: a session of this playbook runs as the policy asks.",
-    # the machine
-    "PB-IO-WRITE": "Make room or permission, then repeat; nothing was half-written.",
-    "PB-IO-READ": "Make the file readable, then repeat.",
-    "PB-IO-ESCAPE": "Paths stay inside the repository, symbolic links included.",
+    "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people use --from.",
+    "PB-POLICY-TIGHTENS": "Nothing to do: sessions of this playbook run as the policy demands.",
+    # files and programs
+    "PB-IO-WRITE": "Free some space or fix the permissions, then try again.",
+    "PB-IO-READ": "Make the file readable, then try again.",
+    "PB-IO-ESCAPE": "Use paths inside the repository only; this includes symbolic links.",
     "PB-IO-PROGRAM": "Install the program, or put it on PATH.",
     "PB-GIT-FAILED": "Git's own message says why.",
     "PB-GIT-DIRTY": "Commit or stash the changes: a new worktree would not have them.",
     "PB-GIT-BASE": "Commit it there, or name the branch that has it: --base BRANCH.",
     "PB-GIT-TAKEN": "Choose another place or another branch.",
-    "PB-GIT-UNFINISHED": "Settle what is named, then repeat; --force throws it away.",
-    "PB-GIT-COMMIT": "Commit the session's folder yourself; `commit_sessions: never` ends this.",
-    "PB-GIT-PUSH": "`git push` when it suits you; `push_sessions: false` ends this.",
-    # ourselves
-    "PB-BUG": "Please report it with the file named.",
+    "PB-GIT-UNFINISHED": "Resolve what the message lists, then try again; --force discards it.",
+    "PB-GIT-COMMIT": "Commit the session's folder yourself, or set `commit_sessions: never`.",
+    "PB-GIT-PUSH": "Run `git push` yourself, or set `push_sessions: false`.",
+    # our own bugs
+    "PB-BUG": "Please report it, and attach the file that the message names.",
 }
-"""Every stable code with its cure, by family."""
+
+CODES = {code: with_session(template, "") for code, template in _GUIDANCE.items()}
+"""Every stable code with its guidance, by family."""

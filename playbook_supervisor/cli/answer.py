@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
-from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
@@ -22,7 +21,7 @@ def answer(words: Sequence[str], *, session: str, gate: str) -> int:
     else:
         driven = view.driven(outlook)
         name = locate.name_from_here(outlook)
-        streams.put(naming(text.what_next(outlook, driven=driven), name))
+        streams.put(text.what_next(outlook, name, driven=driven))
         if not driven and (where := locate.away(outlook)):
             streams.tell(printable(where))
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
@@ -14,7 +13,7 @@ def pause(session: str) -> int:
     outlook = driving.pause(session)
     streams.tell_notices(outlook.notices)
     streams.put(f"session {outlook.manifest.session_id} is paused")
-    streams.put(naming(text.what_next(outlook), locate.name_from_here(outlook)))
+    streams.put(text.what_next(outlook, locate.name_from_here(outlook)))
     if where := locate.away(outlook):
         streams.tell(printable(where))
     return 0

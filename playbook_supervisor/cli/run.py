@@ -10,7 +10,6 @@ from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.cli.watchers import draws, watching
 from playbook_supervisor.commands import driving, locate, protocol
-from playbook_supervisor.errors import naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,13 +82,13 @@ def _driven(
     if ending.why == "waiting":
         for line in text.context(context) if person is None else ():  # a person has seen it
             streams.tell(f"  {line}")
-        streams.tell(naming(text.how_to_answer(outlook), name))
+        streams.tell(text.how_to_answer(outlook, name))
     elif level >= Level.INFO or ending.why == "failed":
         streams.tell(text.summary(outlook, entries, ending.why))
         for line in () if draws(level) or level < Level.INFO else text.steps(entries):
             streams.tell(line)
-        for line in text.cures(entries) if ending.why == "failed" else ():
-            streams.tell(naming(line, name))
-        if then := text.afterwards(ending.why):
-            streams.tell(naming(then, name))
+        for line in text.cures(entries, name) if ending.why == "failed" else ():
+            streams.tell(line)
+        if then := text.afterwards(ending.why, name):
+            streams.tell(then)
     return ending.exit_code

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from playbook_supervisor.errors import PlaybookError, StateError, StorageError, naming
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import FILE as POLICY
@@ -312,7 +312,7 @@ class DiskStore:
         except PlaybookError as error:
             if error.source.startswith(f"{SESSIONS}/"):
                 error.source = self._shown(self.checkout.root / error.source)
-            error.guidance = naming(error.guidance, session_id)
+            error.session = session_id
             raise
 
 

@@ -87,7 +87,6 @@ def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) 
             assert any("README.md" in line for line in done.json["gate"]["context"])
 
 
-
 def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Path) -> None:
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")

@@ -181,7 +181,7 @@ class TestFindingByName:
     def test_where_nothing_is_near_nothing_is_suggested(self, project: Project) -> None:
         with pytest.raises(ArgumentError) as caught:
             library.find(project.root, "zzz")
-        assert caught.value.guidance == "`playbook list` shows what there is."
+        assert caught.value.guidance == "`playbook list` shows the playbooks."
 
     def test_in_an_empty_folder_the_error_says_that(self, project: Project) -> None:
         project.git("rm", "-rq", ".playbooks/playbooks")

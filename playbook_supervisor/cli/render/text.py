@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from playbook_supervisor.errors import CODES, guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -174,10 +175,14 @@ def context(lines: Sequence[str]) -> list[str]:
     return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
 
 
-def how_to_answer(outlook: Snapshot) -> str:
+def how_to_answer(outlook: Snapshot, session: str = "") -> str:
     """The commands to type where nobody could be asked."""
     first, *others = _asked(outlook).choices
-    return f"answer: playbook answer {first} (or {listed(others)}), then playbook resume"
+    named = f" {session}" if session else ""
+    others_listed = listed(others)
+    return (
+        f"answer: playbook answer{named} {first} (or {others_listed}), then playbook resume{named}"
+    )
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────
@@ -242,25 +247,30 @@ def _step(entry: Entry) -> tuple[str, ...]:
 
 
 _AFTERWARDS = {
-    "failed": "mend it, then: playbook resume --retry",
-    "interrupted": "go on: playbook resume",
-    "paused": "go on: playbook resume",
+    "failed": "mend it, then: playbook resume {session} --retry",
+    "interrupted": "go on: playbook resume {session}",
+    "paused": "go on: playbook resume {session}",
 }
 
 
-def afterwards(why: str) -> str:
+def afterwards(why: str, session: str = "") -> str:
     """What to type when a drive has ended like this; empty where nothing is left to do."""
-    return _AFTERWARDS.get(why, "")
+    return with_session(_AFTERWARDS.get(why, ""), session)
 
 
-def cures(entries: Sequence[Entry]) -> list[str]:
+def cures(entries: Sequence[Entry], session: str = "") -> list[str]:
     """How to mend what failed and was not tried again, a line for each such step."""
     last = last_entries(entries).values()
     return [
-        f"{entry.id}: {first_line(entry.error_guidance, _LONGEST)}"
+        f"{entry.id}: {first_line(_guidance(entry, session), _LONGEST)}"
         for entry in last
         if entry.status is EntryStatus.FAILED and entry.error_guidance
     ]
+
+
+def _guidance(entry: Entry, session: str) -> str:
+    general = entry.error_guidance == CODES.get(entry.error_code)
+    return guidance(entry.error_code, session) if general else entry.error_guidance
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
@@ -290,15 +300,15 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def what_next(outlook: Snapshot, *, driven: bool = False) -> str:
+def what_next(outlook: Snapshot, session: str = "", *, driven: bool = False) -> str:
     """What a session does next, and what to type for it where no runner is there to do it."""
     done = f"{outlook.done}/{outlook.total} steps done"
     match outlook.directive:
         case Ask():
-            return f"it waits for a human: {question(outlook)}\n{how_to_answer(outlook)}"
+            return f"it waits for a human: {question(outlook)}\n{how_to_answer(outlook, session)}"
         case Finish(status=status):
-            return f"the session is {status}: {done}\n{afterwards(status.value)}".rstrip()
+            return f"the session is {status}: {done}\n{afterwards(status.value, session)}".rstrip()
         case _ if driven:
             return f"the runner goes on by itself ({done})"
         case _:
-            return f"next: playbook resume ({done})"
+            return with_session(f"next: playbook resume {{session}} ({done})", session)
