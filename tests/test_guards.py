@@ -47,7 +47,7 @@ class TestWhatIsAHumans:
             refused = conversation.runs(*argv)
             assert refused.code == 3
             assert "PB-STATE-HUMAN-ONLY" in refused.err
-            assert f"`playbook {command}` is a human's here" in refused.err
+            assert f"only a human may run `playbook {command}` here" in refused.err
             assert "in a terminal of your own" in refused.err
             assert waits(conversation.project)
 
@@ -131,7 +131,7 @@ class TestWhatIsAHumans:
 class TestASessionOfWhichNobodyKnowsWhoDroveIt:
     """What the git directory keeps may have been removed, by a worker that would be a human."""
 
-    def refused(self, project: Project, why: str = "nothing says who has driven it") -> None:
+    def refused(self, project: Project, why: str = "its last driver is unknown") -> None:
         """A process that has cut itself off from the client, its variables and its terminal."""
         detached = project.playbook("answer", "continue")
         assert (detached.code, "PB-STATE-HUMAN-ONLY" in detached.err) == (3, True), detached
@@ -254,7 +254,7 @@ class TestCommandsInTheClientsShell:
     def test_beginning_at_a_later_step_is_a_humans(self, project: Project) -> None:
         with Conversation(project) as conversation:
             refused = conversation.runs("begin", "auto-validate", "013", "--from", "qa-run")
-        assert (refused.code, "`playbook begin --from` is a human's" in refused.err) == (3, True)
+        assert (refused.code, "only a human may run `playbook begin --from`" in refused.err) == (3, True)
 
     def test_begin_no_second_session_beside_the_one_that_is_bound(
         self, conversation: Conversation
@@ -270,7 +270,7 @@ class TestCommandsInTheClientsShell:
             assert terminal.end() == 0
         refused = conversation.runs("begin", "auto-validate", "013")
         assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
-        assert "Say it at Claude Code's own prompt" in refused.err
+        assert "Type it at Claude Code's own prompt" in refused.err
         assert len(conversation.project.sessions) == 1
 
     def test_tell_of_an_end_and_leave_it_to_the_hooks_to_let_go(

@@ -100,7 +100,7 @@ def resume(
     store, session_id = locate.meant(session, cwd, watching)
     if retry or drive.mode is Mode.AUTONOMOUS:  # what takes up, or answers by itself, decides
         locate.a_human(store, session_id, "resume --retry" if retry else "resume --mode autonomous")
-    authorization.refuse_beside_a_client(store.runtime(session_id))
+    authorization.refuse_living_client(store.runtime(session_id))
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
@@ -237,7 +237,7 @@ def _drive(
             return supervisor.take_up()
         return supervisor.outlook()
 
-    authorization.vacate(store.checkout, supervisor.private, os.environ)
+    authorization.take_over(store.checkout, supervisor.private, os.environ)
     with driving(supervisor.private, drive.agent or agent.name):
         supervisor.remember(_remembered(drive, supervisor.root))
         runner = Runner(

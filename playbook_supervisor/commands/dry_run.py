@@ -35,7 +35,7 @@ def plan(
     store = locate.store(cwd)
 
     def free(session_id: str) -> None:
-        authorization.refuse_beside_a_client(store.runtime(session_id))
+        authorization.refuse_living_client(store.runtime(session_id))
         locate.undriven(store, session_id)
 
     return planning.plan(

@@ -73,7 +73,7 @@ def a_human(store: DiskStore, session_id: str, command: str) -> None:
 
     if command == "repair" and not store.drives(session_id):
         return  # nothing is kept of it: there is no difference to decide about
-    authorization.only(store.runtime(session_id), command, os.environ)
+    authorization.require_human(store.runtime(session_id), command, os.environ)
 
 
 def inside() -> bool:
@@ -103,7 +103,7 @@ def meant(
     if not here.drives(name):
         from playbook_supervisor.drivers.claude_code import authorization
 
-        authorization.meet(here, name)
+        authorization.note_unknown_driver(here, name)
     return here, name
 
 

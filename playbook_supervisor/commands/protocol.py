@@ -36,7 +36,7 @@ def begin(
     if locate.inside():
         from playbook_supervisor.drivers.claude_code import authorization
 
-        authorization.admit_beginning(store.checkout, start, os.environ)
+        authorization.admit_begin(store.checkout, start, os.environ)
     wanted = creation.intend(store, reference, args, start=start)
     supervisor = locate.admitted(store, creation.begin(store, wanted, start=start, exports=False))
     outlook = replace(supervisor.begin(start), notices=wanted.warnings)
@@ -154,7 +154,7 @@ def _enclosed(supervisor: Supervisor, outlook: Snapshot) -> DirectiveDetails:
         supervisor.environment(outlook, work)
         handouts[member.id] = WorkItem(work.command, work.args, work.prompt)
     return DirectiveDetails(
-        handouts, supervisor.context(outlook), binding.given(supervisor.private)
+        handouts, supervisor.context(outlook), binding.launched_attempts(supervisor.private)
     )
 
 
@@ -172,7 +172,7 @@ def entries(outlook: Snapshot, *, cwd: Path | None = None) -> tuple[Entry, ...]:
 def _hooks_report(supervisor: Supervisor) -> bool:
     from playbook_supervisor.drivers.claude_code import binding
 
-    return binding.given(supervisor.private) is not None
+    return binding.launched_attempts(supervisor.private) is not None
 
 
 def _handed_out(
@@ -184,7 +184,7 @@ def _handed_out(
     if locate.inside() and isinstance(outlook.directive, Finish):
         from playbook_supervisor.drivers.claude_code import authorization
 
-        authorization.settled(store.checkout, supervisor.private)
+        authorization.release_ended(store.checkout, supervisor.private)
     return locate.kept(store, outlook), _enclosed(supervisor, outlook)
 
 

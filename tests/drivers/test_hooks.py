@@ -12,7 +12,7 @@ from claude import playbooks
 from hooked import HANDED_IN, Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.drivers.claude_code import ancestry, binding, origin, settings
+from playbook_supervisor.drivers.claude_code import ancestry, authorization, binding, settings
 from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import checkout
@@ -170,16 +170,16 @@ class TestWhoCalls:
         bound.pid = client.pid
         binding.bind(checkout.find(hooked.project.root), hooked.private, bound)
         hooked.environment["CLAUDE_PID"] = str(client.pid)
-        with pytest.raises(StateError, match="a shell of another kind runs this"):
+        with pytest.raises(StateError, match="a different shell runs this"):
             hooked.says("continue")
-        monkeypatch.setattr(origin, "_PROC", tmp_path / "proc")
+        monkeypatch.setattr(authorization, "_PROC", tmp_path / "proc")
         hooked.says("nobody knows the shell: there is no such folder on every machine")
         line = tmp_path / "proc" / str(shell.pid) / "cmdline"
         line.parent.mkdir(parents=True)
         line.write_bytes(f"/bin/sh\0-c\0{settings.MARK} playbook hook\0".encode())
         hooked.says("continue")
         line.write_bytes(b"/bin/sh\0-c\0playbook hook\0")
-        with pytest.raises(StateError, match="a shell of another kind runs this"):
+        with pytest.raises(StateError, match="a different shell runs this"):
             hooked.says("continue")
 
     @pytest.mark.parametrize(

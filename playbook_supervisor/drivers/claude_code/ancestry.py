@@ -1,7 +1,7 @@
-"""Which processes stand above this one, and whether one that we knew still lives.
+"""The ancestors of this process, and whether a known process is still running.
 
-A number alone is no identity, for numbers are used again: the time of birth belongs to it. Read
-from /proc where there is one, else asked of `ps`.
+Process numbers are reused, so a process is identified by its number and its start time. They are
+read from /proc, or from `ps` where there is no /proc.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from playbook_supervisor.records import Record
 
 _PROC: Path = Path("/proc")
-_ENDED = frozenset({"Z", "X"})  # it waits for somebody to ask how it ended, no more
+_ENDED = frozenset({"Z", "X"})  # zombie, dead
 _TERMINAL = "/dev/tty"
-_HIGHEST = 1_000  # processes above one another, more than there ever are
-_SECONDS = 5.0
+_MAX_DEPTH = 1_000  # ancestors; more than there ever are
+_TIMEOUT = 5.0
 
 
 class Process(Record):
-    """One process. `born` says when, in the system's own words: only good to be compared."""
+    """One process. `born` is its start time in the system's own format, only for comparison."""
 
     pid: int
     parent: int
@@ -29,16 +29,16 @@ class Process(Record):
 
 
 def process(pid: int) -> Process | None:
-    """The living process of that number; None where there is none, or nobody can tell."""
+    """The running process of that number; None if there is none or it cannot be determined."""
     return _from_proc(pid) if _has_proc() else _from_ps("-p", str(pid)).get(pid)
 
 
 def ancestors() -> Iterator[Process]:
-    """The process that started this one, and so on upwards."""
-    look = process if _has_proc() else _from_ps("-A").get
+    """The parent of this process, its parent, and so on."""
+    find = process if _has_proc() else _from_ps("-A").get
     pid = os.getppid()
-    for _ in range(_HIGHEST):
-        found = look(pid) if pid > 0 else None
+    for _ in range(_MAX_DEPTH):
+        found = find(pid) if pid > 0 else None
         if found is None:
             return
         yield found
@@ -46,13 +46,13 @@ def ancestors() -> Iterator[Process]:
 
 
 def lives(pid: int, born: str) -> bool:
-    """Whether that very process lives; where its birth is not known, whether any of its number."""
+    """Whether that process is running; any process of that number if `born` is empty."""
     found = process(pid)
     return found is not None and born in ("", found.born)
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal, at which a person may sit."""
+    """Whether this process has a controlling terminal, where a person may sit."""
     try:
         os.close(os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -69,25 +69,27 @@ def _from_proc(pid: int) -> Process | None:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except OSError:
         return None
-    name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold brackets and blanks
+    name, _, rest = text.partition("(")[2].rpartition(")")  # a name may contain brackets and blanks
     fields = rest.split()
     return None if fields[0] in _ENDED else Process(pid, int(fields[1]), name, fields[19])
 
 
-def _from_ps(*which: str) -> dict[int, Process]:
-    """The living ones of the processes asked for, by number; none where `ps` is missing."""
+def _from_ps(*selection: str) -> dict[int, Process]:
+    """The selected running processes by number; none where `ps` is missing."""
     from playbook_supervisor.errors import StorageError
     from playbook_supervisor.system.processes import run
 
-    argv = ["ps", *which, "-o", "pid=,ppid=,state=,lstart=,comm="]
+    argv = ["ps", *selection, "-o", "pid=,ppid=,state=,lstart=,comm="]
     try:
-        said = run(argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_SECONDS).stdout
+        output = run(
+            argv, cwd=Path("/"), env={**os.environ, "LC_ALL": "C"}, timeout=_TIMEOUT
+        ).stdout
     except StorageError:
         return {}
     found = {}
-    for line in said.splitlines():
-        pid, parent, state, *birth, program = line.split(None, 8)  # a birth is five words
+    for line in output.splitlines():
+        pid, parent, state, *started, program = line.split(None, 8)  # a start time is five words
         if state[0] not in _ENDED:
             name = Path(program.strip()).name
-            found[int(pid)] = Process(int(pid), int(parent), name, " ".join(birth))
+            found[int(pid)] = Process(int(pid), int(parent), name, " ".join(started))
     return found

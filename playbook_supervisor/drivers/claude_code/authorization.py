@@ -1,11 +1,14 @@
-"""What only a human may say of a session, and who may drive one by commands.
+"""Who is speaking: a person, the client's hook, or a shell that a model commands.
 
-A model's shell has the client above it, its variables around it, and no terminal; a person in a
-terminal of their own has none of the three. Sessions that are driven headless are everybody's.
+A model's shell has the client among its ancestors, the client's variables in its environment, and
+no terminal; a person's own terminal has none of the three. Anyone may decide about a session that
+is driven headless. A process that forges its environment and its command line cannot be told from
+the client.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,71 +16,110 @@ from pathlib import Path
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import ancestry, binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
 
-_INSIDE = "CLAUDECODE"
+_PROC: Path = Path("/proc")
+_IN_CLIENT = "CLAUDECODE"
 _CONVERSATION = "CLAUDE_CODE_SESSION_ID"
 _CLIENT = "CLAUDE_PID"
+_AGENT_SUFFIX = "_agent"
+"""How the client marks an agent's process in `AI_AGENT`; a hook's ends with `_harness`."""
 _SHELL = "Claude Code runs this shell"
 _NO_TERMINAL = "there is no terminal here"
-_BRINGING = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
-"""How git begins to tell in its log of HEAD that a commit came here, and was not made here."""
+_RECEIVED = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
+"""How a reflog line of HEAD begins if its commit was received and not made here."""
 _UNKNOWN = "unknown"
-"""Its file says that nobody knows who has driven the session."""
+"""A file that says: it is not known who has driven the session."""
 
 
 def inside(environment: Mapping[str, str]) -> bool:
     """Whether a command runs in a shell of Claude Code."""
-    return bool(environment.get(_INSIDE))
+    return bool(environment.get(_IN_CLIENT))
 
 
-# ── what is a human's ───────────────────────────────────────────────────────────────────────
+# ── hooks ───────────────────────────────────────────────────────────────────────────────────
 
 
-def only(private: Path, command: str, environment: Mapping[str, str]) -> None:
-    """StateError PB-STATE-HUMAN-ONLY, unless this may be said of the session from here.
+def require_client(environment: Mapping[str, str], client: int) -> None:
+    """StateError PB-STATE-HUMAN-ONLY unless the client, that process, has called this hook."""
+    if reason := _not_the_client(environment, client):
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"`playbook hook` is called by Claude Code alone, but {reason}",
+            guidance="Leave hooks to the client; `playbook next` prints what is outstanding.",
+        )
 
-    Somebody may have removed, or written over, what said who drives. Where no driver is known a
-    shell of Claude Code may not decide either; and whoever has no terminal may not where somebody
-    has written over it, where a conversation once drove, or where nobody knows who did.
+
+def _not_the_client(environment: Mapping[str, str], client: int) -> str:
+    """The client calls hooks through the installed shell lines, an agent's commands otherwise."""
+    if environment.get("AI_AGENT", "").endswith(_AGENT_SUFFIX):
+        return "an agent's shell runs this"
+    below = os.getpid()
+    for above in ancestry.ancestors():
+        if above.pid == client:
+            installed = below == os.getpid() or _runs_hook_lines(below)
+            return "" if installed else "a different shell runs this"
+        below = above.pid
+    return f"its process {client} has not started this"
+
+
+def _runs_hook_lines(shell: int) -> bool:
+    """Whether that shell runs an installed hook entry; without /proc it may."""
+    try:
+        argv = (_PROC / str(shell) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return any(word.startswith(MARK.encode()) for word in argv)
+
+
+# ── a human's commands ──────────────────────────────────────────────────────────────────────
+
+
+def require_human(private: Path, command: str, environment: Mapping[str, str]) -> None:
+    """StateError PB-STATE-HUMAN-ONLY unless a human may have given the command.
+
+    The record of the driver may have been removed or overwritten. Without one, a shell of Claude
+    Code may not decide; and a process without a terminal may not decide where the record was
+    overwritten, where a conversation once drove, or where the driver is unknown.
     """
     bound = binding.load(private)
     headless = driver_lock.ever_driven(private)
     if bound is None and binding.broken(private):
         bound = Binding(private.name, "", 0)
     if bound is not None:
-        _refuse(private.name, command, _unlike_a_human(bound, environment))
+        _refuse(private.name, command, _not_human(bound, environment))
     elif inside(environment) and not headless:
         _refuse(private.name, command, _SHELL)
     elif not ancestry.has_terminal():
-        if _unknown(private):
-            _refuse(private.name, command, f"nothing says who has driven it, and {_NO_TERMINAL}")
-        elif binding.ever(private) and not headless:
+        if _driver_unknown(private):
+            _refuse(private.name, command, f"its last driver is unknown, and {_NO_TERMINAL}")
+        elif binding.ever_bound(private) and not headless:
             _refuse(private.name, command, _NO_TERMINAL)
 
 
-def meet(store: DiskStore, session_id: str) -> None:
-    """Note that nobody knows who has driven the session, before its files are taken as they are.
+def note_unknown_driver(store: DiskStore, session_id: str) -> None:
+    """Record that the session's last driver is unknown, before its files are accepted.
 
-    That is so where nothing is known of it here, no person sits at a terminal, and its journal is
-    not the one that git brought: then what was known of it has been removed.
+    That is so if there is no local state, no terminal, and git has not brought the journal here:
+    then the local state has been removed.
     """
-    if store.drives(session_id) or ancestry.has_terminal() or _brought(store, session_id):
+    if store.drives(session_id) or ancestry.has_terminal() or _received(store, session_id):
         return
     private = store.runtime(session_id)
     ensure_folder(private)
     write_atomically(private / _UNKNOWN, b"", durable=False)
 
 
-def _unknown(private: Path) -> bool:
+def _driver_unknown(private: Path) -> bool:
     return (private / _UNKNOWN).exists()
 
 
-def _brought(store: DiskStore, session_id: str) -> bool:
-    """Whether git has brought the journal here: as the last commit has it, made somewhere else."""
+def _received(store: DiskStore, session_id: str) -> bool:
+    """Whether the journal is that of the last commit, and that commit was made elsewhere."""
     from playbook_supervisor.system.git_process import ask
 
     root = store.checkout.root
@@ -86,14 +128,14 @@ def _brought(store: DiskStore, session_id: str) -> bool:
         committed = ask(root, "cat-file", "blob", f"HEAD:{journal}").encode()
         commit = ask(root, "log", "--max-count=1", "--format=%H", "--", journal).strip()
         moves = ask(root, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
-        by = [move.partition(" ")[2] for move in moves if move.startswith(commit)]
-        return committed == read_bytes(root / journal) and all(map(_BRINGING.match, by))
+        reasons = [move.partition(" ")[2] for move in moves if move.startswith(commit)]
+        return committed == read_bytes(root / journal) and all(map(_RECEIVED.match, reasons))
     except (PlaybookError, FileNotFoundError):
         return False
 
 
-def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
-    """What speaks against it that a person types this at a terminal of their own; or nothing."""
+def _not_human(bound: Binding, environment: Mapping[str, str]) -> str:
+    """Why this cannot be a person at a terminal of their own, or nothing."""
     if inside(environment):
         return _SHELL
     if not ancestry.has_terminal():
@@ -103,37 +145,37 @@ def _unlike_a_human(bound: Binding, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _refuse(session: str, command: str, why: str) -> None:
-    if why:
+def _refuse(session: str, command: str, reason: str) -> None:
+    if reason:
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
-            f"`playbook {command}` is a human's here, and {why}",
+            f"only a human may run `playbook {command}` here, but {reason}",
             where=session and f"session {session}",
-            guidance="Say it at Claude Code's own prompt, or run it in a terminal of your own.",
+            guidance="Type it at Claude Code's own prompt, or run it in a terminal of your own.",
         )
 
 
 # ── who drives ──────────────────────────────────────────────────────────────────────────────
 
 
-def refuse_beside_a_client(private: Path) -> None:
-    """PB-STATE-DRIVEN while a client that the session is bound to lives."""
+def refuse_living_client(private: Path) -> None:
+    """PB-STATE-DRIVEN while the client that the session is bound to is running."""
     if bound := binding.living(private):
         raise binding.driven(bound)
 
 
-def vacate(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
-    """Take the session from a client that is gone; PB-STATE-DRIVEN while it lives.
+def take_over(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
+    """Unbind the session from a client that has ended; PB-STATE-DRIVEN while it is running.
 
-    Its gates stay a human's where it is not a person at a terminal who takes it.
+    Unless a person at a terminal does this, the session's gates stay reserved for humans.
     """
     human = ancestry.has_terminal()
     broken = binding.broken(private)
     if broken or binding.load(private) is not None:
-        with binding.alone(private):
-            refuse_beside_a_client(private)
-            if broken or inside(environment):  # a worker, perhaps, that has outlived its client
-                only(private, "resume", environment)
+        with binding.exclusive(private):
+            refuse_living_client(private)
+            if broken or inside(environment):  # perhaps a worker that has outlived its client
+                require_human(private, "resume", environment)
             binding.unbind(here, private)
         if not human:
             write_atomically(private / _UNKNOWN, b"", durable=False)
@@ -142,58 +184,58 @@ def vacate(here: Checkout, private: Path, environment: Mapping[str, str]) -> Non
 
 
 def release(here: Checkout, private: Path) -> None:
-    """A person lets the session go, whether or not its client lives."""
-    if binding.ever(private) or binding.bound(here) == private.name:
-        with binding.alone(private):
+    """Unbind the session for a person, even if its client is running."""
+    if binding.ever_bound(private) or binding.bound(here) == private.name:
+        with binding.exclusive(private):
             binding.unbind(here, private)
 
 
-def admit_beginning(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
-    """Whether a session may be begun in a shell of Claude Code by command: StateError if not."""
+def admit_begin(here: Checkout, start: str, environment: Mapping[str, str]) -> None:
+    """StateError unless a command in a shell of Claude Code may begin a session."""
     if start:
         _refuse("", "begin --from", _SHELL)
     session = binding.bound(here)
     bound = binding.load(here.runtime / session) if session else None
     seen = bound is not None and (bound.client, bound.pid) == conversation(environment)
-    if not seen and not _unhooked(here):
+    if not seen and not _without_hooks(here):
         raise _unseen(here)
     if bound is not None and bound.hooked and not DiskStore(here).driven():
-        _refuse("", "begin", _SHELL)  # a session has ended here; what is typed begins another
+        _refuse("", "begin", _SHELL)  # after a session's end only a typed command begins another
 
 
 def admit(here: Checkout, private: Path, environment: Mapping[str, str]) -> None:
-    """Whether the session may be driven in a shell of Claude Code by commands: StateError if not.
+    """StateError unless commands in a shell of Claude Code may drive the session.
 
-    A conversation is known by a hook of ours that has seen it, or drives without hooks where the
-    project has said so; then it is bound by its first command.
+    The conversation must have been seen by a hook; in a project without hooks, its first command
+    binds it.
     """
     client, pid = conversation(environment)
-    with binding.alone(private):
+    with binding.exclusive(private):
         bound = binding.load(private)
         if bound is not None and (bound.client, bound.pid) == (client, pid):
             return
-        if not _unhooked(here):
+        if not _without_hooks(here):
             raise _unseen(here)
         if bound is not None and bound.pid != pid and binding.lives(bound):
             raise binding.driven(bound)
         binding.bind(here, private, Binding(private.name, client, pid, hooked=False))
 
 
-def settled(here: Checkout, private: Path) -> None:
-    """The session has ended: a conversation without hooks drives it no longer."""
-    with binding.alone(private):
+def release_ended(here: Checkout, private: Path) -> None:
+    """Unbind a session that has ended from a conversation without hooks."""
+    with binding.exclusive(private):
         bound = binding.load(private)
         if bound is not None and not bound.hooked:
             binding.unbind(here, private)
 
 
 def conversation(environment: Mapping[str, str]) -> tuple[str, int]:
-    """The Claude session that runs a shell, and the number of its process."""
-    said = environment.get(_CLIENT, "")
-    return environment.get(_CONVERSATION, ""), int(said) if said.isdecimal() else 0
+    """The Claude session that runs this shell, and its process."""
+    pid = environment.get(_CLIENT, "")
+    return environment.get(_CONVERSATION, ""), int(pid) if pid.isdecimal() else 0
 
 
-def _unhooked(here: Checkout) -> bool:
+def _without_hooks(here: Checkout) -> bool:
     from playbook_supervisor.project.install_record import read_installation
 
     return read_installation(here.root).no_hooks
@@ -202,8 +244,8 @@ def _unhooked(here: Checkout) -> bool:
 def _unseen(here: Checkout) -> StateError:
     return StateError(
         "PB-STATE-NO-HOOKS",
-        "no hook of playbook has seen this Claude session, so nothing here would hold it",
+        "no hook of playbook has seen this Claude session, so it would not be supervised",
         where=str(here.root),
         guidance=f"Start Claude Code in {here.root} itself, and type /playbook.run "
-        "or /playbook.resume there; `playbook doctor` says whether its hooks work.",
+        "or /playbook.resume there; `playbook doctor` checks whether the hooks work.",
     )

@@ -1,7 +1,8 @@
-"""Which Claude Code conversation drives a session, and what it has in hand.
+"""Which Claude Code conversation drives a session, and the state of its turn and its subagents.
 
-One small JSON file beside the runtime state, and a marker by which the hooks' shell lines see in a
-millisecond that a session is bound here at all. Both may be lost: `/playbook.resume` binds anew.
+The state is one small JSON file in the session's private folder; a marker file in the git directory
+tells the hooks' shell lines in a millisecond whether a session is bound here. Both may be lost:
+`/playbook.resume` binds the session again.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
 
 _FILE = "claude.json"
 _SEAL = "digest"
-_DISMISSED = 100  # agents that are remembered after their attempt was settled
+_MAX_DISMISSED = 100  # agents that are remembered after their attempt was settled
 _LOCK = "claude.lock"
 _DIALOG = "dialog"
 
 
 class Subagent(Record):
-    """A subagent that was let through; its id and its model, once the client has said them."""
+    """A subagent whose launch was allowed; its id and model once the client has reported them."""
 
     skill: str
     args: str
@@ -49,19 +50,19 @@ class Subagent(Record):
 
 
 class Binding(Record, frozen=False):
-    """The conversation that drives a session. `client` is its id, `pid` its process.
+    """The conversation that drives a session: `client` is its id, `pid` its process.
 
-    `born` tells that process from a later one of its number. `hooked` is false where the client
-    runs no hooks of ours: then the model itself asks and reports, and is taken at no word.
+    `born` distinguishes that process from a later one with the same number. `hooked` is false if
+    the client runs no hooks of ours; then the model itself calls `next` and `report`.
 
-    `turn` says whose the running turn is; `at_work` that one runs. `workers` are the attempts
-    that were launched and have not returned; `receipts` the commands that a subagent has run, by
-    agent id; `said` its last words, `stops` how often it was heard to stop, less the notifications
-    that it only waited: 0 is one that waits, or that has woken. `dismissed` are agents whose
-    attempt is settled while they may still be at work. `question` is the gate that a dialog shows.
-    `blocks` and `refusals` are counted in a row, until a launch or an answer is accepted. `heard`
-    is the last end of a turn that only the transcript told of. `unseen` are attempts whose checks
-    no hook makes.
+    `turn` is the kind of the running turn, `at_work` whether one is running. `workers` are the
+    launched attempts that have not returned. By agent id, `receipts` are the commands that a
+    subagent has run, `said` its last message, and `stops` how often it stopped, less the
+    notifications that it was only waiting: 0 means that it waits or has resumed. `dismissed` are
+    agents that may still work although their attempt is settled. `question` is the gate in the open
+    dialog. `blocks` and `refusals` are counted until a launch or an answer is accepted. `heard` is
+    the last end of a turn that was read from the transcript. `unseen` are attempts whose checks no
+    hook makes.
     """
 
     session: str
@@ -85,35 +86,35 @@ class Binding(Record, frozen=False):
     unseen: list[str] = field(default_factory=list)
 
     def progress(self) -> None:
-        """Something was accepted: the model is not going round in circles."""
+        """A launch or an answer was accepted: the model makes progress."""
         self.blocks = self.refusals = 0
         self.stalled = False
 
     def dismiss(self) -> None:
-        """Nobody waits for the workers any more: what they report is not heard."""
+        """Stop waiting for the workers: what they report from now on is ignored."""
         agents = (worker.agent for worker in self.workers.values() if worker.agent)
-        self.dismissed = [*self.dismissed, *agents][-_DISMISSED:]
+        self.dismissed = [*self.dismissed, *agents][-_MAX_DISMISSED:]
         self.workers.clear()
         self.receipts.clear()
 
-    def stopped(self, agent: str, words: str) -> None:
-        """A subagent was heard to stop, with these words: it has ended, or it waits."""
-        self.said[agent] = words or self.said.get(agent, "")
+    def stopped(self, agent: str, message: str) -> None:
+        """A subagent stopped with this message: it has ended, or it waits."""
+        self.said[agent] = message or self.said.get(agent, "")
         self.stops[agent] = self.stops.get(agent, 0) + 1
 
     def waited(self, agent: str) -> None:
-        """It stopped only to wait; it may have woken, and stopped again, before that was told."""
+        """Its stop was only a wait; it may have resumed and stopped again before the notification."""
         self.stops[agent] = max(0, self.stops.get(agent, 0) - 1)
         if not self.stops[agent]:
             self.said.pop(agent, None)
 
     def forget(self, agent: str) -> None:
-        """What is known of a subagent whose attempt is settled."""
-        for known in (self.receipts, self.said, self.stops):
-            known.pop(agent, None)
+        """Forget a subagent whose attempt is settled."""
+        for by_agent in (self.receipts, self.said, self.stops):
+            by_agent.pop(agent, None)
 
     def worker_of(self, tool_use: str = "", agent: str = "") -> str:
-        """The attempt whose subagent that is; empty if it is none of ours."""
+        """The attempt of that subagent; empty if it is not one of ours."""
         for attempt, worker in self.workers.items():
             if (tool_use and worker.tool_use == tool_use) or (agent and worker.agent == agent):
                 return attempt
@@ -121,29 +122,26 @@ class Binding(Record, frozen=False):
 
 
 def bound(here: Checkout) -> str:
-    """The id of the session that is bound in this worktree; empty where none is."""
+    """The id of the session bound in this worktree; empty if there is none."""
     session, _ = marked(str(here.git_dir))
     return session if SESSION_ID.match(session) else ""
 
 
 @contextmanager
-def alone(private: Path) -> Iterator[None]:
-    """Nobody else reads or writes the binding meanwhile."""
+def exclusive(private: Path) -> Iterator[None]:
+    """Hold the lock of the binding."""
     ensure_folder(private)
     with locked(private / _LOCK):
         yield
 
 
-def ever(private: Path) -> bool:
-    """Whether a conversation has ever driven the session from here."""
+def ever_bound(private: Path) -> bool:
+    """Whether a conversation on this machine has ever driven the session."""
     return (private / _LOCK).exists()
 
 
 def load(private: Path) -> Binding | None:
-    """The binding of a session, or None where no conversation drives it.
-
-    Also where something else has written it: `broken` tells the two apart.
-    """
+    """The binding of a session; None if there is none, or if its file is not ours (`broken`)."""
     try:
         data = json.loads(read_bytes(private / _FILE))
         if data.pop(_SEAL) != _seal(data):
@@ -155,27 +153,27 @@ def load(private: Path) -> Binding | None:
 
 
 def broken(private: Path) -> bool:
-    """Whether there is a binding that we have not written, or cannot read."""
+    """Whether the binding's file was written by something else, or cannot be read."""
     return (private / _FILE).exists() and load(private) is None
 
 
 def living(private: Path) -> Binding | None:
-    """The binding of a session whose client's process lives."""
+    """The binding of a session whose client is running."""
     found = load(private)
     return found if found is not None and lives(found) else None
 
 
-def given(private: Path) -> frozenset[str] | None:
-    """The attempts that agents of a living client have been given.
+def launched_attempts(private: Path) -> frozenset[str] | None:
+    """The attempts that subagents of a running client carry out.
 
-    None where no hooks see what happens in the session; where they do, no report is believed.
+    None if no hooks observe the session; only then does the model's own report count.
     """
     found = living(private)
     return frozenset(found.workers) if found is not None and found.hooked else None
 
 
 def lives(bound: Binding) -> bool:
-    """Whether the client's process does."""
+    """Whether the client is running."""
     from playbook_supervisor.drivers.claude_code import ancestry
 
     return ancestry.lives(bound.pid, bound.born)
@@ -186,12 +184,12 @@ def driven(bound: Binding) -> StateError:
     return StateError(
         "PB-STATE-DRIVEN",
         f"session {bound.session} is being driven by Claude Code (process {bound.pid})",
-        guidance=f"Go on there, or `playbook pause {bound.session}` in a terminal of your own.",
+        guidance=f"Continue there, or run `playbook pause {bound.session}` in your own terminal.",
     )
 
 
 def save(private: Path, binding: Binding) -> None:
-    """Write the binding; it need not survive a power cut, for the journal does."""
+    """Write the binding, which need not survive a power failure: the journal does."""
     data = as_mapping(binding)
     data["workers"] = {name: as_mapping(worker) for name, worker in binding.workers.items()}
     data[_SEAL] = _seal(data)
@@ -203,11 +201,11 @@ def _seal(data: Mapping[str, object]) -> str:
 
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
-    """From now on that conversation drives the session, and the hooks hold it to that."""
+    """Let that conversation drive the session, supervised by the hooks if it has any."""
     from playbook_supervisor.drivers.claude_code import ancestry
 
-    above = ancestry.process(binding.pid)
-    binding.born = above.born if above else ""
+    client = ancestry.process(binding.pid)
+    binding.born = client.born if client else ""
     save(private, binding)
     if not binding.hooked:
         remove(_marker(here))
@@ -218,7 +216,7 @@ def bind(here: Checkout, private: Path, binding: Binding) -> None:
 
 
 def unbind(here: Checkout, private: Path) -> None:
-    """Nobody drives the session; it stays as it is."""
+    """Let no conversation drive the session; nothing else changes."""
     if bound(here) in ("", private.name):
         remove(_marker(here))
     remove(private / _FILE)
@@ -226,7 +224,7 @@ def unbind(here: Checkout, private: Path) -> None:
 
 
 def hooks_reach(here: Checkout, bound_to: Binding) -> bool:
-    """Whether the client's hooks still find the session; somebody may have taken the marker."""
+    """Whether the client's hooks still find the session: another may have taken the marker."""
     return bound(here) == bound_to.session
 
 
@@ -234,17 +232,17 @@ def hooks_reach(here: Checkout, bound_to: Binding) -> bool:
 
 
 def dialog_opened(private: Path, agent: str, tool: str) -> None:
-    """A dialog waits for the person: a tool of that subagent, or of the main thread."""
+    """A permission dialog is open, for a tool of that subagent or (empty) of the main thread."""
     write_atomically(private / _DIALOG, f"{agent}\n{tool}".encode(), durable=False)
 
 
 def dialog(private: Path) -> str:
-    """The tool for which a permission dialog waits; empty where none does."""
+    """The tool of the open permission dialog; empty if there is none."""
     return _dialog(private)[1]
 
 
 def dialog_over(private: Path, agent: str) -> None:
-    """That subagent (empty: the main thread) has gone on: its dialog is answered, if it had one."""
+    """That subagent (empty: the main thread) has continued, so its dialog, if any, is closed."""
     owner, tool = _dialog(private)
     if tool and owner == agent:
         remove(private / _DIALOG)
@@ -258,7 +256,7 @@ def _dialog(private: Path) -> tuple[str, str]:
 
 
 def executable() -> str:
-    """The program that hooks are to start: the one that runs now."""
+    """The program that hooks start: the one that is running now."""
     beside = Path(sys.executable).with_name("playbook")
     if os.access(beside, os.X_OK):
         return str(beside)

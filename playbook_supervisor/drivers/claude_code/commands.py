@@ -71,7 +71,7 @@ class TypedCommand(Record):
         bound.dismissed = [*bound.dismissed, *self._left()]
         bound.progress()
         private = self.store.runtime(session_id)
-        request_limit.begin_anew(str(private))
+        request_limit.reset(str(private))
         binding.bind(self.store.checkout, private, bound)
 
     def former(self, private: Path) -> Binding | None:
@@ -126,7 +126,7 @@ def _resume(typed: TypedCommand) -> HookReply:
     supervisor = typed.supervisor(chosen.session_id)
     if driver_lock.living(supervisor.private) is not None:
         raise driver_lock.driven(supervisor.private)
-    with binding.alone(supervisor.private):
+    with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         outlook = supervisor.look()
         status = outlook.manifest.status
@@ -178,7 +178,7 @@ def _recover(
 
 def _pause(typed: TypedCommand) -> HookReply:
     supervisor = _open(typed, typed.words[0] if typed.words else "")
-    with binding.alone(supervisor.private):
+    with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         binding.unbind(typed.store.checkout, supervisor.private)
         at_work = [] if former is None else list(former.workers)
@@ -195,7 +195,7 @@ def _abort(typed: TypedCommand) -> HookReply:
     from playbook_supervisor.system.git_process import identity
 
     supervisor = _open(typed, "")
-    with binding.alone(supervisor.private):
+    with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         supervisor.end_workers()
         by = identity(typed.store.checkout.root)

@@ -108,7 +108,7 @@ class HookContext(Record, frozen=False):
     def progress(self) -> None:
         """Something was accepted: the model is not going round in circles."""
         self.bound.progress()
-        request_limit.begin_anew(str(self.private))
+        request_limit.reset(str(self.private))
 
     def release(self) -> None:
         """The conversation drives no longer."""

@@ -1,8 +1,8 @@
-"""Calls of tools that are answered without opening the session: most hooks are of this kind.
+"""Decides most tool calls without opening the session, and imports next to nothing.
 
-What a worker does, and what the main thread only reads; and rounds of calls, which are counted. The
-rules are the same as ever, followed with next to nothing imported; whatever is not plain here
-(another process, the command of a step, a dialog that waits) is left to those who look at it all.
+These are the calls of workers, the reading calls of the main thread, and rounds of calls, which are
+only counted. The rules are those of `allowlist`. Every other case (another process, a step's
+command, an open dialog) is left to `hooks`.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.drivers.claude_code.allowlist import ToolDecision
 
-_LONGEST = 10_000  # characters of a path
+_MAX_PATH = 10_000  # characters of a path
 _SESSIONS = ".playbooks/sessions"
-_LOOKED_AT = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
-"""Tools whose calls begin or end something."""
-_UNHEARD = frozenset({"SessionEnd", "SubagentStart"})
-"""Events of which nothing follows."""
+_FULL_HOOK = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
+"""Tools whose calls change the session's state."""
+_IGNORED = frozenset({"SessionEnd", "SubagentStart"})
+"""Events that need no reply."""
 _ROUND = "PostToolBatch"
 
 
 def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolDecision | None:
-    """Whether the call passes; None where that has to be looked at properly."""
+    """The decision on the call, or None if the whole hook has to run."""
     tool, given = payload.get("tool_name"), payload.get("tool_input")
     agent, cwd = payload.get("agent_id"), payload.get("cwd")
     event = payload.get("hook_event_name")
-    if isinstance(event, str) and event in _UNHEARD:
+    if isinstance(event, str) and event in _IGNORED:
         return allowlist.PASS
     root = environment.get("CLAUDE_PROJECT_DIR") or (cwd if isinstance(cwd, str) else "")
     if event == _ROUND:
         return _round(payload, root, environment)
     if event != "PreToolUse" or not isinstance(tool, str):
         return None
-    worker = isinstance(agent, str) and agent != "" and tool not in _LOOKED_AT
+    worker = isinstance(agent, str) and agent != "" and tool not in _FULL_HOOK
     if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):
         return None
     git_dir, private = _private(payload, root)
-    if _plainly_ours(private, str(agent), environment) is None:
+    if _binding(private, str(agent), environment) is None:
         return None
     return allowlist.rule(
         allowlist.ToolCall(
@@ -62,34 +62,32 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolD
 def _round(
     payload: Mapping[str, Any], root: str, environment: Mapping[str, str]
 ) -> ToolDecision | None:
-    """All calls of one message are done: it is counted, unless that leads to something."""
+    """Count a finished round of calls; None if the count leads to a reply."""
     agent = payload.get("agent_id")
     _, private = _private(payload, root)
-    bound = _plainly_ours(private, str(agent), environment)
+    bound = _binding(private, str(agent), environment)
     if bound is None:
         return None
     if agent:
         if bound["workers"]:
-            request_limit.begin_anew(private)
+            request_limit.reset(private)
     elif bound["turn"] == "supervised":
-        if request_limit.spent(private) + 1 >= request_limit.WARNED:
+        if request_limit.counted(private) + 1 >= request_limit.WARNED:
             return None
-        request_limit.spend(private, waiting=bool(bound["workers"]))
+        request_limit.count(private, waiting=bool(bound["workers"]))
     return allowlist.PASS
 
 
 def _private(payload: Mapping[str, Any], root: str) -> tuple[str, str]:
-    """The git directory, and in it the folder of the conversation's session; empty: none is."""
+    """The git directory and the private folder of the conversation's session; empty if none."""
     git_dir = git_directory(root)
     session, client = marked(git_dir)
     ours = session.replace("-", "").isalnum() and client == payload.get("session_id")
     return git_dir, join(git_dir, "playbook", session) if ours else ""
 
 
-def _plainly_ours(
-    private: str, agent: str, environment: Mapping[str, str]
-) -> Mapping[str, Any] | None:
-    """The binding, if it is of the process that drives, and of an agent that is waited for."""
+def _binding(private: str, agent: str, environment: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """The binding, if this process drives the session and the agent has not been dismissed."""
     if not private or exists(join(private, "dialog")):
         return None
     try:
@@ -103,19 +101,19 @@ def _plainly_ours(
 
 
 def named_file(folder: str, given: Mapping[str, Any]) -> str:
-    """The file that the call names, wherever symbolic links lead."""
+    """The file that the call names, with symbolic links resolved."""
     named = allowlist.named_file(given)
     try:
         return realpath(join(folder, expanduser(named))) if named else ""
     except (OSError, ValueError):
-        return named  # no file can have that name
+        return named  # no file can have this name
 
 
 def kept_folders(root: str, git_dir: str) -> tuple[str, ...]:
-    """The folders that only playbook writes."""
+    """The folders that only playbook may write."""
     shared = git_dir
     if exists(pointer := join(git_dir, "commondir")):
         with open(pointer, encoding="utf-8", errors="surrogateescape") as file:
-            shared = join(git_dir, file.readline(_LONGEST).strip())
+            shared = join(git_dir, file.readline(_MAX_PATH).strip())
     folders = (join(root, _SESSIONS), join(git_dir, "playbook"), join(shared, "playbook"))
     return tuple(map(realpath, folders))

@@ -13,15 +13,15 @@ from pathlib import Path
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.claude_code import (
     allowlist,
+    authorization,
     binding,
     fast_path,
     gates,
     marker,
-    origin,
     stopping,
     turns,
 )
-from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -54,7 +54,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
             return None
         from playbook_supervisor.drivers.claude_code.commands import command
 
-        origin.admit(environment)
+        authorization.require_client(environment, process(environment))
         return _kept(DiskStore(here), command(here, payload, environment))
     session = binding.bound(here)
     if not session:
@@ -72,7 +72,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
             return HookReply(event, decision="deny", reason=turns.DISMISSED)
         if not desk.owned:
             return _stranger(desk)
-        origin.admit(environment)
+        authorization.require_client(environment, process(environment))
         binding.dialog_over(private, desk.text("agent_id"))
         try:
             reply = _noticed(desk, _closed(desk, _EVENTS.get(event, _nothing)(desk)))

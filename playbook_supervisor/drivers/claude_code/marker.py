@@ -1,7 +1,7 @@
-"""The file by which a hook sees, before anything else is looked at, that a session is bound here.
+"""The marker file, from which a hook learns at once whether a session is bound here.
 
-Its lines are the absolute path of the program that hooks are to start, the session, and the Claude
-session. Nothing is imported for it: most hooks need no more than this.
+Its lines are the absolute path of the program that hooks start, the session, and the Claude
+session. This module imports next to nothing, for most hooks need no more.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 import os
 
 MARKER = "playbook/bound"
-"""In the git directory."""
+"""Path in the git directory."""
 
 MARK = ": playbook-supervisor;"
-"""How the command of every hook entry of ours begins: to a shell, nothing; to us, our name."""
+"""The beginning of our hook entries' commands: a no-op for the shell, a mark for us."""
 
-_LARGEST = 10_000
+_MAX_SIZE = 10_000
 
 
 def git_directory(root: str) -> str:
-    """What `root/.git` is or, as a file, points to; as the hooks' own shell lines find it."""
+    """`root/.git` or, if it is a file, the folder it names; the hooks' shell lines do the same."""
     entry = os.path.join(root, ".git")
     try:
         with open(entry, encoding="utf-8", errors="surrogateescape") as file:
-            pointer = file.readline(_LARGEST).strip().removeprefix("gitdir: ")
+            pointer = file.readline(_MAX_SIZE).strip().removeprefix("gitdir: ")
     except (OSError, ValueError):
         return entry
     return os.path.join(root, pointer)
 
 
 def marked(git_dir: str) -> tuple[str, str]:
-    """The session that is bound in that git directory, and its Claude session; empty: none is."""
+    """The session bound in that git directory, and its Claude session; empty if there is none."""
     try:
         with open(f"{git_dir}/{MARKER}", "rb") as file:
-            lines = file.read(_LARGEST).decode("utf-8", "replace").splitlines()
+            lines = file.read(_MAX_SIZE).decode("utf-8", "replace").splitlines()
     except (OSError, ValueError):
         return "", ""
     return (lines[1], lines[2]) if len(lines) > 2 else ("", "")

@@ -1,9 +1,9 @@
-"""How long the supervising model may go on and get nowhere: its requests are counted.
+"""Counts the supervising model's requests, to stop a model that makes no progress.
 
-Every round of calls in a turn of ours counts, those that only read or that the client itself
-refuses as well. A launch, an answer, a person's prompt begin the count anew, and so does any sign
-of an agent that a step waits for. While one is at work, one request a minute counts at most:
-whoever waits may look as often as it likes, and is ended when nothing was heard for hours.
+Every round of calls in a supervised turn counts, also if it only reads or the client refuses it. A
+launch, an answer and a person's prompt reset the count, and so does any sign of life from a step's
+agent. While an agent works, at most one request a minute counts: a model that waits may look often,
+and is stopped only after hours without a sign of life.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import time
 from contextlib import suppress
 
 WARNED = 100  # requests after which the model is told what is expected
-ENDED = 120  # requests after which its run is ended
-_WAITING = 60.0  # seconds that one request stands for while an agent is at work
-_FILE = "requests"  # one byte each, so that counting costs next to nothing
+ENDED = 120  # requests after which its run is stopped
+_WAITING = 60.0  # seconds between two requests that count while an agent works
+_FILE = "requests"  # one byte for each request: counting is cheap
 
 
-def spent(private: str) -> int:
-    """How many requests have been counted."""
+def counted(private: str) -> int:
+    """The number of requests since the last reset."""
     with suppress(OSError):
         return os.stat(_file(private)).st_size
     return 0
 
 
-def spend(private: str, *, waiting: bool) -> int:
-    """Count one more, and say how many they are now; 0 where this one does not count."""
+def count(private: str, *, waiting: bool) -> int:
+    """Count a request and return the new number; 0 if this one does not count."""
     with suppress(OSError):
         file = os.open(_file(private), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -39,8 +39,8 @@ def spend(private: str, *, waiting: bool) -> int:
     return 0
 
 
-def begin_anew(private: str) -> None:
-    """Something has happened: nothing is counted any more."""
+def reset(private: str) -> None:
+    """Progress was made: start counting from 0."""
     with suppress(OSError):
         os.truncate(_file(private), 0)
 

@@ -34,11 +34,11 @@ def round_over(desk: HookContext) -> HookReply | None:
     private, bound = str(desk.private), desk.bound
     if desk.worker:
         if bound.workers and desk.text("agent_id") not in bound.dismissed:
-            request_limit.begin_anew(private)
+            request_limit.reset(private)
         return None
     if bound.turn != "supervised":
         return None
-    spent = request_limit.spend(private, waiting=bool(bound.workers))
+    spent = request_limit.count(private, waiting=bool(bound.workers))
     if spent >= request_limit.ENDED:
         said = _stalled(desk, f"the model was asked {spent} times, and nothing came of it")
         return HookReply("PostToolBatch", end=said, ring=said)

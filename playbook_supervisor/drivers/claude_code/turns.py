@@ -119,7 +119,7 @@ def prompted(desk: HookContext) -> HookReply | None:
         desk.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
-    request_limit.begin_anew(str(desk.private))
+    request_limit.reset(str(desk.private))
     if re.match(_OURS, prompt):
         if not mid_turn:
             bound.turn = "supervised"
