@@ -1,27 +1,46 @@
-"""`answer`: a human decides at the open gate, from any terminal."""
+"""`answer`: answer the open gate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import click
 
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
+from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
-def answer(words: Sequence[str], *, session: str, gate: str) -> int:
-    """Record it and print what comes next (kai FR26)."""
-    outlook = driving.answer(words, session=session, gate=gate)
-    streams.tell_notices(outlook.notices)
-    for event in outlook.events:
-        streams.put(text.happened(event, outlook, log.now()))
-    if protocol.in_a_client(outlook):
-        streams.put("next: Claude Code goes on, at your next message there")
-    else:
-        driven = view.driven(outlook)
-        name = locate.name_from_here(outlook)
-        streams.put(text.what_next(outlook, name, driven=driven))
-        if not driven and (where := locate.away(outlook)):
-            streams.tell(printable(where))
+@options.command
+@click.argument("words", metavar="[SESSION] TEXT...", nargs=-1, required=True)
+@click.option(
+    "--gate", metavar="ID", default="", help="Answer only this gate; exit with 3 if it is not open."
+)
+@options.session
+def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
+    """Answer the open gate, from any terminal.
+
+    An answer begins or ends with one of the choices: continue, retry, accept, skip, abort. Your
+    words are kept. The answer is only recorded: a waiting runner continues by itself, otherwise
+    use `playbook resume`.
+
+    \b
+    Examples:
+      playbook answer continue
+      playbook answer "fixed the test, continue"
+      playbook answer 20260219-a7k skip
+      playbook answer --gate 'pr#1?1' continue
+    """
+    snapshot = driving.answer(words, session=session, gate=gate)
+    output.show_notices(snapshot.notices)
+    for event in snapshot.events:
+        output.write(text.event_line(event, snapshot, log.now()))
+    if protocol.in_a_client(snapshot):
+        output.write("next: Claude Code continues at your next message there")
+        return 0
+    driven = view.driven(snapshot)
+    name = locate.name_from_here(snapshot)
+    output.write(naming(text.next_move(snapshot, driven=driven), name))
+    if not driven and (where := locate.away(snapshot)):
+        output.inform(printable(where))
     return 0

@@ -1,84 +1,128 @@
-"""The `playbook` command: help in three groups, and click's errors in our own words."""
+"""The `playbook` command: it imports a subcommand when that is needed, from the module NAME.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from playbook_supervisor import __version__
-from playbook_supervisor.cli import everyday, mending, options, protocol
+from playbook_supervisor.cli import options
 from playbook_supervisor.errors import ArgumentError
 
-_GROUPS = {
-    "Every day": everyday.COMMANDS,
-    "Look and mend": mending.COMMANDS,
-    "Protocol of clients": protocol.COMMANDS,
+GROUPS = {
+    "Everyday commands": {
+        "init": "Set up playbooks in this project.",
+        "update": "Update what `playbook init` installed.",
+        "run": "Run a playbook to its end or to a gate.",
+        "start": "Create a session in a worktree of its own.",
+        "resume": "Continue a session.",
+        "answer": "Answer the open gate, from any terminal.",
+        "status": "Show all sessions, those that wait for you first.",
+        "show": "Show one session: attempts, conditions, evidence and answers.",
+        "list": "List the playbooks of this project.",
+        "pause": "Stop driving a session and leave it open.",
+        "abort": "End a session for good.",
+        "finish": "Remove a session's worktree and branch after the merge.",
+        "demo": "Watch a complete run in a scratch repository.",
+    },
+    "Inspection and repair": {
+        "check": "Check playbooks, settings and policies for mistakes.",
+        "probe": "Evaluate conditions and triggers now.",
+        "audit": "Check journals for contradictions.",
+        "metrics": "Show durations, costs and waiting times.",
+        "graph": "Draw a playbook or a session as a Mermaid flowchart.",
+        "doctor": "Check that this installation works.",
+        "index": "Update .playbooks/_index.yaml.",
+        "schema": "Print the JSON Schema of a document.",
+        "repair": "Show or undo changes that something else made to a session.",
+        "completion": "Print the shell completion script.",
+    },
+    "Client protocol": {
+        "begin": "Begin a session and print its first directive.",
+        "next": "Print the outstanding directive.",
+        "report": "Report the outcome of an attempt and print the next directive.",
+        "hook": "Answer a hook of Claude Code.",
+    },
 }
+"""Each subcommand with the first line of its help, in the order of the program's help."""
+
+SUMMARIES = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 
 class _Program(click.Group):
-    """Help shows the commands in their groups, in the order in which one needs them."""
+    """Lists and completes subcommands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [str(command.name) for group in _GROUPS.values() for command in group]
+        return [*SUMMARIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        return load(cmd_name) if cmd_name in SUMMARIES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        widest = max(map(len, self.commands))
-        for title, commands in _GROUPS.items():
-            rows = [
-                (str(command.name).ljust(widest), command.get_short_help_str(limit=90))
-                for command in commands
-            ]
+        widest = max(map(len, SUMMARIES))
+        for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(widest), line) for name, line in group.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [
+            CompletionItem(name, help=line)
+            for name, line in SUMMARIES.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def load(name: str) -> click.Command:
+    """The subcommand of that name."""
+    command: click.Command = getattr(import_module(f"playbook_supervisor.cli.{name}"), name)
+    return command
 
 
 @click.group(
     cls=_Program,
     invoke_without_command=True,
+    params=[*options.COMMON],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="playbook %(version)s")
-@options.everywhere
 @click.pass_context
 def program(ctx: click.Context) -> int:
     """Run slash commands step by step: the kernel decides, the agent works, you judge.
 
     \b
     Examples:
-      playbook init                      put playbooks into this project
-      playbook run auto-feature 013      drive one, and be asked at its gates
+      playbook init                      set up playbooks in this project
+      playbook run auto-feature 013      run one and answer its gates
       playbook status                    see which session waits for you
       playbook answer continue           answer from any terminal
 
-    Exit codes: 0 fine, 1 invalid input, 2 failed or aborted, 3 the state forbids it, 4 waiting for
-    a human, 130 interrupted, 70 a bug of ours.
+    Exit codes: 0 success, 1 invalid input, 2 failed or aborted, 3 state error, 4 waiting for a
+    human, 130 interrupted, 70 internal error.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
     return 0
 
 
-for _commands in _GROUPS.values():
-    for _command in _commands:
-        program.add_command(_command)
-
-
 def invoke(argv: Sequence[str]) -> int:
-    """Parse and run. Raises PlaybookErrors, click's usage errors among them."""
+    """Parse and run. Raises PlaybookErrors, among them those for click's usage errors."""
     try:
         code: int | None = program.main(list(argv), prog_name="playbook", standalone_mode=False)
     except click.Abort as error:
         raise KeyboardInterrupt from error
     except click.UsageError as error:
-        raise _usage(error) from error
+        raise _usage_error(error) from error
     return code or 0
 
 
-def _usage(error: click.UsageError) -> ArgumentError:
+def _usage_error(error: click.UsageError) -> ArgumentError:
     path = error.ctx.command_path if error.ctx else "playbook"
     message = error.format_message().strip().rstrip(".")
     return ArgumentError(

@@ -1,24 +1,89 @@
-"""`audit`: say what cannot be true of a journal, each finding with its place."""
+"""`audit`: contradictions in a session's journal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.render import audit_report, findings
+import click
+
+from playbook_supervisor.cli import completers, options, output
+from playbook_supervisor.cli.render import findings
 from playbook_supervisor.commands import auditing
+from playbook_supervisor.formats.sanitize import counted, first_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.audit.examination import AuditReport
 
 
-def audit(names: Sequence[str], *, every: bool = False, format: str = "text") -> int:
-    """Audit the sessions that are meant; 1 if anything is found."""
-    audited = auditing.audit(names, every=every)
+@options.command
+@click.argument("names", metavar="[SESSION]...", nargs=-1, shell_complete=completers.sessions)
+@click.option("--all", is_flag=True, help="Audit every session of every worktree.")
+@options.output_format
+@click.option("--json", is_flag=True, hidden=True)
+def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
+    """Check journals for contradictions.
+
+    It reads any journal, whoever wrote it. A SESSION is an id, a session's folder or a journal
+    file. Default: the session of this worktree. Changes nothing. Exit code 1 if there is a
+    finding; docs/audit.md lists the rules.
+
+    \b
+    Examples:
+      playbook audit
+      playbook audit 20260219-a7k 20260220-b3m
+      playbook audit --all --format github
+      playbook audit ../other/.playbooks/sessions/20260219-a7k/journal.yaml
+    """
+    if all and names:
+        raise click.UsageError("--all and SESSION cannot be combined")
+    audited = auditing.audit(names, every=all)
     files = [file for each in audited for file in each.files]
-    if format == "json":
-        streams.put_json(audit_report.as_json(audited))
+    if json or format == "json":
+        output.write_json({"protocol": 1, "sessions": [_as_json(each) for each in audited]})
     else:
         for line in findings.as_github(files) if format == "github" else findings.as_text(files):
-            streams.put(line)
-    if format == "text":
-        streams.tell_notices(audit_report.notes(audited))
-        streams.tell(audit_report.verdict(audited))
-    return 0 if all(each.ok for each in audited) else 1
+            output.write(line)
+        if format == "text":
+            output.show_notices(_notes(audited))
+            output.inform(_verdict(audited))
+    return 1 if any(not each.ok for each in audited) else 0
+
+
+def _as_json(audited: AuditReport) -> dict[str, Any]:
+    return {
+        **({"session": audited.name} if audited.name else {}),
+        "files": [file.file for file in audited.files],
+        "ok": audited.ok,
+        "findings": [
+            {
+                "file": file.file,
+                "line": problem.line,
+                "col": problem.col,
+                "code": problem.code,
+                "message": problem.message,
+                "guidance": problem.guidance,
+            }
+            for file in audited.files
+            for problem in file.problems
+        ],
+        "notes": [*audited.notes],
+    }
+
+
+def _notes(audited: Sequence[AuditReport]) -> list[str]:
+    """What could not be judged, and in which session."""
+    return [
+        f"{first_line(each.name or each.files[0].file)}: {note}"
+        for each in audited
+        for note in each.notes
+    ]
+
+
+def _verdict(audited: Sequence[AuditReport]) -> str:
+    """`3 sessions: 2 findings`."""
+    found = sum(len(file.problems) for each in audited for file in each.files)
+    count = counted(found, "finding") if found else "no findings"
+    return f"{counted(len(audited), 'session')}: {count}"

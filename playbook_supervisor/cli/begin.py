@@ -1,13 +1,25 @@
-"""`begin`: a client begins a session."""
+"""`begin`: a session that a client drives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from playbook_supervisor.cli.directive_output import hand_out
+from playbook_supervisor.cli import options
+from playbook_supervisor.cli.directive_output import print_directive
 from playbook_supervisor.commands import protocol
 
 
-def begin(reference: str, args: Sequence[str], *, start: str, json: bool) -> int:
-    """Begin it and print its first directive."""
-    return hand_out(*protocol.begin(reference, args, start=start), json=json)
+@options.command
+@options.playbook
+@options.start
+@options.json
+def begin(playbook: str, args: tuple[str, ...], *, start: str, json: bool) -> int:
+    """Begin a session and print its first directive.
+
+    A client carries out the directive and reports the outcome with `playbook report`. People use
+    `playbook run`.
+
+    \b
+    Examples:
+      playbook begin auto-feature 013
+      playbook begin auto-feature 013 --json
+    """
+    return print_directive(*protocol.begin(playbook, args, start=start), json=json)

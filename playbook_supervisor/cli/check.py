@@ -1,24 +1,27 @@
-"""`check`: say everything that is wrong with what people wrote, with its place and its cure."""
+"""`check`: the problems in playbooks and other files that users write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import click
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.render import findings
-from playbook_supervisor.commands import checking
+from playbook_supervisor.cli import fast_path, options
 
 
-def check(files: Sequence[str], *, format: str = "text", strict: bool = False) -> int:
-    """Check them all; 1 if one cannot run, with `strict` also if one probably is not as meant."""
-    checked = checking.check(files)
-    if format == "json":
-        streams.put_json(findings.as_json(checked))
-    else:
-        lines = findings.as_github(checked) if format == "github" else findings.as_text(checked)
-        for line in lines:
-            streams.put(line)
-        if format == "text":
-            streams.tell(findings.verdict(checked))
-    fine = all(each.clean if strict else each.ok for each in checked)
-    return 0 if fine else 1
+@options.command
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@options.output_format
+@click.option("--json", is_flag=True, hidden=True)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+def check(files: tuple[str, ...], *, format: str, json: bool, strict: bool) -> int:
+    """Check playbooks, settings and policies for mistakes.
+
+    Prints each problem with its place and how to correct it. Changes nothing. Exit code 1 if a
+    file has an error.
+
+    \b
+    Examples:
+      playbook check .playbooks/playbooks/*.yaml
+      playbook check release.yaml --strict
+      playbook check .playbooks/playbooks/*.yaml --format github
+    """
+    return fast_path.run_check(files, format="json" if json else format, strict=strict)

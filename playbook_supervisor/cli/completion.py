@@ -1,70 +1,40 @@
-"""What a shell may complete: playbooks, sessions, steps, words. Never an error, never a word."""
+"""`completion`: the shell completion script."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
 
 import click
+from click.shell_completion import get_completion_class
 
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.errors import ArgumentError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+_SHELLS = ("bash", "zsh", "fish")
 
 
-def _beginning(words: Callable[[click.Context], Iterable[str]]) -> Complete:
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        del parameter
-        try:
-            return [word for word in words(ctx) if word.startswith(incomplete)]
-        except (PlaybookError, OSError):
-            return []
+@options.command
+@click.argument("shell", metavar="[bash|zsh|fish]", required=False, type=click.Choice(_SHELLS))
+def completion(shell: str | None) -> int:
+    """Print the shell completion script.
 
-    return complete
+    It completes commands, options, playbooks, sessions and steps. For bash add the first example
+    to ~/.bashrc, for zsh the second to ~/.zshrc after `compinit`; for fish run the third once.
+    Without an argument it prints the script for $SHELL.
 
-
-def _playbooks(ctx: click.Context) -> Iterable[str]:
-    del ctx
-    from playbook_supervisor.commands import view
-
-    return [each.name for each in view.playbooks() if not each.problem]
-
-
-def _sessions(ctx: click.Context) -> Iterable[str]:
-    del ctx
-    from playbook_supervisor.commands import view
-
-    return [each.session_id for each in view.status()]
-
-
-def _steps(ctx: click.Context) -> Iterable[str]:
-    from playbook_supervisor.commands import view
-
-    # An option that still wants its value keeps click from sorting out the arguments before it.
-    named: list[Any] = [ctx.params.get("playbook"), *ctx.args]
-    reference = next((str(word) for word in named if word), "")
-    return [step.id for step in view.load_playbook(reference).steps] if reference else []
-
-
-def _conditions(ctx: click.Context) -> Iterable[str]:
-    del ctx
-    from playbook_supervisor.commands import view
-
-    return view.words()
-
-
-def _schemas(ctx: click.Context) -> Iterable[str]:
-    del ctx
-    from playbook_supervisor.commands import view
-
-    return view.schema_names()
-
-
-playbooks = _beginning(_playbooks)
-sessions = _beginning(_sessions)
-steps = _beginning(_steps)
-conditions = _beginning(_conditions)
-schemas = _beginning(_schemas)
+    \b
+    Examples:
+      eval "$(playbook completion bash)"
+      eval "$(playbook completion zsh)"
+      playbook completion fish > ~/.config/fish/completions/playbook.fish
+    """
+    name = shell or os.path.basename(os.environ.get("SHELL", ""))  # noqa: PTH119 - a name is wanted
+    kind = get_completion_class(name) if name in _SHELLS else None
+    if kind is None:
+        raise ArgumentError(
+            "PB-ARG-USAGE",
+            "your shell could not be determined",
+            guidance=f"Name it: `playbook completion {_SHELLS[0]}`, or {' or '.join(_SHELLS[1:])}.",
+        )
+    output.write(kind(click.Command("playbook"), {}, "playbook", "_PLAYBOOK_COMPLETE").source())
+    return 0

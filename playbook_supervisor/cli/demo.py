@@ -1,68 +1,71 @@
-"""`demo`: the main job in a scratch repository, with the embedded agent."""
+"""`demo`: a complete run in a scratch repository, with a scripted agent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.drive import observing, shows_list
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
-from playbook_supervisor.cli.watchers import draws, watching
-from playbook_supervisor.commands import demo as demonstration
-from playbook_supervisor.commands import driving, protocol
+from playbook_supervisor.commands import driving, maintain, protocol
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.cli.render.log import Level
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 
-def demo(*, level: Level) -> int:
-    """Run it, then show the journal and the git log. The repository is left to be looked at."""
-    made = demonstration.set_up()
+@options.command
+def demo() -> int:
+    """Watch a complete run in a scratch repository.
+
+    It uses a scripted agent and changes nothing of yours. Without a terminal it answers its gate
+    itself. The repository remains for you to explore.
+
+    \b
+    Examples:
+      playbook demo
+    """
+    level = options.level()
+    made = maintain.demonstration()
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
-    streams.tell(f"In {made.root}, with an agent that follows a script:\n$ {command}")
-    person = Prompt() if streams.at_a_terminal() else _Stagehand()
+    output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
+    prompter = Prompt() if output.is_interactive() else _ScriptedPrompter()
     drive = driving.DriveOptions(agent=made.agent)
-    with watching(level, lambda seen: protocol.entries(seen, cwd=made.root)) as watcher:
-        ending = driving.run(
-            made.playbook, made.args, cwd=made.root, drive=drive, watcher=watcher, person=person
+    with observing(level, lambda snapshot: protocol.entries(snapshot, cwd=made.root)) as observer:
+        result = driving.run(
+            made.playbook, made.args, cwd=made.root, drive=drive, watcher=observer, person=prompter
         )
-    entries = protocol.entries(ending.snapshot, cwd=made.root)
-    streams.tell(text.summary(ending.snapshot, entries, ending.why))
-    for line in () if draws(level) else text.steps(entries):
-        streams.tell(line)
-    journal = _journal(made.root)
-    streams.put(f"\n$ cat {journal.relative_to(made.root)}")
-    streams.put(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
-    streams.put("\n$ git log --oneline")
-    for line in demonstration.log(made.root):
-        streams.put(line)
-    streams.tell(f"\nIt is left in {made.root}; try `playbook show` there.")
-    return ending.exit_code
+    entries = protocol.entries(result.outlook, cwd=made.root)
+    output.inform(text.summary(result.outlook, entries, result.why))
+    if not shows_list(level):
+        for line in text.steps(entries):
+            output.inform(line)
+    (journal,) = (made.root / ".playbooks/sessions").glob("*/journal.yaml")
+    output.write(f"\n$ cat {journal.relative_to(made.root)}")
+    output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
+    output.write("\n$ git log --oneline")
+    for line in maintain.log(made.root):
+        output.write(line)
+    output.inform(f"\nThe repository remains in {made.root}; try `playbook show` there.")
+    return result.exit_code
 
 
-def _journal(root: Path) -> Path:
-    (journal,) = (root / ".playbooks/sessions").glob("*/journal.yaml")
-    return journal
-
-
-class _Stagehand:
-    """Stands in for the person where there is no terminal, and says so."""
+class _ScriptedPrompter:
+    """Answers the gate of the demo if there is no terminal."""
 
     def ask(
-        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        """Show the gate as a person would see it, and answer with its first choice."""
+        """Print the context and answer with the first choice."""
         del overtaken
-        answer = text.first_choice(outlook)
+        answer = text.first_choice(snapshot)
         for line in text.context(context):
-            streams.tell(f"  {line}")
-        streams.tell(f"There is no terminal to ask at: the demo itself answers `{answer}`.")
+            output.inform(f"  {line}")
+        output.inform(f"There is no terminal to ask at: the demo answers `{answer}` itself.")
         return PromptAnswer(answer)
 
-    def not_understood(self, outlook: Snapshot, question: str) -> None:
+    def not_understood(self, snapshot: Snapshot, question: str) -> None:
         """The first choice is always understood."""

@@ -1,8 +1,8 @@
-"""How `begin`, `next` and `report` say what is outstanding: prose, then one line for a model."""
+"""The output of `begin`, `next` and `report`: prose, then one line with the directive."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
@@ -15,65 +15,70 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
-_CONTEXT = 12  # lines: a client cuts what is longer than 10,000 characters
+_CONTEXT_LINES = 12  # a client cuts output after 10,000 characters
 
 
-def hand_out(outlook: Snapshot, enclosure: DirectiveDetails, *, json: bool) -> int:
+def print_directive(snapshot: Snapshot, details: DirectiveDetails, *, json: bool) -> int:
     """Print the directive; the exit code says that it was printed."""
-    streams.tell_notices(outlook.notices)
+    output.show_notices(snapshot.notices)
     if json:
-        streams.put_json(_shape(outlook, enclosure))
+        output.write_json(_directive_json(snapshot, details))
         return 0
-    for line in told(outlook, enclosure):
-        streams.put(line)
+    for line in lines_for_model(snapshot, details):
+        output.write(line)
     return 0
 
 
-def told(outlook: Snapshot, enclosure: DirectiveDetails) -> list[str]:
-    """What a model reads: prose, and as the last line the directive, without long text."""
-    shape = _shape(outlook, enclosure)
-    return [
-        *_prose(outlook, text.context(enclosure.context)[:_CONTEXT], enclosure.given),
-        f"playbook-directive: {json_shapes.in_one_line(shape)}",
-    ]
+def lines_for_model(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
+    """Prose, and as the last line the directive without long text."""
+    context = text.context(details.context)[:_CONTEXT_LINES]
+    directive = json_shapes.in_one_line(_directive_json(snapshot, details))
+    return [*_prose(snapshot, context, details.given), f"playbook-directive: {directive}"]
 
 
-def _shape(outlook: Snapshot, enclosure: DirectiveDetails) -> dict[str, Any]:
-    return json_shapes.directive(outlook, enclosure.handouts, enclosure.context, enclosure.given)
+def lines_for_user(snapshot: Snapshot) -> list[str]:
+    """A line for each step that was settled, with its evidence, and the notices."""
+    return [*_settled(snapshot), *snapshot.notices]
 
 
-def seen(outlook: Snapshot) -> list[str]:
-    """What a person sees: one line of evidence for each step that has gone by, and notices."""
-    gone_by = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
-    return [*gone_by, *outlook.notices]
+def _directive_json(snapshot: Snapshot, details: DirectiveDetails) -> dict[str, Any]:
+    return json_shapes.directive(snapshot, details.handouts, details.context, details.given)
 
 
-def _prose(outlook: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:
-    manifest = outlook.manifest
-    lines = [text.closed(event.entry) for event in outlook.events if event.change in _SETTLED]
+def _settled(snapshot: Snapshot) -> list[str]:
+    return [text.settled_line(event.entry) for event in snapshot.events if event.change in _SETTLED]
+
+
+def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:
+    manifest = snapshot.manifest
     feature = f" · {manifest.feature}" if manifest.feature else ""
-    lines.append(
-        f"Session {manifest.session_id} · {manifest.playbook}{feature}"
-        f" · {outlook.done}/{outlook.total} steps done"
-    )
-    due = outlook.directive
-    if isinstance(due, Run):
-        lines += _to_run([member.id for member in due.members], given, repeated=outlook.repeated)
-    elif isinstance(due, Ask):
-        lines += [text.question(outlook), *(f"  {line}" for line in context)]
-        lines.append(f"A human answers: {text.choices_of(outlook)}.")
-    elif isinstance(due, Check):
-        lines.append(
-            f"Wait with `{json_shapes.WAIT}`: {', '.join(member.id for member in due.members)}"
-        )
+    progress = f"{snapshot.done}/{snapshot.total} steps done"
+    lines = [
+        *_settled(snapshot),
+        f"Session {manifest.session_id} · {manifest.playbook}{feature} · {progress}",
+    ]
+    directive = snapshot.directive
+    if isinstance(directive, Run):
+        ids = [attempt.id for attempt in directive.members]
+        lines += _attempts(ids, given, repeated=snapshot.repeated)
+    elif isinstance(directive, Ask):
+        lines += [text.question(snapshot), *(f"  {line}" for line in context)]
+        lines.append(f"A human answers: {text.choices_of(snapshot)}.")
+    elif isinstance(directive, Check):
+        ids = [attempt.id for attempt in directive.members]
+        lines.append(f"Wait with `{json_shapes.WAIT}`: {', '.join(ids)}")
     else:
-        lines.append(f"The session is {outlook.manifest.status}.")
+        lines.append(f"The session is {manifest.status}.")
     return lines
 
 
-def _to_run(due: list[str], given: frozenset[str] | None, *, repeated: bool) -> list[str]:
+def _attempts(ids: list[str], given: frozenset[str] | None, *, repeated: bool) -> list[str]:
+    """The attempts that agents have been given already, and those that are to be run now."""
     if given is None:
-        given = frozenset(due if repeated else ())
-    left = [id_ for id_ in due if id_ not in given]
-    lines = [f"Still at work: {', '.join(id_ for id_ in due if id_ in given)}"]
-    return [*lines[: len(due) - len(left)], *([f"To run now: {', '.join(left)}"] if left else [])]
+        given = frozenset(ids if repeated else ())
+    running = [id_ for id_ in ids if id_ in given]
+    due = [id_ for id_ in ids if id_ not in given]
+    return [
+        *([f"Still running: {', '.join(running)}"] if running else []),
+        *([f"To run now: {', '.join(due)}"] if due else []),
+    ]

@@ -1,22 +1,30 @@
-"""`doctor`: say what is missing, and how to mend it."""
+"""`doctor`: the problems of this installation, and how to solve them."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.commands.doctor import examine
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import maintain
 from playbook_supervisor.formats.sanitize import printable
 
-STATE = 3
-_SIGNS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
+_STATE_ERROR = 3
+_LABELS = {"fine": "ok", "advice": "could be better", "wrong": "WRONG"}
 
 
+@options.command
 def doctor() -> int:
-    """A line for each finding, as it is found, and one for its cure."""
+    """Check that this installation works.
+
+    Prints each finding and how to correct it. Changes nothing. Exit code 3 if something is wrong.
+
+    \b
+    Examples:
+      playbook doctor
+    """
     wrong = False
-    for finding in examine():
+    for finding in maintain.findings():
         wrong = wrong or finding.state == "wrong"
-        streams.put(printable(f"{_SIGNS[finding.state]}  {finding.name}: {finding.found}"))
+        output.write(printable(f"{_LABELS[finding.state]}  {finding.name}: {finding.found}"))
         if finding.cure:
-            streams.put(printable(f"  do: {finding.cure}"))
-    streams.tell("something is wrong" if wrong else "nothing is wrong")
-    return STATE if wrong else 0
+            output.write(printable(f"  do: {finding.cure}"))
+    output.inform("something is wrong" if wrong else "no problems found")
+    return _STATE_ERROR if wrong else 0

@@ -1,6 +1,6 @@
-"""The one place where errors end: three lines at most, and an exit code.
+"""Turns every exception into an exit code and at most three lines: what, where, how to fix it.
 
-What, where, how to mend it. What nobody foresaw becomes a file that can be pasted into a report.
+An unexpected exception is written to a file that the user can attach to a bug report.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from playbook_supervisor.cli.streams import put_json, tell
+from playbook_supervisor.cli.output import inform, write_json
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 BUG = 70
-_GONE = 141  # what a shell says of a program whose reader went away
-_LONGEST = 1_000
+_BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+_LINE = 1_000
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
-    """Run it and return its exit code, whatever it raises. `argv` says how to tell errors."""
+    """Run the action and return an exit code, whatever it raises; `argv` says how to print."""
     try:
         code = action()
         sys.stdout.flush()
     except PlaybookError as error:
-        return _quietly(_told, error, argv)
+        return _without_pipe_errors(_print_error, error, argv)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if _nobody_reads(error):
-            return _reader_gone()
+        if _is_reader_gone(error):
+            return _end_silently()
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            return _quietly(_told, _full(error), argv)
-        return _quietly(_bug, error, argv)
+            return _without_pipe_errors(_print_error, _stdout_full(error), argv)
+        return _without_pipe_errors(_print_bug, error, argv)
     return code
 
 
 def wants_json(argv: Sequence[str]) -> bool:
-    """Whether the command is one that prints an object, and nothing else, on stdout."""
+    """Whether the command prints one JSON object, and nothing else, to stdout."""
     options = _options(argv)
     return "--json" in options or "--format=json" in options or "--format json" in " ".join(options)
 
@@ -56,42 +56,42 @@ def _options(argv: Sequence[str]) -> list[str]:
     return words[: words.index("--")] if "--" in words else words
 
 
-def _told(error: PlaybookError, argv: Sequence[str]) -> int:
+def _print_error(error: PlaybookError, argv: Sequence[str]) -> int:
     if "--debug" in _options(argv):
-        _trace(error)
-    _show(error, argv)
+        _print_traceback(error)
+    _print_lines(error, argv)
     return error.exit_code
 
 
-def _show(error: PlaybookError, argv: Sequence[str]) -> None:
+def _print_lines(error: PlaybookError, argv: Sequence[str]) -> None:
     if wants_json(argv):
         shape: dict[str, object] = dict(error.as_mapping())
         if error.details:
             shape["details"] = list(error.details)
-        put_json({"protocol": 1, "error": shape})
+        write_json({"protocol": 1, "error": shape})
         sys.stdout.flush()
-    tell(f"error: {first_line(error.message, _LONGEST)} [{error.code}]")
+    inform(f"error: {first_line(error.message, _LINE)} [{error.code}]")
     if error.where:
-        tell(f"  at: {first_line(error.where, _LONGEST)}")
+        inform(f"  at: {first_line(error.where, _LINE)}")
     if error.guidance:
-        tell(f"  do: {first_line(error.guidance, _LONGEST)}")
+        inform(f"  do: {first_line(error.guidance, _LINE)}")
 
 
-def _bug(error: Exception, argv: Sequence[str]) -> int:
+def _print_bug(error: Exception, argv: Sequence[str]) -> int:
     if "--debug" in _options(argv):
-        _trace(error)
-    told = PlaybookError(
+        _print_traceback(error)
+    bug = PlaybookError(
         "PB-BUG",
-        f"this should not have happened: {type(error).__name__}: {first_line(str(error))}",
-        where=_report(error, argv),
-        guidance="Please report it, with the file named; look through it before you do.",
+        f"internal error: {type(error).__name__}: {first_line(str(error))}",
+        where=_write_report(error, argv),
+        guidance="Please report this bug and attach that file; read the file before you send it.",
     )
-    _show(told, argv)
+    _print_lines(bug, argv)
     return BUG
 
 
-def _report(error: Exception, argv: Sequence[str]) -> str:
-    """Write what is needed to understand it: no arguments' values, no environment."""
+def _write_report(error: Exception, argv: Sequence[str]) -> str:
+    """Write the report, without values of arguments and without the environment."""
     import platform
     import tempfile
     import traceback
@@ -110,8 +110,8 @@ def _report(error: Exception, argv: Sequence[str]) -> str:
         handle, path = tempfile.mkstemp(prefix="playbook-bug-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-    except OSError as refused:
-        return f"no report could be written: {refused.strerror}"
+    except OSError as failure:
+        return f"the report could not be written: {failure.strerror}"
     return path
 
 
@@ -119,45 +119,48 @@ def _flags(words: Sequence[str]) -> list[str]:
     return [word for word in _options(words) if word.startswith("-")]
 
 
-def _trace(error: Exception) -> None:
+def _print_traceback(error: Exception) -> None:
     import traceback
 
-    tell("".join(traceback.format_exception(error)).rstrip())
+    inform("".join(traceback.format_exception(error)).rstrip())
 
 
-def _quietly(tell: Callable[[E, Sequence[str]], int], error: E, argv: Sequence[str]) -> int:
+def _without_pipe_errors(
+    show: Callable[[E, Sequence[str]], int], error: E, argv: Sequence[str]
+) -> int:
     try:
-        return tell(error, argv)
+        return show(error, argv)
     except OSError as failure:
-        if not _nobody_reads(failure):
+        if not _is_reader_gone(failure):
             raise
-        return _reader_gone()
+        return _end_silently()
 
 
-def _nobody_reads(error: Exception) -> bool:
-    """A pipe was left, or a terminal closed; what fails with a file of ours has a name."""
+def _is_reader_gone(error: Exception) -> bool:
+    """A pipe or a terminal was closed; an error of one of our files has a file name."""
     hung_up = isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None
     return hung_up or isinstance(error, BrokenPipeError)
 
 
-def _full(error: OSError) -> StorageError:
-    """No file of ours, which would have a name: what stdout leads to is full."""
-    _silence(1)
-    said = f"what was to be printed cannot be written: {error.strerror}"
+def _stdout_full(error: OSError) -> StorageError:
+    """The error has no file name, so the disk that stdout is redirected to is full."""
+    _discard(1)
     return StorageError(
-        "PB-IO-WRITE", said, where="stdout", guidance="Make room where stdout leads."
+        "PB-IO-WRITE",
+        f"the output cannot be written: {error.strerror}",
+        where="stdout",
+        guidance="Free space where stdout is redirected to.",
     )
 
 
-def _reader_gone() -> int:
-    """Nobody reads any more: end without a word."""
-    _silence(1, 2)
-    return _GONE
+def _end_silently() -> int:
+    _discard(1, 2)
+    return _BROKEN_PIPE
 
 
-def _silence(*descriptors: int) -> None:
-    """Nothing reaches them from here on, also not by the interpreter's own last flush."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _discard(*descriptors: int) -> None:
+    """Lead them to the null device, also for the interpreter's last flush."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+        os.dup2(null, descriptor)
+    os.close(null)

@@ -1,71 +1,79 @@
-"""`finish`: a session's worktree and branch go after the merge."""
+"""`finish`: remove a session's worktree and branch after the merge."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.commands.worktrees import finish as finishing
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import worktree_commands
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResult
+    from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
 
 
-def finish(session: str, *, force: bool) -> int:
-    """Say what is in the way, a line each; else remove both and say where to go."""
-    plan = finishing.plan(session)
+@options.command
+@options.session_argument
+@click.option("--force", is_flag=True, help="Discard unmerged work, after asking.")
+def finish(named: str, *, session: str, force: bool) -> int:
+    """Remove a session's worktree and branch after the merge.
+
+    Everything has to be committed and merged: into the branch that it came from, the main branch
+    or their upstreams, also squashed or rebased, or by a pull request that `gh` reports as
+    merged. Otherwise the command lists what prevents it and changes nothing. The journal is kept.
+
+    \b
+    Examples:
+      playbook finish
+      playbook finish 20260219-b3m
+      playbook finish 20260219-b3m --force
+    """
+    plan = worktree_commands.parting(options.chosen_session(named, session))
     here = Path.cwd()
     for obstacle in plan.obstacles:
-        streams.put(printable(obstacle))
+        output.write(printable(obstacle))
     if force and plan.obstacles:
-        finishing.require_human(plan)
-        if not _agreed(plan):
-            streams.tell("nothing was removed")
+        worktree_commands.require_human(plan)
+        if not _confirmed(plan):
+            output.inform("nothing was removed")
             return 1
-    finished = finishing.finish(plan, force=force)
-    streams.tell_notices(finished.notices)
-    for line in _told(finished, here):
-        streams.put(printable(line))
+    finished = worktree_commands.finish(plan, force=force)
+    output.show_notices(finished.notices)
+    for line in _lines(finished, here):
+        output.write(printable(line))
     return 0
 
 
-def _agreed(plan: FinishPlan) -> bool:
-    if not streams.at_a_terminal():
+def _confirmed(plan: FinishPlan) -> bool:
+    if not output.is_interactive():
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
-            "`playbook finish --force` throws work away, and there is no terminal to ask at",
+            "`playbook finish --force` discards work, and there is no terminal to ask at",
             where=str(plan.root),
             guidance="Run it in a terminal of your own.",
         )
-    sys.stdout.flush()
-    sys.stderr.write(f"Throw this away, and remove {plan.root}? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    return output.confirmed(f"Discard this and remove {plan.root}?", default=False)
 
 
-def _told(finished: FinishResult, here: Path) -> Iterator[str]:
-    plan = finished.plan
+def _lines(finished: FinishResult, here: Path) -> Iterator[str]:
+    plan = finished.parting
     inside = here.is_relative_to(plan.root)
     if plan.gone:
-        yield f"✓ Worktree {_from(here, plan.root)} was gone already"
+        yield f"✓ Worktree {os.path.relpath(plan.root, here)} was already gone"
     else:
-        shown = plan.root if inside else _from(here, plan.root)
+        shown = plan.root if inside else os.path.relpath(plan.root, here)
         yield f"✓ Worktree {shown} removed"
     if plan.branch:
         how = f": {plan.merged}" if plan.merged else ""
         yield f"✓ Branch {plan.branch} removed{how}"
     for name in finished.journals:
-        yield f"✓ The journal of {name} ends in {plan.main}, where it is not committed yet"
+        yield f"✓ The journal of {name} was completed in {plan.main}, but not committed"
     if inside:
         yield f"→ Run: cd {shlex.quote(str(plan.main))}"
-
-
-def _from(here: Path, path: Path) -> str:
-    return os.path.relpath(path, here)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.commands.index import index as update_index
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import maintain
 
 
-def index(*, check: bool = False) -> int:
-    """Rewrite the index if it is stale; with `check`, fail instead."""
-    rewritten = update_index(check=check)
-    streams.tell("index rewritten" if rewritten else "the index is up to date")
+@options.command
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if it is out of date.")
+def index(*, check: bool) -> int:
+    """Update .playbooks/_index.yaml.
+
+    It is rewritten only if its content has changed.
+
+    \b
+    Examples:
+      playbook index
+      playbook index --check
+    """
+    rewritten = maintain.index(check=check)
+    output.inform("index rewritten" if rewritten else "the index is up to date")
     return 0

@@ -1,28 +1,54 @@
-"""`metrics`: how long steps take, what they cost, and where people are waited for."""
+"""`metrics`: durations, costs and waiting times."""
 
 from __future__ import annotations
 
 import sys
 
-from playbook_supervisor.cli import streams
+import click
+
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import metrics_tables
-from playbook_supervisor.cli.watchers import can_draw
 from playbook_supervisor.commands import auditing
 
 
-def metrics(name: str = "", *, every: bool = False, playbook: str = "", json: bool = False) -> int:
-    """Print the figures of the sessions that are meant."""
-    measured = auditing.metrics(name, every=every, playbook=playbook)
+@options.command
+@options.session_argument
+@click.option("--all", is_flag=True, help="Include every session of every worktree.")
+@click.option(
+    "--playbook",
+    metavar="NAME",
+    default="",
+    shell_complete=completers.playbooks,
+    help="Include every session of this playbook.",
+)
+@options.json
+def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -> int:
+    """Show durations, costs and waiting times.
+
+    For one session, or for many together. All values come from the journals; a missing value is
+    not counted as 0.
+
+    \b
+    Examples:
+      playbook metrics
+      playbook metrics 20260219-a7k --json
+      playbook metrics --all
+      playbook metrics --playbook auto-feature
+    """
+    name = options.chosen_session(named, session)
+    if name and (all or playbook):
+        raise click.UsageError("a session, --all and --playbook cannot be combined")
+    measured = auditing.metrics(name, every=all, playbook=playbook)
     if json:
-        streams.put_json(metrics_tables.as_json(measured))
+        output.write_json(metrics_tables.as_json(measured))
         return 0
     for line in metrics_tables.lines(measured):
-        streams.put(line)
-    if can_draw(sys.stdout):
+        output.write(line)
+    if output.can_redraw(sys.stdout):
         from playbook_supervisor.cli.render.terminal import show_tables
 
         show_tables(metrics_tables.sheets(measured), sys.stdout)
     else:
         for sheet in metrics_tables.sheets(measured):
-            streams.put("\n".join(("", *metrics_tables.plain(sheet))))
+            output.write("\n".join(("", *metrics_tables.plain(sheet))))
     return 0

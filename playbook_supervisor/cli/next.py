@@ -1,11 +1,25 @@
-"""`next`: a client asks what is outstanding."""
+"""`next`: the outstanding directive."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli.directive_output import hand_out
-from playbook_supervisor.commands import protocol
+import click
+
+from playbook_supervisor.cli import fast_path, options
 
 
-def next(*, session: str = "", wait: bool = False, json: bool = False) -> int:
-    """Print the directive that is outstanding; the same as long as nothing is reported."""
-    return hand_out(*protocol.next_directive(session, wait=wait), json=json)
+@options.command
+@options.session
+@click.option("--wait", is_flag=True, help="Wait until no step of the program's own is running.")
+@options.json
+def next(*, session: str, wait: bool, json: bool) -> int:
+    """Print the outstanding directive.
+
+    It prints the same directive until something is reported or answered.
+
+    \b
+    Examples:
+      playbook next
+      playbook next --json
+      playbook next --wait
+    """
+    return fast_path.run_next(session=session, wait=wait, json=json)

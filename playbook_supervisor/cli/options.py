@@ -1,14 +1,13 @@
-"""What several commands take, declared once."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from playbook_supervisor.cli import completion
+from playbook_supervisor.cli import completers
 from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
@@ -16,29 +15,11 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
-_ARGS = "args"  # of a playbook, which says itself what it needs
-_LEVELS = [level.name.lower() for level in Level]
-
-
-def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """Reads a number that can be waited for, or spent; `what` it is, when it is none."""
-
-    def read(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-        if value is None:
-            return None
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0 < number < float("inf"):
-            raise click.BadParameter(f"{value!r} is no {what} above 0", ctx, parameter)
-        return number
-
-    return read
+_ARGS = "args"  # of a playbook, which may accept an empty one
 
 
 class _Command(click.Command):
-    """Refuses what is given and empty: it is a script's variable that nobody has set."""
+    """Refuses an empty value on the command line: usually a script's variable is not set."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         surplus = super().parse_args(ctx, args)
@@ -52,166 +33,170 @@ class _Command(click.Command):
         return surplus
 
 
-command = partial(click.command, cls=_Command)
-"""What every command of ours is declared with."""
+def command(function: Command) -> click.Command:
+    """Declare a subcommand."""
+    made = click.command(cls=_Command)(function)
+    made.params += COMMON
+    return made
 
-_seconds = _above_zero("number of seconds")
-_dollars = _above_zero("sum")
 
-
-def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _store_level(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     del parameter
     if value is not None:
         ctx.meta["level"] = Level[value.upper()]
 
 
 def level() -> Level:
-    """What `--log-level` says, before the command or behind it."""
-    said: Level = click.get_current_context().meta.get("level", Level.INFO)
-    return said
+    """The value of `--log-level`."""
+    chosen: Level = click.get_current_context().meta.get("level", Level.INFO)
+    return chosen
 
 
-def everywhere(command: Command) -> Command:
-    """`--log-level` and `--debug`, which may stand before a command as well as behind it."""
-    log_level = click.option(
-        "--log-level",
-        type=click.Choice(_LEVELS),
+COMMON = (
+    click.Option(
+        ["--log-level"],
+        type=click.Choice([level.name.lower() for level in Level]),
         metavar="LEVEL",
         expose_value=False,
-        callback=_remember,
-        help="What stderr is told: error, warning, info or debug.",
-    )
-    # Looked for by the funnel, which has to know it before anything is parsed.
-    debug = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show where an error came from."
-    )
-    return log_level(debug(command))
+        callback=_store_level,
+        help="How much to print to stderr: error, warning, info or debug.",
+    ),
+    # Read by the error handler, which needs it before anything is parsed.
+    click.Option(
+        ["--debug"], is_flag=True, expose_value=False, help="Show the traceback of an error."
+    ),
+)
+"""Options of the program and of every subcommand."""
 
 
-def json(command: Command) -> Command:
-    """`--json`."""
-    option = click.option("--json", is_flag=True, help="Print one JSON object (docs/json.md).")
-    return option(command)
+json = click.option("--json", is_flag=True, help="Print one JSON object (docs/json.md).")
+
+session = click.option(
+    "--session",
+    metavar="ID",
+    default="",
+    shell_complete=completers.sessions,
+    help="The session. Default: $PLAYBOOK_SESSION, else the one of this worktree.",
+)
 
 
-def one_session(command: Command) -> Command:
-    """`[SESSION]` and `--session ID`: the same thing, said at most once."""
+def session_argument(command: Command) -> Command:
+    """`[SESSION]` and `--session ID`, of which a user gives one."""
     argument = click.argument(
         "named",
         metavar="[SESSION]",
         required=False,
         default="",
-        shell_complete=completion.sessions,
+        shell_complete=completers.sessions,
     )
     return argument(session(command))
 
 
-def session(command: Command) -> Command:
-    """`--session ID`."""
-    option = click.option(
-        "--session",
-        metavar="ID",
-        default="",
-        shell_complete=completion.sessions,
-        help="Else $PLAYBOOK_SESSION, else the session of this worktree.",
-    )
-    return option(command)
-
-
-def meant(named: str, session: str) -> str:
-    """The session that was named, in either way."""
+def chosen_session(named: str, session: str) -> str:
+    """The session that was given in either way."""
     if named and session and named != session:
-        raise click.UsageError(f"two sessions are named, {named} and {session}")
+        raise click.UsageError(f"two different sessions are given: {named} and {session}")
     return named or session
 
 
 def playbook(command: Command) -> Command:
     """`PLAYBOOK [ARG]…`."""
-    name = click.argument("playbook", metavar="PLAYBOOK", shell_complete=completion.playbooks)
+    name = click.argument("playbook", metavar="PLAYBOOK", shell_complete=completers.playbooks)
     args = click.argument(_ARGS, metavar="[ARG]...", nargs=-1)
     return name(args(command))
 
 
-def start(command: Command) -> Command:
-    """`--from STEP`."""
-    option = click.option(
-        "--from",
-        "start",
-        metavar="STEP",
-        default="",
-        shell_complete=completion.steps,
-        help="Begin at this step; the earlier ones are journaled as skipped.",
-    )
-    return option(command)
+start = click.option(
+    "--from",
+    "start",
+    metavar="STEP",
+    default="",
+    shell_complete=completers.steps,
+    help="Begin at this step; the steps before it are journaled as skipped.",
+)
+
+output_format = click.option(
+    "--format",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    help="text for people, json for programs, github for annotations on GitHub.",
+)
 
 
-def branching(command: Command) -> Command:
-    """`--base REF` and `--branch NAME`."""
-    base = click.option(
-        "--base",
-        metavar="REF",
-        default="",
-        help="What a new branch grows from, else HEAD.",
-    )
-    branch = click.option(
-        "--branch",
-        metavar="NAME",
-        default="",
-        help="The branch, else the feature's own.",
-    )
-    return base(branch(command))
+# ── driving a session ───────────────────────────────────────────────────────────────────────
+
+
+def _above_zero(what: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """A callback that reads a positive number; an error calls the value `what`."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+        if value is None:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            raise click.BadParameter(f"{value!r} is not {what} above 0", ctx, parameter)
+        return number
+
+    return read
+
+
+_seconds = _above_zero("a number of seconds")
+_dollars = _above_zero("an amount")
 
 
 def driving(command: Command) -> Command:
-    """With what a session is driven."""
+    """The options of `run` and `resume` that `drive_options` reads."""
     options = (
         click.option(
             "--agent",
             metavar="AGENT",
             default="",
-            help="claude, exec:PROGRAM, script:FILE.yaml or a name; else the project's, else one"
-            " found.",
+            help="claude, exec:PROGRAM, script:FILE.yaml or a configured name. Default: the"
+            " project's agent, else one that is installed.",
         ),
         click.option(
             "--mode",
             type=click.Choice(["manual", "autonomous"]),
             default=None,
-            help="autonomous: gates that guard nothing broken approve themselves.",
+            help="autonomous approves gates by itself, except those that guard against a failure.",
         ),
         click.option(
             "--timeout",
             metavar="SECONDS",
             callback=_seconds,
             default=None,
-            help="How long a step may take.",
+            help="Longest duration of a step.",
         ),
         click.option(
             "--idle-timeout",
             metavar="SECONDS",
             callback=_seconds,
             default=None,
-            help="How long a step may say nothing.",
+            help="Longest time that a step may print nothing.",
         ),
         click.option(
             "--max-cost-usd",
             metavar="USD",
             callback=_dollars,
             default=None,
-            help="What the whole run may cost; remembered, as the next two.",
+            help="Highest cost of the whole run. `resume` keeps this limit and the next two.",
         ),
         click.option(
             "--max-turns",
             metavar="N",
             type=click.IntRange(min=1),
             default=None,
-            help="How often the model may answer in a step.",
+            help="Most turns of the model in one step.",
         ),
         click.option(
             "--max-tool-calls",
             metavar="N",
             type=click.IntRange(min=1),
             default=None,
-            help="How many calls of tools a step may make.",
+            help="Most tool calls in one step.",
         ),
     )
     for option in reversed(options):
@@ -219,26 +204,26 @@ def driving(command: Command) -> Command:
     return command
 
 
-def drive(how: dict[str, object]) -> DriveOptions:
-    """What these options say."""
+def drive_options(values: dict[str, object]) -> DriveOptions:
+    """The values of the `driving` options."""
     from playbook_supervisor.commands.driving import DriveOptions
     from playbook_supervisor.kernel.vocabulary import Mode
 
-    mode, wall, idle = how["mode"], how["timeout"], how["idle_timeout"]
+    mode, wall, idle = values["mode"], values["timeout"], values["idle_timeout"]
     return DriveOptions(
-        agent=str(how["agent"]),
+        agent=str(values["agent"]),
         mode=Mode(str(mode)) if mode else None,
         wall=wall if isinstance(wall, float) else None,
         idle=idle if isinstance(idle, float) else None,
-        kill=bool(how.get("kill")),
-        limits=_limits(how),
+        kill=bool(values.get("kill")),
+        limits=_limits(values),
     )
 
 
-def _limits(how: dict[str, object]) -> Budget:
+def _limits(values: dict[str, object]) -> Budget:
     from playbook_supervisor.agents.protocol import Budget
 
-    turns, calls, cost = how["max_turns"], how["max_tool_calls"], how["max_cost_usd"]
+    turns, calls, cost = values["max_turns"], values["max_tool_calls"], values["max_cost_usd"]
     return Budget(
         max_turns=turns if isinstance(turns, int) else None,
         max_tool_calls=calls if isinstance(calls, int) else None,

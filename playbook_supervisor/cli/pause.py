@@ -1,19 +1,31 @@
-"""`pause`: take the driver away and leave the session open."""
+"""`pause`: stop driving a session and leave it open."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
-def pause(session: str) -> int:
-    """What runs may return; nothing else is launched."""
-    outlook = driving.pause(session)
-    streams.tell_notices(outlook.notices)
-    streams.put(f"session {outlook.manifest.session_id} is paused")
-    streams.put(text.what_next(outlook, locate.name_from_here(outlook)))
-    if where := locate.away(outlook):
-        streams.tell(printable(where))
+@options.command
+@options.session_argument
+def pause(named: str, *, session: str) -> int:
+    """Stop driving a session and leave it open.
+
+    Steps that are running may finish; no further step is launched. Continue with `playbook
+    resume`.
+
+    \b
+    Examples:
+      playbook pause
+      playbook pause 20260219-a7k
+    """
+    snapshot = driving.pause(options.chosen_session(named, session))
+    output.show_notices(snapshot.notices)
+    output.write(f"session {snapshot.manifest.session_id} is paused")
+    output.write(naming(text.next_move(snapshot), locate.name_from_here(snapshot)))
+    if where := locate.away(snapshot):
+        output.inform(printable(where))
     return 0

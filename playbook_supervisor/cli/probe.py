@@ -1,25 +1,51 @@
-"""`probe`: what conditions and triggers say now."""
+"""`probe`: conditions and triggers, evaluated now."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import click
 
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.commands import view
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Answer
 
-_SAID = {Answer.HELD: "held", Answer.NOT_HELD: "not held", Answer.ERROR: "cannot tell"}
+_WORDS = {Answer.HELD: "held", Answer.NOT_HELD: "not held", Answer.ERROR: "cannot tell"}
 
 
-def probe(names: Sequence[str], *, feature: str = "", session: str = "", json: bool = False) -> int:
-    """Print each with its evidence; 0 if all hold, 2 if not."""
+@options.command
+@click.argument(
+    "names", metavar="CONDITION...", nargs=-1, required=True, shell_complete=completers.conditions
+)
+@click.option(
+    "--feature",
+    metavar="FEATURE",
+    default="",
+    help="The feature. Default: that of the session, else of the branch.",
+)
+@options.session
+@options.json
+def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> int:
+    """Evaluate conditions and triggers now.
+
+    Prints each with its evidence. A trigger is held if it would fire. Exit code 2 unless all are
+    held.
+
+    \b
+    Conditions: spec_exists plan_exists tasks_exists agreement_exists agreement_pass
+                qa_plan_exists qa_verdict_pass pr_created
+    Triggers:   agreement_breaking verdict_fail
+
+    \b
+    Examples:
+      playbook probe plan_exists tasks_exists
+      playbook probe qa_verdict_pass --feature 013 --json
+    """
     probed = view.probe(names, feature=feature, session=session)
     if json:
-        streams.put_json(json_shapes.conditions(probed))
+        output.write_json(json_shapes.conditions(probed))
     else:
-        rows = [(each.name, _SAID[each.answer], printable(each.evidence)) for each in probed]
+        rows = [(each.name, _WORDS[each.answer], printable(each.evidence)) for each in probed]
         for line in text.table(rows):
-            streams.put(line)
+            output.write(line)
     return 0 if all(each.held for each in probed) else 2

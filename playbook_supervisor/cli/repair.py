@@ -1,36 +1,57 @@
-"""`repair`: show what something else changed in a session, take it, or put back what was there."""
+"""`repair`: show, accept or undo changes that something else made to a session."""
 
 from __future__ import annotations
 
 import os
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.commands import repair as repairing
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import maintain
 from playbook_supervisor.formats.sanitize import printable
 
-DIFFERS = 3
+_DIFFERS = 3
 
 
-def repair(session: str, *, take: bool, restore: bool) -> int:
-    """Show the difference, 3 while there is one; or mend it in the way that was asked for."""
-    repaired = repairing.repair(session, accept=take, undo=restore)
+@options.command
+@options.session_argument
+@click.option("--take", is_flag=True, help="Accept the files as they are now.")
+@click.option(
+    "--restore", is_flag=True, help="Restore the recorded files, and the worktree if it is gone."
+)
+def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
+    """Show or undo changes that something else made to a session.
+
+    Without --take and --restore it changes nothing, and exits with 3 if there is a difference.
+    Comments and layout do not count as differences.
+
+    \b
+    Examples:
+      playbook repair
+      playbook repair 20260219-a7k --restore
+      playbook repair --take
+    """
+    if take and restore:
+        raise click.UsageError("--take and --restore cannot be combined")
+    chosen = options.chosen_session(named, session)
+    repaired = maintain.repair(chosen, take=take, restore=restore)
     for difference in repaired.differences:
-        streams.put(printable(f"{difference.file}: {difference.what}"))
+        output.write(printable(f"{difference.file}: {difference.what}"))
         for key, before, after in difference.changes:
             if before:
-                streams.put(printable(f"  - {key}: {before}"))
+                output.write(printable(f"  - {key}: {before}"))
             if after:
-                streams.put(printable(f"  + {key}: {after}"))
+                output.write(printable(f"  + {key}: {after}"))
     name = repaired.session_id
     if repaired.root is not None:
-        streams.tell(printable(f"the worktree {os.path.relpath(repaired.root)} is there again"))
-    if not repaired.differences and not take and not restore:
-        streams.tell(f"session {name} is as it was written")
-        return 0
+        output.inform(printable(f"worktree {os.path.relpath(repaired.root)} restored"))
     if take or restore:
-        done = "counts as it is now" if take else "is again as it was written"
-        streams.tell(f"session {name} {done}")
+        done = "is accepted as it is now" if take else "is restored"
+        output.inform(f"session {name} {done}")
         return 0
-    streams.tell(f"put back what was written: playbook repair {name} --restore")
-    streams.tell(f"let it count as it is now: playbook repair {name} --take")
-    return DIFFERS
+    if not repaired.differences:
+        output.inform(f"session {name} is unchanged")
+        return 0
+    output.inform(f"restore what was recorded: playbook repair {name} --restore")
+    output.inform(f"accept the files as they are: playbook repair {name} --take")
+    return _DIFFERS

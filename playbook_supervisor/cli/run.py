@@ -1,94 +1,67 @@
-"""`run` and `resume`: drive a session, show it, and say how it ended."""
+"""`run`: drive a playbook to its end or to a gate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import click
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.cli.render.log import Level
-from playbook_supervisor.cli.render.prompt import Prompt
-from playbook_supervisor.cli.watchers import draws, watching
-from playbook_supervisor.commands import driving, locate, protocol
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.drivers.headless import DriveResult
-    from playbook_supervisor.drivers.observers import Observer, Prompter
-
-DriveOptions = driving.DriveOptions
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.drive import drive_and_show
+from playbook_supervisor.commands import driving
 
 
+@options.command
+@options.playbook
+@options.driving
+@options.start
+@click.option("--dry-run", is_flag=True, help="Show the plan and run nothing.")
+@options.json
 def run(
-    reference: str,
-    args: Sequence[str],
+    playbook: str,
+    args: tuple[str, ...],
     *,
     start: str,
-    drive: DriveOptions,
+    dry_run: bool,
     json: bool,
-    level: Level,
+    **values: object,
 ) -> int:
-    """Begin a playbook and drive it to its end or to a gate (kai FR20)."""
-    return _driven(
-        lambda watcher, person: driving.run(
-            reference, args, start=start, drive=drive, watcher=watcher, person=person
+    """Run a playbook to its end or to a gate.
+
+    Each step runs in a fresh agent. At a terminal you are asked at gates. Otherwise the command
+    prints the question and how to answer it, and exits with 4. Write ARGs in the order in which
+    the playbook declares them, or as name=value.
+
+    \b
+    Examples:
+      playbook run auto-feature 013
+      playbook run auto-feature 013 --dry-run
+      playbook run auto-feature feature=013 --from implement
+      playbook run auto-validate 013 --mode autonomous --json
+      playbook run auto-feature 013 --agent exec:./my-agent
+    """
+    drive = options.drive_options(values)
+    if dry_run:
+        return _show_plan(playbook, args, start, drive, json=json)
+    return drive_and_show(
+        lambda observer, prompter: driving.run(
+            playbook, args, start=start, drive=drive, watcher=observer, person=prompter
         ),
+        options.level(),
         json=json,
-        level=level,
     )
 
 
-def plan(
-    reference: str, args: Sequence[str], *, start: str, drive: DriveOptions, json: bool
+def _show_plan(
+    playbook: str, args: tuple[str, ...], start: str, drive: driving.DriveOptions, *, json: bool
 ) -> int:
-    """Show what a run would do, and do none of it; 0 where it could begin."""
     from playbook_supervisor.cli.render import plan
     from playbook_supervisor.commands import dry_run
 
-    planned = dry_run.plan(reference, args, start=start, drive=drive)
+    planned = dry_run.plan(playbook, args, start=start, drive=drive)
     if json:
-        streams.put_json(plan.as_json(planned))
+        output.write_json(plan.as_json(planned))
         return planned.exit_code
-    for line in plan.lines(planned, colour=streams.shows_colour(), width=streams.width()):
-        streams.put(line)
-    streams.tell(plan.verdict(planned))
+    colour, width = output.wants_colour(), output.terminal_width()
+    for line in plan.lines(planned, colour=colour, width=width):
+        output.write(line)
+    output.inform(plan.verdict(planned))
     return planned.exit_code
-
-
-def resume(session: str, *, retry: bool, drive: DriveOptions, json: bool, level: Level) -> int:
-    """Go on where a session stands (kai FR15)."""
-    return _driven(
-        lambda watcher, person: driving.resume(
-            session, retry=retry, drive=drive, watcher=watcher, person=person
-        ),
-        json=json,
-        level=level,
-    )
-
-
-def _driven(
-    drive: Callable[[Observer, Prompter | None], DriveResult], *, json: bool, level: Level
-) -> int:
-    person = Prompt() if streams.at_a_terminal() else None
-    with watching(level, protocol.entries) as watcher:
-        ending = drive(watcher, person)
-    outlook, entries = ending.snapshot, protocol.entries(ending.snapshot)
-    context = ending.context or protocol.context(outlook)
-    name = locate.name_from_here(outlook)
-    if json:
-        streams.put_json(
-            json_shapes.ending(outlook, ending.why, ending.exit_code, entries, context)
-        )
-    if ending.why == "waiting":
-        for line in text.context(context) if person is None else ():  # a person has seen it
-            streams.tell(f"  {line}")
-        streams.tell(text.how_to_answer(outlook, name))
-    elif level >= Level.INFO or ending.why == "failed":
-        streams.tell(text.summary(outlook, entries, ending.why))
-        for line in () if draws(level) or level < Level.INFO else text.steps(entries):
-            streams.tell(line)
-        for line in text.cures(entries, name) if ending.why == "failed" else ():
-            streams.tell(line)
-        if then := text.afterwards(ending.why, name):
-            streams.tell(then)
-    return ending.exit_code

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
+import click
+
+from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.commands import view
 
 
+@options.command
+@click.argument("name", metavar="[NAME]", default="playbook", shell_complete=completers.schemas)
 def schema(name: str) -> int:
-    """Print it."""
-    streams.put(view.schema_text(name).rstrip("\n"))
+    """Print the JSON Schema of a document.
+
+    Without NAME it prints the schema of a playbook.
+
+    \b
+    Examples:
+      playbook schema
+      playbook schema journal
+    """
+    output.write(view.schema_text(name).rstrip("\n"))
     return 0

@@ -1,44 +1,61 @@
-"""`show`: one session's timeline, with conditions, evidence and what humans said."""
+"""`show`: one session with its conditions, evidence and answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from playbook_supervisor.cli import streams
+import click
+
+from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, sessions
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
 
 
-def show(session: str = "", *, json: bool = False, html: str = "") -> int:
-    """Print it, or write it as a page to the file `html` (`-`: stdout).
+@options.command
+@options.session_argument
+@click.option(
+    "--html",
+    metavar="FILE",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="Write a self-contained HTML page; - is stdout.",
+)
+@options.json
+def show(named: str, *, session: str, html: str, json: bool) -> int:
+    """Show one session: attempts, conditions, evidence and answers.
 
-    What can be read is shown even where something cannot, which is 3.
+    If part of the session cannot be read, the rest is shown and the exit code is 3.
+
+    \b
+    Examples:
+      playbook show
+      playbook show 20260219-a7k
+      playbook show --html session.html
     """
-    shown = view.show(session)
+    if html and json:
+        raise click.UsageError("--html and --json cannot be combined")
+    shown = view.show(options.chosen_session(named, session))
+    content = (shown.seen, shown.entries, shown.playbook)
     if json and not shown.problem:
-        streams.put_json(
-            json_shapes.session(shown.seen, shown.entries, shown.playbook, shown.effects)
-        )
+        output.write_json(json_shapes.session(*content, shown.effects))
         return 0
     if html:
-        _page(shown, html)
+        _write_page(shown, html)
     elif not json:
-        for line in sessions.timeline(
-            shown.seen, shown.entries, shown.playbook, now(), shown.effects
-        ):
-            streams.put(line)
+        for line in sessions.details(*content, now(), shown.effects):
+            output.write(line)
     if shown.problem:
         raise shown.problem
     return 0
 
 
-def _page(shown: view.SessionView, html: str) -> None:
+def _write_page(shown: view.SessionView, html: str) -> None:
     from playbook_supervisor.cli.render.page import page
 
     text = page(shown.seen, shown.entries, shown.playbook, shown.problem, now(), shown.effects)
     if html == "-":
-        streams.put(text.removesuffix("\n"))
+        output.write(text.removesuffix("\n"))
         return
     view.keep(Path(html), text)
-    streams.tell(f"written: {html}")
+    output.inform(f"written: {html}")

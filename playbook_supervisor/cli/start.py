@@ -1,63 +1,79 @@
-"""`start`: a session in a worktree of its own, and how to go on there."""
+"""`start`: create a session in a worktree of its own."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.commands.worktrees import start as starting
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.commands import worktree_commands
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.start import StartResult
+    from playbook_supervisor.commands.worktrees.starting import StartResult
 
 
-def start(playbook: str, args: Sequence[str], *, base: str, branch: str, exec: bool) -> int:
-    """Make it and print the four lines (kai FR35); with `exec` Claude Code takes over from us."""
-    if exec:
-        _require_room()
-    started = starting.start(playbook, args, base=base, branch=branch)
-    streams.tell_notices(started.notices)
-    for line in _told(started, exec=exec):
-        streams.put(printable(line))
-    for line in _about(started)[: 1 if exec else None]:
-        streams.tell(printable(line))
-    if exec:
+@options.command
+@options.playbook
+@click.option("--base", metavar="REF", default="", help="Where a new branch starts. Default: HEAD.")
+@click.option(
+    "--branch", metavar="NAME", default="", help="The branch. Default: the feature's own."
+)
+@click.option("--exec", "exec_", is_flag=True, help="Open Claude Code in the worktree.")
+def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_: bool) -> int:
+    """Create a session in a worktree of its own.
+
+    Use it to work on a second feature beside the first. It refuses before it creates anything:
+    if changes are not committed, or if the commit lacks the playbook, its commands or the spec.
+    The session waits until you type what this command prints, or until `playbook run` in the
+    worktree. `playbook finish` removes the worktree after the merge.
+
+    \b
+    Examples:
+      playbook start auto-feature 014
+      playbook start auto-feature 014 --base develop
+      playbook start auto-validate 013 --branch review-013
+      playbook start auto-feature 014 --exec
+    """
+    if exec_:
+        _require_client()
+    started = worktree_commands.start(playbook, args, base=base, branch=branch)
+    output.show_notices(started.notices)
+    folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
+    lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
+    if not exec_:
+        lines += [f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
+    for line in lines:
+        output.write(printable(line))
+    for line in _notes(started)[: 1 if exec_ else None]:
+        output.inform(printable(line))
+    if exec_:
         sys.stdout.flush()
-        starting.open_client(started)
+        worktree_commands.open_client(started)
     return 0
 
 
-def _require_room() -> None:
-    if not streams.at_a_terminal():
+def _require_client() -> None:
+    if not output.is_interactive():
         raise ArgumentError(
             "PB-ARG-USAGE",
-            "--exec opens Claude Code at your terminal, and there is none",
-            guidance="Leave --exec out; what is printed says how to go on.",
+            "--exec opens Claude Code at your terminal, but there is none",
+            guidance="Leave out --exec and type what this command then prints.",
         )
-    starting.require_client()
+    worktree_commands.require_client()
 
 
-def _told(started: StartResult, *, exec: bool) -> list[str]:
-    folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
-    made = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
-    if exec:
-        return made
-    return [*made, f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
-
-
-def _about(started: StartResult) -> list[str]:
+def _notes(started: StartResult) -> list[str]:
     branch = started.branch
-    how = f"new, from {started.base.name}" if branch.new else "which was there already"
-    trust = "Claude asks once whether you trust the new folder."
+    origin = f"new, from {started.base.told}" if branch.new else "an existing branch"
     headless = started.typed.replace("/playbook.run", "playbook run", 1)
     return [
-        f"It is on branch {branch.name}, {how}. {trust}",
+        f"Branch: {branch.name}, {origin}. Claude Code asks once whether you trust the new folder.",
         f"Without Claude Code, type there: {headless}",
     ]

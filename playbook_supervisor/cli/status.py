@@ -2,25 +2,97 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
-from playbook_supervisor.cli.render import json_shapes, sessions
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+
+from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.progress import Progress
 
-def status(session: str = "", *, all: bool = False, json: bool = False) -> int:
-    """Print the open ones; with `all` the ended ones, too; or only the one that is named."""
+_INTERVAL = 1.0  # seconds between two readings of the sessions
+
+
+@options.command
+@options.session_argument
+@click.option("--all", is_flag=True, help="Include ended sessions.")
+@click.option("--watch", is_flag=True, help="Keep showing them; a named session until it ends.")
+@options.json
+def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> int:
+    """Show all sessions, those that wait for you first.
+
+    It reads every worktree. With --watch it also shows which steps run, for how long, and the last line of their agents.
+    If stdout is not a terminal, --watch prints a line for each change.
+
+    \b
+    Examples:
+      playbook status
+      playbook status --all
+      playbook status --watch
+      playbook status 20260219-a7k --json
+    """
+    chosen = options.chosen_session(named, session)
+    if watch and json:
+        raise click.UsageError("--watch and --json cannot be combined")
+    return _watch(chosen, all=all) if watch else _list(chosen, all=all, json=json)
+
+
+def _list(session: str, *, all: bool, json: bool) -> int:
     seen = view.status(session)
     shown = [each for each in seen if all or session or each.open]
     if json:
-        streams.put_json(json_shapes.sessions(shown))
+        output.write_json(json_shapes.sessions(shown))
         return 0
     for each in shown:
         for line in sessions.brief(each, now()):
-            streams.put(line)
+            output.write(line)
     hidden = len(seen) - len(shown)
     if not shown:
-        streams.tell("No session is open.")
+        output.inform("No session is open.")
     if hidden:
-        streams.tell(f"{hidden} ended: `playbook status --all` shows them.")
+        output.inform(f"{hidden} ended: see `playbook status --all`.")
+    return 0
+
+
+def _watch(session: str, *, all: bool) -> int:
+    readings = _readings(session, all=all)
+    return _redraw(readings) if output.can_redraw(sys.stdout) else _print_changes(readings)
+
+
+def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
+    """What to show, once a second; a session that was open is shown after its end, too."""
+    followed: set[str] = set()
+    for seen in view.watch(session):
+        followed.update(each.seen.session_id for each in seen if each.seen.open or all or session)
+        yield tuple(each for each in seen if each.seen.session_id in followed)
+        if session and not any(each.seen.open for each in seen):
+            return
+        time.sleep(_INTERVAL)
+
+
+def _redraw(readings: Iterator[tuple[Progress, ...]]) -> int:
+    from playbook_supervisor.cli.render.terminal import Board
+
+    board = Board(sys.stdout)
+    for seen in readings:
+        board.draw(live.session_board(seen, now()))
+    return 0
+
+
+def _print_changes(readings: Iterator[tuple[Progress, ...]]) -> int:
+    printed: dict[str, str] = {}
+    for seen in readings:
+        for each in seen:
+            line = live.session_line(each)
+            if printed.get(each.seen.session_id) != line:
+                printed[each.seen.session_id] = line
+                output.write(f"{text.stamp(now())} {line}")
+        sys.stdout.flush()
     return 0

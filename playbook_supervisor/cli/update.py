@@ -1,30 +1,49 @@
-"""`update`: bring what was installed to the version that runs."""
+"""`update`: bring installed files to the version of this program."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli import streams
+import click
+
+from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.commands.install import update as upgrade
+from playbook_supervisor.commands import maintain
 from playbook_supervisor.formats.sanitize import printable
 
+_UP_TO_DATE = "up to date"
 
-def update(*, check: bool = False, dry_run: bool = False, json: bool = False) -> int:
-    """Do it, or only say what is out of date: with `check` that is 1."""
-    plan = upgrade.plan()
+
+@options.command
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file is out of date.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
+@options.json
+def update(*, check: bool, dry_run: bool, json: bool) -> int:
+    """Update what `playbook init` installed.
+
+    Files that you have not edited are replaced. An edited file stays, and its new version is
+    written beside it as *.new. Deleted files stay deleted. Your own playbooks and sessions are
+    not touched.
+
+    \b
+    Examples:
+      playbook update
+      playbook update --dry-run
+      playbook update --check
+    """
+    plan = maintain.update_plan()
     applies = not (check or dry_run)
     if applies:
-        upgrade.apply(plan)
+        maintain.update(plan)
     if json:
-        streams.put_json(json_shapes.update(plan, applied=applies))
+        output.write_json(json_shapes.update(plan, applied=applies))
     else:
-        shown = plan.changes if check else plan.notable
-        for line in text.table([(each.verb, each.path, each.why) for each in shown]):
-            streams.put(printable(line))
+        shown = plan.changes if check else [a for a in plan.actions if a.why != _UP_TO_DATE]
+        for line in text.table([(action.verb, action.path, action.why) for action in shown]):
+            output.write(printable(line))
     stale = len(plan.changes)
     if not stale:
-        streams.tell("everything is up to date")
+        output.inform("everything is up to date")
     elif applies:
-        streams.tell(f"updated in {plan.root}")
+        output.inform(f"updated in {plan.root}")
     else:
-        streams.tell("out of date; `playbook update` mends it")
+        output.inform("out of date; run `playbook update`")
     return 1 if check and stale else 0

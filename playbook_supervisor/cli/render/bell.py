@@ -1,8 +1,8 @@
-"""How a terminal calls a person who looks elsewhere."""
+"""The bell and the notification of a terminal."""
 
 from __future__ import annotations
 
-from playbook_supervisor.cli.render.log import put
+from playbook_supervisor.cli.render.log import write
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.formats.sanitize import first_line
@@ -10,27 +10,27 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 class Bell(NullObserver):
-    """A watcher that rings the terminal of stderr at gates and at the end, once about each."""
+    """Rings the terminal of stderr at gates and at the end, once for each."""
 
     def __init__(self) -> None:
         self._rung = ""
 
-    def on_gate(self, snapshot: Snapshot) -> None:
+    def waits(self, snapshot: Snapshot) -> None:
         """A gate is open."""
         self._ring(snapshot)
 
-    def on_end(self, snapshot: Snapshot) -> None:
+    def ended(self, snapshot: Snapshot) -> None:
         """The drive is over."""
         self._ring(snapshot)
 
-    def _ring(self, outlook: Snapshot) -> None:
-        notice = notifications.notice_for(outlook)
+    def _ring(self, snapshot: Snapshot) -> None:
+        notice = notifications.of(snapshot)
         if notice is not None and notice.about != self._rung:
             self._rung = notice.about
-            put(sequence(notice.text))
+            write(sequence(notice.text))
 
 
 def sequence(notice: str) -> str:
-    """A bell, and the notice in both ways that terminals know (OSC 9, OSC 777)."""
-    said = first_line(notice).replace(";", ",")
-    return f"\a\x1b]9;{said}\a\x1b]777;notify;playbook;{said}\a"
+    """A bell, and the notice in both notations that terminals know (OSC 9, OSC 777)."""
+    text = first_line(notice).replace(";", ",")
+    return f"\a\x1b]9;{text}\a\x1b]777;notify;playbook;{text}\a"

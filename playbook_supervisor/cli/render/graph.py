@@ -1,14 +1,14 @@
-"""A playbook, or one session of it, as a Mermaid flowchart: text that forges draw.
+"""A playbook, or one session of it, as a Mermaid flowchart.
 
-Solid lines are what happens when nobody has to say anything, dashed ones what a human can choose.
-Whatever others wrote reaches the text only as an escaped label, never as its syntax.
+Solid lines show the flow without gates, dashed lines what a human can choose. Text from playbooks
+and journals appears only in escaped labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.cli.render.text import lasting
+from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Phase, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
@@ -22,15 +22,15 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record
 
-_LONGEST = 60  # characters of a line in a label
-# A `%%{…}%%` is a directive wherever it stands, a backtick begins Markdown, and `$$` is
-# mathematics even where it is spelled out.
+_LABEL = 60  # characters in a line of a label
+# Anywhere in the text, `%%{…}%%` is a directive and a backtick begins Markdown. `$$` begins
+# mathematics even as character references.
 _ESCAPED = {ord(character): f"#{ord(character)};" for character in '"#&;<>`\\%$'}
 _STATES = {
     EntryStatus.DONE: "✓ done",
     EntryStatus.FAILED: "✗ failed",
     EntryStatus.SKIPPED: "– skipped",
-    EntryStatus.IN_PROGRESS: "… at work",
+    EntryStatus.IN_PROGRESS: "… running",
 }
 _ENDED = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
 _STYLES = (
@@ -46,7 +46,7 @@ _STYLES = (
 def flowchart(
     playbook: Playbook, entries: Sequence[Entry] = (), status: SessionStatus | None = None
 ) -> str:
-    """The whole text; with a session's `entries` and `status`, also how far it has come."""
+    """The chart; with `entries` and `status` of a session it shows the progress."""
     attempts: dict[str, list[Entry]] = {}
     for entry in entries:
         attempts.setdefault(entry.step_id, []).append(entry)
@@ -68,7 +68,7 @@ def flowchart(
 
 
 class _Drawn(Record):
-    """A step with the numbers of its nodes: its id may be a word of Mermaid's own."""
+    """A step with the names of its nodes: a step's id may be a keyword of Mermaid."""
 
     step: Step
     number: int
@@ -80,13 +80,13 @@ class _Drawn(Record):
 
     @property
     def before(self) -> str:
-        """The gate before it; empty where there is none."""
+        """The node of the gate before the step; empty if there is none."""
         asks = self.step.autonomy is Autonomy.GATE_ALWAYS or self._asked(Place.BEFORE)
         return f"b{self.number}" if asks else ""
 
     @property
     def after(self) -> str:
-        """The gate that is raised behind it; empty where nothing raises one."""
+        """The node of the gate after the step; empty if nothing raises one."""
         return f"a{self.number}" if self.raised_by or self._asked(Place.AFTER) else ""
 
     @property
@@ -95,7 +95,7 @@ class _Drawn(Record):
 
     @property
     def raised_by(self) -> tuple[str, ...]:
-        """What raises the gate behind it: triggers, or whatever makes it fail."""
+        """What raises the gate after the step: triggers, or a failure."""
         step, breaking = self.step, Trigger.AGREEMENT_BREAKING
         on_failure = tuple(str(each) for each in step.escalation_triggers if each is not breaking)
         if step.error_policy is ErrorPolicy.GATE:
@@ -113,7 +113,7 @@ class _Drawn(Record):
 
 
 class _Chart:
-    """The lines so far, and where the flow stands: nodes, and the arrow with which each goes on."""
+    """The lines so far, and the open ends of the flow: nodes and the arrows that leave them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -124,11 +124,11 @@ class _Chart:
         self.lines.append(f"  {text}")
 
     def node(self, name: str, shape: str, label: str, style: str = "") -> None:
-        """A node of that shape; the label's own text is escaped already."""
+        """Add a node of that shape; the label is already escaped."""
         self.line(name + shape.format(f'"{label}"') + (f":::{style}" if style else ""))
 
     def enter(self, entrances: Sequence[str]) -> None:
-        """Lead every way that is open to every entrance, through a joint where they are many."""
+        """Connect every open end with every entrance; many to many through a joint."""
         if len(self._exits) > 1 and len(entrances) > 1:
             self._joints += 1
             joint = f"j{self._joints}"
@@ -140,16 +140,16 @@ class _Chart:
                 self.line(f"{name} {arrow} {entrance}")
 
     def phase(self, phase: Phase, drawn: Sequence[_Drawn]) -> None:
-        """One step, or a group in a frame of its own."""
+        """Add one step, or a parallel group in a frame."""
         self.enter([each.entrance for each in drawn])
         group = phase[0].parallel_group
         if group:
-            self.line(f'subgraph g{drawn[0].number}["at once: {_escaped(group)}"]')
+            self.line(f'subgraph g{drawn[0].number}["in parallel: {_escaped(group)}"]')
         for each in drawn:
             self._step(each)
         if group:
             self.line("end")
-        self._exits = [way for each in drawn for way in self._ways_on(each)]
+        self._exits = [exit_ for each in drawn for exit_ in self._exits_of(each)]
 
     def _step(self, drawn: _Drawn) -> None:
         if drawn.before:
@@ -157,7 +157,7 @@ class _Chart:
             label = "◆ waits for a human" if waits else "a human decides"
             self.node(drawn.before, "{{{{{}}}}}", label, "waiting" if waits else "gate")
             self.line(f"{drawn.before} -->|continue| {drawn.node}")
-        self.node(drawn.node, "[{}]", "<br/>".join(_told(drawn)), _style(drawn))
+        self.node(drawn.node, "[{}]", "<br/>".join(_label(drawn)), _style(drawn))
         if drawn.after:
             waits = drawn.waits(Place.AFTER)
             raised = ", ".join(drawn.raised_by) or "it fails"
@@ -167,38 +167,38 @@ class _Chart:
             self.line(f"{drawn.after} -.->|retry| {drawn.node}")
 
     @staticmethod
-    def _ways_on(drawn: _Drawn) -> list[tuple[str, str]]:
-        ways = [(drawn.node, "-->")]
+    def _exits_of(drawn: _Drawn) -> list[tuple[str, str]]:
+        exits = [(drawn.node, "-->")]
         if drawn.before:
-            ways.append((drawn.before, "-.->|skip|"))
+            exits.append((drawn.before, "-.->|skip|"))
         if drawn.after:
-            ways.append((drawn.after, '-.->|"continue, accept"|'))
-        return ways
+            exits.append((drawn.after, '-.->|"continue, accept"|'))
+        return exits
 
 
-def _told(drawn: _Drawn) -> list[str]:
-    """What stands in a step's box: its name, what it runs, what holds it, how far it has come."""
+def _label(drawn: _Drawn) -> list[str]:
+    """The lines in a step's box."""
     step = drawn.step
     lines = [f"<b>{_escaped(step.id)}</b>", _escaped(f"{step.command} {step.args}")]
     if step.preconditions:
-        lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
+        lines.append(_escaped(f"requires {', '.join(step.preconditions)}"))
     if step.postconditions:
-        lines.append(_escaped(f"gives {', '.join(step.postconditions)}"))
+        lines.append(_escaped(f"ensures {', '.join(step.postconditions)}"))
     if step.error_policy is ErrorPolicy.RETRY_ONCE:
-        lines.append("fails: once more, then stop")
+        lines.append("on failure: retry once, then stop")
     if drawn.attempts:
-        lines.append(_standing(drawn.attempts[-1]))
+        lines.append(_progress(drawn.attempts[-1]))
     elif step.autonomy is Autonomy.SKIP:
         lines.append("– skipped by the playbook")
     return lines
 
 
-def _standing(entry: Entry) -> str:
+def _progress(entry: Entry) -> str:
     words = ["◆ at its gate" if entry.gate else _STATES[entry.status]]
     if entry.attempt > 1:
         words.append(f"attempt {entry.attempt}")
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        words.append(lasting(entry.completed_at - entry.started_at))
+        words.append(duration(entry.completed_at - entry.started_at))
     return " · ".join(words)
 
 
@@ -209,5 +209,5 @@ def _style(drawn: _Drawn) -> str:
 
 
 def _escaped(text: str) -> str:
-    """One harmless line, every character that Mermaid or HTML could read as syntax spelled out."""
-    return first_line(text.replace("$$", "$ $"), _LONGEST).translate(_ESCAPED)
+    """One line, with character references for whatever Mermaid or HTML could read as syntax."""
+    return first_line(text.replace("$$", "$ $"), _LABEL).translate(_ESCAPED)

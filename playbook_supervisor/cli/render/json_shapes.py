@@ -1,6 +1,6 @@
-"""Every object that `--json` prints; their JSON Schemas are in `schemas/`.
+"""The objects that `--json` prints; `project/schemas` holds their JSON Schemas.
 
-Times are ISO 8601 in UTC; keys without a value are left out. Shapes only ever grow.
+Times are ISO 8601 in UTC. Keys without a value are left out. Keys are added, but never removed.
 """
 
 from __future__ import annotations
@@ -38,42 +38,42 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 WAIT = "playbook next --wait"
-_LONGEST_LINE = 4_000  # bytes of a directive as one line, so that a client does not cut it
+_LONGEST_LINE = 4_000  # bytes of a directive: a client cuts longer lines
 
 
 def directive(
-    outlook: Snapshot,
-    handouts: Mapping[str, WorkItem],
+    snapshot: Snapshot,
+    items: Mapping[str, WorkItem],
     context: Sequence[str],
     given: frozenset[str] | None = None,
 ) -> Json:
-    """What is outstanding, for a client (`next --json`).
+    """The outstanding directive, for a client (`next --json`).
 
-    `given` are the attempts that agents of the client have been given, where its hooks know.
+    `given` holds the attempts that the client's agents have been given, if its hooks report.
     """
-    manifest = outlook.manifest
-    scene = SessionHeader(
-        manifest.session_id, manifest.playbook, manifest.feature, outlook.done, outlook.total
+    manifest = snapshot.manifest
+    header = SessionHeader(
+        manifest.session_id, manifest.playbook, manifest.feature, snapshot.done, snapshot.total
     )
-    due = outlook.directive
-    if isinstance(due, Run) and given is not None:
-        left = tuple(member for member in due.members if member.id not in given)
+    directive = snapshot.directive
+    if isinstance(directive, Run) and given is not None:
+        left = tuple(member for member in directive.members if member.id not in given)
         if not left:
-            return wait_to_json([member.id for member in due.members], scene)
-        return run_to_json(Run(left), scene, handouts)
-    if isinstance(due, Run):
-        return run_to_json(due, scene, handouts, outstanding=outlook.repeated)
-    if isinstance(due, Ask):
-        opened = any(event.change is Change.GATE_OPENED for event in outlook.events)
-        return ask_to_json(due, scene, outlook.question, context, outstanding=not opened)
-    if isinstance(due, Check):
-        return wait_to_json([member.id for member in due.members], scene, WAIT)
-    said = f"{scene.playbook} {due.status}: {scene.done}/{scene.total} steps done."
-    return finish_to_json(due, scene, said)
+            return wait_to_json([member.id for member in directive.members], header)
+        return run_to_json(Run(left), header, items)
+    if isinstance(directive, Run):
+        return run_to_json(directive, header, items, outstanding=snapshot.repeated)
+    if isinstance(directive, Ask):
+        opened = any(event.change is Change.GATE_OPENED for event in snapshot.events)
+        return ask_to_json(directive, header, snapshot.question, context, outstanding=not opened)
+    if isinstance(directive, Check):
+        return wait_to_json([member.id for member in directive.members], header, WAIT)
+    summary = f"{header.playbook} {directive.status}: {header.done}/{header.total} steps done."
+    return finish_to_json(directive, header, summary)
 
 
 def in_one_line(shape: Json) -> str:
-    """The directive as it reaches a model: without prompts and long text."""
+    """The directive as a model reads it: without prompts and long text."""
     import json
 
     short = dict(shape)
@@ -94,8 +94,8 @@ def _without(shape: Json, key: str) -> Json:
     return {name: value for name, value in shape.items() if name != key}
 
 
-def ending(
-    outlook: Snapshot,
+def result(
+    snapshot: Snapshot,
     why: str,
     exit_code: int,
     entries: Sequence[Entry],
@@ -103,9 +103,9 @@ def ending(
 ) -> Json:
     """How a drive ended (`run --json`, `resume --json`).
 
-    `ending` is not called `status`: that word belongs to the envelope of the Tyrum contract.
+    The key is `ending`, because `status` belongs to the envelope of the Tyrum contract.
     """
-    manifest = outlook.manifest
+    manifest = snapshot.manifest
     shape: Json = {
         "protocol": PROTOCOL,
         "session": manifest.session_id,
@@ -113,28 +113,28 @@ def ending(
         "feature": manifest.feature,
         "ending": why,
         "exit_code": exit_code,
-        "progress": {"done": outlook.done, "total": outlook.total},
+        "progress": {"done": snapshot.done, "total": snapshot.total},
         "steps": [attempt(entry) for entry in entries],
     }
-    asked = outlook.directive
-    if isinstance(asked, Ask):
-        shape["gate"] = ask_to_json(asked, _NOWHERE, outlook.question, context)["gate"]
+    ask = snapshot.directive
+    if isinstance(ask, Ask):
+        shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, context)["gate"]
     failed = next((e for e in reversed(entries) if e.status is EntryStatus.FAILED), None)
     if why == "failed" and failed is not None:
         shape["error"] = error(failed)
     return shape
 
 
-_NOWHERE = SessionHeader("", "", "", 0, 1)
+_NO_HEADER = SessionHeader("", "", "", 0, 1)
 
 
 def attempt(entry: Entry) -> Json:
-    """One attempt at one step, with the keys of the journal and its id."""
+    """An attempt: its id, and the keys of its journal entry."""
     return {"id": entry.id, **entry_mapping(entry)}
 
 
 def error(entry: Entry) -> Json:
-    """Why an attempt failed; the original's own tools journaled no code."""
+    """Why an attempt failed. Journals of the original tools hold no code."""
     shape = {
         "code": entry.error_code or "PB-AGENT-FAILED",
         "message": entry.error,
@@ -146,7 +146,7 @@ def error(entry: Entry) -> Json:
 # ── listings ────────────────────────────────────────────────────────────────────────────────
 
 
-def playbooks(shelved: Sequence[PlaybookFile]) -> Json:
+def playbooks(files: Sequence[PlaybookFile]) -> Json:
     """`list --json`."""
     return {
         "protocol": PROTOCOL,
@@ -158,7 +158,7 @@ def playbooks(shelved: Sequence[PlaybookFile]) -> Json:
                 "steps": each.steps,
                 **({"problem": each.problem} if each.problem else {}),
             }
-            for each in shelved
+            for each in files
         ],
     }
 
@@ -176,32 +176,32 @@ def update(plan: InstallPlan, *, applied: bool) -> Json:
 
 
 def sessions(seen: Sequence[SessionOverview]) -> Json:
-    """`status --json`: those that wait for a human first."""
+    """`status --json`."""
     return {"protocol": PROTOCOL, "sessions": [_session(each) for each in seen]}
 
 
 def _session(seen: SessionOverview) -> Json:
     shape: Json = {"session": seen.session_id, "root": str(seen.root)}
-    known = seen.manifest
-    if known is None:
+    manifest = seen.manifest
+    if manifest is None:
         return shape | {"problem": seen.problem}
     shape |= {
-        "playbook": known.playbook,
-        "feature": known.feature,
-        "args": dict(known.args),
-        "status": known.status,
-        "started_at": to_time(known.started_at),
-        "current_step": known.current_step,
-        "branch": known.branch,
+        "playbook": manifest.playbook,
+        "feature": manifest.feature,
+        "args": dict(manifest.args),
+        "status": manifest.status,
+        "started_at": to_time(manifest.started_at),
+        "current_step": manifest.current_step,
+        "branch": manifest.branch,
     }
-    if known.completed_at is not None:
-        shape["completed_at"] = to_time(known.completed_at)
-    if known.gate is not None:
+    if manifest.completed_at is not None:
+        shape["completed_at"] = to_time(manifest.completed_at)
+    if manifest.gate is not None:
         shape["gate"] = {
-            "id": known.gate.id,
-            "reason": known.gate.reason,
-            "question": known.gate.question,
-            "opened_at": to_time(known.gate.opened_at),
+            "id": manifest.gate.id,
+            "reason": manifest.gate.reason,
+            "question": manifest.gate.question,
+            "opened_at": to_time(manifest.gate.opened_at),
         }
     if seen.driver is not None:
         shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
@@ -218,7 +218,7 @@ def session(
     playbook: Playbook | None,
     effects: Sequence[Effect] = (),
 ) -> Json:
-    """`show --json`: one session with its whole journal."""
+    """`show --json`."""
     shape = {"protocol": PROTOCOL, **_session(seen)}
     shape["steps"] = [attempt(entry) for entry in entries]
     if playbook is not None:
@@ -230,7 +230,7 @@ def session(
 
 
 def tightening(effect: Effect) -> Json:
-    """What one policy makes of one step."""
+    """The effect of one policy on one step."""
     shape: Json = {"policy": effect.policy, "step": effect.step}
     if effect.autonomy != effect.was:
         shape |= {"autonomy": effect.autonomy, "was": effect.was}

@@ -1,4 +1,4 @@
-"""Progress where stderr is no terminal: one line for each thing that happens."""
+"""Progress if stderr is not a terminal: one line for each event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Level(IntEnum):
-    """How much is said; a gate and what goes wrong are always said."""
+    """How much is printed; gates and failures are always printed."""
 
     ERROR = 0
     WARNING = 1
@@ -28,13 +28,8 @@ class Level(IntEnum):
     DEBUG = 3
 
 
-def to_stderr(line: str) -> None:
-    """A line on stderr."""
-    put(f"{line}\n")
-
-
-def put(text: str) -> None:
-    """Text on stderr. Whoever watches must not break the run: a reader that left is no error."""
+def write(text: str) -> None:
+    """Write to stderr; a closed terminal or pipe must not stop the run."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -42,34 +37,39 @@ def put(text: str) -> None:
         return
 
 
+def write_line(line: str) -> None:
+    """Write a line to stderr."""
+    write(f"{line}\n")
+
+
 class Log(Record):
-    """A watcher that writes lines (cat NFR-4.1)."""
+    """An observer that writes lines (cat NFR-4.1)."""
 
     level: Level = Level.INFO
     colour: bool = False
-    write: Callable[[str], None] = to_stderr
+    write: Callable[[str], None] = write_line
 
-    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+    def happened(self, event: Event, snapshot: Snapshot) -> None:
         """A fact has been journaled."""
-        line = text.happened(event, snapshot, now())
+        line = text.event_line(event, snapshot, now())
         if line and (self.level >= Level.INFO or event.change is Change.FAILED):
             self.write(line)
 
-    def on_output(self, attempt: Attempt, line: str) -> None:
-        """A worker said something."""
+    def said(self, attempt: Attempt, line: str) -> None:
+        """A worker has printed a line."""
         if self.level >= Level.DEBUG:
             self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
 
-    def on_gate(self, snapshot: Snapshot) -> None:
+    def waits(self, snapshot: Snapshot) -> None:
         """A gate is open."""
         line = text.waiting(snapshot, now())
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
-    def on_end(self, snapshot: Snapshot) -> None:
-        """The summary says so."""
+    def ended(self, snapshot: Snapshot) -> None:
+        """The summary says how."""
 
-    def on_notice(self, text: str) -> None:
-        """A sentence for the person."""
+    def notice(self, text: str) -> None:
+        """A sentence for the user."""
         if self.level >= Level.WARNING:
             self.write(f"note: {printable(text)}")
 

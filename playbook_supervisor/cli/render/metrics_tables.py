@@ -1,11 +1,11 @@
-"""Figures for people, as tables of at most eighty columns, and for programs."""
+"""Metrics as text, as tables of at most eighty columns, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.audit.metrics import DurationStats, Figures, Known, Metrics, WaitTimes
-from playbook_supervisor.cli.render.text import lasting
+from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
 
@@ -17,46 +17,46 @@ if TYPE_CHECKING:
 
 UNKNOWN = "–"
 _WIDTH = 80
-_LONGEST = 40
-_LEAST = 5  # columns for a playbook and a blank before its step
-_FEW = 9.95  # seconds; from here on tenths are not told
-_MANY = 99.95  # of one unit; from here on the next one is taken
-_FORTUNE = 100_000  # dollars
+_NAME = 40  # columns
+_PLAYBOOK = 5  # columns at least for a playbook and a blank before its step
+_FEW = 9.95  # seconds; more are shown without tenths
+_MANY = 99.95  # of a unit; more are shown in the next unit
+_SCIENTIFIC = 100_000  # dollars; more are shown as 1.2e+05
 
 
 class Sheet(Record):
-    """A table: the first column is of names, the others of figures."""
+    """A table: a column of names, then columns of numbers."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-# ── for people ──────────────────────────────────────────────────────────────────────────────
+# ── text ────────────────────────────────────────────────────────────────────────────────────
 
 
 def lines(metrics: Metrics) -> Iterator[str]:
-    """What can be said in a sentence."""
+    """The figures that fit in a line each."""
     ends = ", ".join(f"{number} {end}" for end, number in metrics.ends.items() if number)
     rate = metrics.success_rate
-    told = "" if rate is None else f"; of those that ended, {rate:.0%} completed"
-    yield f"{counted(metrics.sessions, 'session')}{': ' if ends else ''}{ends}{told}"
+    completed = "" if rate is None else f"; of those that ended, {rate:.0%} completed"
+    yield f"{counted(metrics.sessions, 'session')}{': ' if ends else ''}{ends}{completed}"
     if metrics.lasted is not None:
-        yield f"from begin to end: {_told(metrics.lasted)}"
+        yield f"duration: {_distribution(metrics.lasted)}"
     for what, figures in (("escalations", metrics.escalations), ("retries", metrics.retries)):
         if figures:
             each = ", ".join(f"{number} {kind}" for kind, number in sorted(figures.items()))
             yield f"{what}: {each}"
 
 
-def _told(spread: DurationStats) -> str:
+def _distribution(spread: DurationStats) -> str:
     if spread.number == 1:
-        return lasting(spread.total)
-    median, p90 = lasting(spread.median), lasting(spread.p90)
-    return f"median {median}, nine of ten within {p90}, {lasting(spread.total)} in all"
+        return duration(spread.total)
+    median, p90 = duration(spread.median), duration(spread.p90)
+    return f"median {median}, 90th percentile {p90}, total {duration(spread.total)}"
 
 
 def sheets(metrics: Metrics) -> Iterator[Sheet]:
-    """The tables; one of which nothing is known is left out."""
+    """The tables that are not empty."""
     head = ("tries", "failed", "again", "median", "p90", "total", "USD")
     names = _names(metrics.steps)
     if metrics.steps:
@@ -80,23 +80,23 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
 
 
 def _names(steps: Sequence[Figures]) -> list[str]:
-    """Of several playbooks each step is named with its own, which gives way to a step's name."""
+    """The names of steps, with the playbook if there are several."""
     several = len({step.playbook for step in steps}) > 1
     return [_name(f"{step.playbook} {step.name}" if several else step.name) for step in steps]
 
 
 def _name(text: str) -> str:
-    return fitted(first_line(text), _LONGEST) or UNKNOWN
+    return fitted(first_line(text), _NAME) or UNKNOWN
 
 
 def fitted(name: str, room: int) -> str:
-    """The name in so many columns; what stands before a blank, the playbook, gives way first."""
+    """The name cut to `room` columns; a playbook before a blank is cut before the step."""
     if len(name) <= room:
         return name
     before, blank, step = name.rpartition(" ")
     if not blank:
         return f"{name[: room - 1]}…"
-    step = fitted(step, max(room - _LEAST, 1))
+    step = fitted(step, max(room - _PLAYBOOK, 1))
     return f"{fitted(before, room - len(step) - 1)} {step}"
 
 
@@ -125,14 +125,14 @@ def _spread(spread: DurationStats | None) -> tuple[str, str, str]:
 
 
 def _sum(known: Known | None, shown: Callable[[float], str]) -> str:
-    """A sum to which something unknown has to be added is at least that."""
+    """The sum; `≥` if some values are unknown."""
     if known is None:
         return UNKNOWN
     return shown(known.total) if known.known == known.of else f"≥{shown(known.total)}"
 
 
 def _dollars(number: float) -> str:
-    return f"{number:.2f}" if number < _FORTUNE else f"{number:.1e}"
+    return f"{number:.2f}" if number < _SCIENTIFIC else f"{number:.1e}"
 
 
 def _short(number: float) -> str:
@@ -155,7 +155,7 @@ def _brief(ms: int) -> str:
 
 
 def plain(sheet: Sheet) -> Iterator[str]:
-    """The table as text, its figures under each other."""
+    """The table as text with aligned columns."""
     table = (sheet.head, *sheet.rows)
     widths = [max(len(row[column]) for row in table) for column in range(len(sheet.head))]
     room = _WIDTH - sum(widths[1:]) - 2 * len(widths[1:])
@@ -165,11 +165,11 @@ def plain(sheet: Sheet) -> Iterator[str]:
         yield "  ".join((shown.ljust(min(widths[0], room)), *figures))
 
 
-# ── for programs ────────────────────────────────────────────────────────────────────────────
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────
 
 
 def as_json(metrics: Metrics) -> Json:
-    """The object of `metrics --json`; what is unknown is left out."""
+    """`metrics --json`; unknown values are left out."""
     return {
         "protocol": 1,
         "sessions": {

@@ -1,6 +1,6 @@
-"""One session as one page: nothing is fetched, nothing runs, whatever others wrote is only text.
+"""One session as an HTML page that loads nothing and runs no script; all content is escaped.
 
-The page's policy forbids scripts, requests and every style but its own, which it knows by digest.
+Its Content-Security-Policy forbids scripts, requests, and every style but its own (by digest).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import text
-from playbook_supervisor.cli.render.timeline import timeline
+from playbook_supervisor.cli.render.gantt import chart
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
@@ -35,7 +35,7 @@ def page(
     now: int,
     effects: Sequence[Effect] = (),
 ) -> str:
-    """The whole page; `problem` keeps the session from being read as a whole. Times in ms."""
+    """The whole page. `problem`: why part of the session could not be read. `now` in ms."""
     from base64 import b64encode
     from hashlib import sha256
 
@@ -48,7 +48,7 @@ def page(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_harmless,
+        finalize=_printable,
         keep_trailing_newline=True,
     )
     head = seen.manifest
@@ -57,7 +57,7 @@ def page(
     environment.filters |= {
         "agent": _agent,
         "command": lambda step_id: commands.get(step_id, ""),
-        "lasting": lambda ms: text.lasting(max(ms, 0)),
+        "duration": lambda ms: text.duration(max(ms, 0)),
         "percent": "{:.2f}%".format,
         "prose": _prose,
         "sign": lambda status: _SIGNS.get(status, "·"),
@@ -74,25 +74,25 @@ def page(
         problem=problem,
         effects=effects,
         entries=entries,
-        picture=timeline(entries, head.started_at if head else 0, now),
+        chart=chart(entries, head.started_at if head else 0, now),
         not_begun=[step.id for step in steps if step.id not in begun],
         now=now,
         version=__version__,
     )
 
 
-def _harmless(value: object) -> object:
-    """What stands in a page: Markup of ours as it is, texts without what cannot be seen."""
+def _printable(value: object) -> object:
+    """Our own markup unchanged; other text without control characters."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return printable(value, keep_newlines=True)
     return value
 
 
-def _prose(said: str) -> str:
-    """A sentence, in which what stands between backticks is shown as what it is: typed."""
+def _prose(sentence: str) -> str:
+    """A sentence, with the text between backticks as code."""
     from markupsafe import Markup, escape
 
-    shown = str(escape(printable(said, keep_newlines=True)))
+    shown = str(escape(printable(sentence, keep_newlines=True)))
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", shown))  # noqa: S704 - escaped above
 
 
@@ -100,11 +100,11 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
     yield "Began", _stamp(head.started_at)
     if head.completed_at is not None:
         yield "Ended", _stamp(head.completed_at)
-        yield "Lasted", text.lasting(max(head.completed_at - head.started_at, 0))
+        yield "Lasted", text.duration(max(head.completed_at - head.started_at, 0))
     else:
-        yield "Open for", text.lasting(max(now - head.started_at, 0))
+        yield "Open for", text.duration(max(now - head.started_at, 0))
     if waited := text.waited_ms(entries, now):
-        yield "Of it at gates", text.lasting(waited)
+        yield "At gates", text.duration(waited)
     if head.branch:
         yield "Branch", head.branch
     if head.worktree:
@@ -118,21 +118,21 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
 
 
 def _stamp(ms: int) -> str:
-    """`2026-02-19 10:20:26`: UTC, as the page says at its foot."""
+    """`2026-02-19 10:20:26`, in UTC."""
     return text.stamp(ms).rstrip("Z").replace("T", " ")
 
 
 def _command(step: Step, head: Manifest | None) -> str:
-    """What was typed, as far as the session knows its arguments."""
+    """The command with the session's arguments."""
     given = {name: head.args.get(name, "") for name in names(step.args)} if head else None
     args = step.args if given is None else interpolate(step.args, given)
     return f"{step.command} {args}"
 
 
 def _agent(entry: Entry) -> str:
-    """`claude, claude-opus-4-6, 0.61 USD, 26.6k tokens in, 4.3k out, 14 turns`: what is known."""
-    said = entry.agent
-    words = [str(said.get("name", "")), str(said.get("model", ""))]
+    """`claude, claude-opus-4-6, 0.61 USD, 26.6k tokens in, 4.3k out, 14 turns`."""
+    agent = entry.agent
+    words = [str(agent.get("name", "")), str(agent.get("model", ""))]
     words += [text.cost((entry,)), text.tokens((entry,))]
-    words += [f"{said[name]} {name}" for name in ("turns", "retries") if name in said]
+    words += [f"{agent[name]} {name}" for name in ("turns", "retries") if name in agent]
     return ", ".join(word for word in words if word)

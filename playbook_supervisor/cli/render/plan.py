@@ -1,7 +1,4 @@
-"""The plan of a run: what each step runs, what it needs and makes as things stand, and its gate.
-
-Read in half a minute before a run of an hour.
-"""
+"""The plan of a run: the command, the conditions and the gate of each step."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400
-_INDENT, _LEAST, _SHORTEST = 13, 40, 20
+_INDENT, _NARROWEST, _EVIDENCE = 13, 40, 20  # columns
 _MARKS = {
     Answer.HELD: ("✓", _GREEN),
     Answer.NOT_HELD: ("·", _DIM),
@@ -31,11 +28,11 @@ _MARKS = {
 
 
 def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[str]:
-    """For people, a few lines a step; `colour` and `width` are those of a terminal, if it is one.
+    """A few lines for each step. `width` is that of the terminal, 0 if there is none.
 
-    What stands in a step's lines is cut to the width; nothing is that one has to act upon.
+    A step's lines are cut to the width; problems and notes are not.
     """
-    paint = _Paint(colour, max(width - _INDENT, _LEAST) if width else _LINE)
+    paint = _Paint(colour, max(width - _INDENT, _NARROWEST) if width else _LINE)
     steps = [planned for phase in plan.phases for planned in phase]
     agent = f"agent {first_line(plan.agent)}" if plan.agent else "no agent"
     feature = f" on {first_line(plan.feature)}" if plan.feature else ""
@@ -50,26 +47,26 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
             beside = [each.step.id for each in phase if each is not planned]
             yield from _step(planned, number, beside, plan, paint)
     yield ""
-    for said in plan.missing:
-        yield f"{paint('missing:', _RED)} {first_line(said, _LINE)}"
-    for said in plan.warnings:
-        yield f"{paint('note:', _YELLOW)} {first_line(said, _LINE)}"
+    for sentence in plan.missing:
+        yield f"{paint('missing:', _RED)} {first_line(sentence, _LINE)}"
+    for sentence in plan.warnings:
+        yield f"{paint('note:', _YELLOW)} {first_line(sentence, _LINE)}"
     for error in plan.refusals:
         yield f"{paint('refused:', _RED)} {first_line(error.message, _LINE)} [{error.code}]"
         yield f"  do: {first_line(error.guidance, _LINE)}"
 
 
 def verdict(plan: RunPlan) -> str:
-    """What follows from it."""
+    """Whether the run can begin."""
     if plan.refusals:
-        return "It would not begin. Nothing was created."
+        return "The run would be refused. Nothing was created."
     if plan.adopts:
-        return f"It would go on with the session {plan.adopts}. Nothing was created."
-    return "It can begin. Nothing was created."
+        return f"The run would continue session {plan.adopts}. Nothing was created."
+    return "The run can begin. Nothing was created."
 
 
 class _Paint:
-    """Puts a style around a text, or leaves it; `room` is how many characters a line has."""
+    """Applies a style if colours are wanted; `room` is the length of a line."""
 
     def __init__(self, colour: bool, room: int) -> None:
         self._colour, self.room = colour, room
@@ -82,10 +79,10 @@ def _step(
     planned: PlannedStep, number: int, beside: list[str], plan: RunPlan, paint: _Paint
 ) -> Iterator[str]:
     step = planned.step
-    together = f", together with {', '.join(beside)}" if beside else ""
+    together = f", in parallel with {', '.join(beside)}" if beside else ""
     if not planned.runs:
         why = "by the playbook" if step.autonomy is Autonomy.SKIP else "by --from"
-        yield paint(f"{number:>2}  {step.id}  left out {why}{together}", _DIM)
+        yield paint(f"{number:>2}  {step.id}  skipped {why}{together}", _DIM)
         return
     words = [paint(step.id, _BOLD), first_line(f"{step.command} {planned.args}", _LINE)]
     words += [f"({step.model})"] if step.model else []
@@ -107,12 +104,12 @@ def _step(
 
 
 def _failing(planned: PlannedStep) -> str:
-    """What follows if it fails; empty where the session simply stops."""
+    """What happens on failure; empty if the session just stops."""
     who = _who(planned)
     step = planned.step
     if step.error_policy is ErrorPolicy.GATE:
         return f"asks {who}"
-    then = "runs once more, then stops" if step.error_policy is ErrorPolicy.RETRY_ONCE else ""
+    then = "retries once, then stops" if step.error_policy is ErrorPolicy.RETRY_ONCE else ""
     if not step.escalation_triggers:
         return then
     return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then or 'stops'}"
@@ -123,28 +120,28 @@ def _who(planned: PlannedStep) -> str:
 
 
 def _gate(planned: PlannedStep, mode: Mode) -> str:
-    """When it halts for a person; empty where only its triggers and error policy can say so."""
+    """When the step waits for a human; empty if only a failure can cause that."""
     who = _who(planned)
     match planned.step.autonomy:
         case Autonomy.GATE_ALWAYS if mode is Mode.AUTONOMOUS and not planned.people:
-            return "gate_always, which approves itself"
+            return "gate_always: approved automatically"
         case Autonomy.GATE_ALWAYS:
             return f"gate_always: asks {who} before it runs"
         case Autonomy.GATE_ON_BREAKING:
-            return f"gate_on_breaking: asks {who} where a report says breaking"
+            return f"gate_on_breaking: asks {who} if a report says breaking"
         case _:
             return ""
 
 
 def _file(planned: PlannedStep, root: Path) -> str:
-    """What defines the command that would run."""
+    """The file that defines the command."""
     found = planned.found
     if found is None:
         return ""
     if found.file is None:
-        return f"{found.name}, which is built into Claude Code"
+        return f"{found.name}, built into Claude Code"
     inside = found.file.is_relative_to(root)
-    closed = ", which is closed to models" if found.closed else ""
+    closed = ", not available to models" if found.closed else ""
     return f"{found.file.relative_to(root) if inside else found.file}{closed}"
 
 
@@ -161,15 +158,15 @@ def _probed(probed: Probed, longest: int, paint: _Paint) -> str:
 
 
 def _evidence(probed: Probed, longest: int, paint: _Paint) -> str:
-    room = max(paint.room - longest - 4, _SHORTEST)
+    room = max(paint.room - longest - 4, _EVIDENCE)
     return f"{probed.name:{longest}}  {first_line(probed.evidence, room)}"
 
 
-# ── for programs ────────────────────────────────────────────────────────────────────────────
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────
 
 
 def as_json(plan: RunPlan) -> dict[str, Any]:
-    """The object of `run --dry-run --json`."""
+    """`run --dry-run --json`."""
     shape: dict[str, Any] = {
         "protocol": PROTOCOL,
         "playbook": plan.playbook.name,

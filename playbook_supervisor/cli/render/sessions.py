@@ -1,4 +1,4 @@
-"""Sessions for people: a few lines in a listing, or the whole timeline."""
+"""Sessions as text: a few lines in a list, or every attempt."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def brief(seen: SessionOverview, now: int) -> Iterator[str]:
-    """One session in a line, and one more where something is wanted of a person."""
-    known = seen.manifest
-    if known is None:
+    """One session in a line, and more lines if a human has to act."""
+    manifest = seen.manifest
+    if manifest is None:
         if seen.code == "PB-STATE-NO-WORKTREE":
             yield f"{seen.session_id}  {first_line(seen.problem, 400)}"
-            yield f"  bring it back: playbook repair {seen.session_id} --restore"
+            yield f"  restore it: playbook repair {seen.session_id} --restore"
             return
         yield f"{seen.session_id}  unreadable: {first_line(seen.problem, 400)}"
         if seen.code != "PB-STATE-NEWER":
-            yield f"  look: playbook repair {seen.session_id}"
+            yield f"  inspect it: playbook repair {seen.session_id}"
         return
-    words = [seen.session_id, known.playbook, known.feature, _standing(seen, now)]
-    yield "  ".join(first_line(word) for word in words if word) + _elsewhere(seen)
-    if known.gate is not None:
-        yield f"  {first_line(known.gate.question, 400)}"
+    words = [seen.session_id, manifest.playbook, manifest.feature, _state(seen, now)]
+    yield "  ".join(first_line(word) for word in words if word) + _location(seen)
+    if manifest.gate is not None:
+        yield f"  {first_line(manifest.gate.question, 400)}"
         if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
     elif seen.open and seen.driver is None and seen.client is None:
@@ -43,31 +43,31 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
 
 
 def _in_the_client(client: ClientState) -> Iterator[str]:
-    """What a person ought to know of the conversation that a session is bound to."""
+    """What needs attention in the conversation that drives the session."""
     if client.dialog:
-        yield f"  a permission dialog for {first_line(client.dialog)} waits for you there"
+        yield f"  a permission dialog for {first_line(client.dialog)} waits for you in Claude Code"
     if client.stalled:
-        yield "  STALLED: the model does not do what is due; /playbook.resume there"
+        yield "  STALLED: the model ignores the directive; type /playbook.resume in Claude Code"
     if client.lives and not client.held:
-        yield "  its hooks do not reach the session any more; /playbook.resume there"
+        yield "  its hooks no longer reach the session; type /playbook.resume in Claude Code"
 
 
-def _standing(seen: SessionOverview, now: int) -> str:
-    known = seen.manifest
-    assert known is not None  # noqa: S101 - the caller has looked
-    if known.gate is not None:
-        waited = text.lasting(max(now - known.gate.opened_at, 0))
-        return f"WAITS FOR A HUMAN at {known.gate.id}, for {waited}"
-    at = f" at {known.current_step}" if known.current_step and seen.open else ""
-    if known.completed_at is not None:
-        lasted = text.lasting(known.completed_at - known.started_at)
-        return f"{known.status} after {lasted}"
-    idle = "" if seen.driver is not None else ", nobody drives it"
-    return f"{known.status}{at}{idle}"
+def _state(seen: SessionOverview, now: int) -> str:
+    manifest = seen.manifest
+    assert manifest is not None  # noqa: S101 - the caller checked it
+    if manifest.gate is not None:
+        waited = text.duration(max(now - manifest.gate.opened_at, 0))
+        return f"WAITS FOR A HUMAN at {manifest.gate.id}, for {waited}"
+    at = f" at {manifest.current_step}" if manifest.current_step and seen.open else ""
+    if manifest.completed_at is not None:
+        elapsed = text.duration(manifest.completed_at - manifest.started_at)
+        return f"{manifest.status} after {elapsed}"
+    idle = "" if seen.driver is not None else ", no driver"
+    return f"{manifest.status}{at}{idle}"
 
 
-def _elsewhere(seen: SessionOverview) -> str:
-    """The worktree of a session that is not here, as one would `cd` to it."""
+def _location(seen: SessionOverview) -> str:
+    """The path to the session's worktree, unless it is the current one."""
     from os.path import relpath
     from pathlib import Path
 
@@ -75,17 +75,17 @@ def _elsewhere(seen: SessionOverview) -> str:
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
 
 
-# ── the timeline ────────────────────────────────────────────────────────────────────────────
+# ── every attempt ───────────────────────────────────────────────────────────────────────────
 
 
-def timeline(
+def details(
     seen: SessionOverview,
     entries: Sequence[Entry],
     playbook: Playbook | None,
     now: int,
     effects: Sequence[Effect] = (),
 ) -> Iterator[str]:
-    """Every attempt with what it rests on, and what humans said (kai FR39)."""
+    """Every attempt with its conditions, evidence and answers (kai FR39)."""
     yield from brief(seen, now)
     if seen.manifest is not None:
         args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items())
@@ -111,11 +111,11 @@ def timeline(
 def _attempt(entry: Entry) -> Iterator[str]:
     words = [text.stamp(entry.started_at), entry.id, str(entry.status)]
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        words.append(text.lasting(entry.completed_at - entry.started_at))
+        words.append(text.duration(entry.completed_at - entry.started_at))
     words.append(f"({entry.decision}{f': {entry.trigger}' if entry.trigger else ''})")
     yield "  ".join(words)
     if entry.recovered:
-        yield "  recovered: its artifacts said that it had ended"
+        yield "  recovered: its artifacts showed that it was finished"
     for line in entry.evidence:
         yield f"  {first_line(line, 400)}"
     if entry.waived:
@@ -124,7 +124,7 @@ def _attempt(entry: Entry) -> Iterator[str]:
         code = f" [{first_line(entry.error_code)}]" if entry.error_code else ""
         yield f"  error: {first_line(entry.error, 400)}{code}"
     if entry.error_lasts:
-        yield "  not tried again by itself: it would have ended the same way"
+        yield "  not retried automatically: it would have failed again"
     for gate in entry.gates:
         yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
     if not entry.gates and entry.human_response:
@@ -137,5 +137,5 @@ def _answered(gate: Gate) -> str:
     if gate.answered_at is None:
         return "waits for a human"
     by = f" by {first_line(gate.by)}" if gate.by else ""
-    waited = text.lasting(gate.answered_at - gate.opened_at)
+    waited = text.duration(gate.answered_at - gate.opened_at)
     return f"{gate.resolution}{by} after {waited}: {first_line(gate.text)!r}"

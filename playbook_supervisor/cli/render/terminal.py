@@ -1,4 +1,4 @@
-"""Pictures on a terminal that change in their place. The only room that imports rich."""
+"""Pictures that a terminal redraws in place. The only module that imports rich."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
-from playbook_supervisor.cli.render import steps, text
+from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -24,21 +24,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from playbook_supervisor.cli.render.board import Line
+    from playbook_supervisor.cli.render.live import Line, StepList
     from playbook_supervisor.cli.render.metrics_tables import Sheet
-    from playbook_supervisor.cli.render.steps import StepList
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.sessions.snapshot import Snapshot
 
-_PACE = 0.25  # seconds between two frames
-_MARGIN = 6  # lines of a terminal that the list leaves free: for a question, and an answer
-_SHORTEST = 12  # columns that a name may take on any terminal
-_SHIFT = 4  # columns by which a line goes on to the right
-_GROWTH = 4  # columns that two signs of what was cut take more where there is ASCII alone
-_GAP = 2  # columns between two of a table
-_WORDS = 24  # columns below which a line of the agent says nothing
+_INTERVAL = 0.25  # seconds between two frames
+_MARGIN = 6  # lines that the list leaves free for a question and its answer
+_NAME = 12  # columns that a name gets even on a narrow terminal
+_INDENT = 4  # columns before the rest of a wrapped line
+_GROWTH = 4  # more columns for two ellipses in ASCII
+_GAP = 2  # blanks between the columns of a table
+_WORDS = 24  # columns; with fewer the agent's line is left out
 _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
-_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # a frame is shown as a whole, where that is known
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output: no half-drawn frame
 _STYLES = {
     "done": ("green", "", "dim"),
     "failed": ("red", "", "red"),
@@ -47,27 +46,27 @@ _STYLES = {
     "works": ("cyan", "bold", ""),
     "due": ("dim", "dim", "dim"),
 }
-"""What a row's tone means for its mark, its name and its words."""
+"""The styles of a row's mark, name and words for each tone."""
 _TONES = {"plain": "", "waits": "bold yellow", "works": "cyan", "dim": "dim"}
 
 
 class Region(Record, frozen=False):
-    """Lines of a terminal that are drawn again and again in their place, in one write each time.
+    """Lines of a terminal that are redrawn in place, with one write for each frame.
 
-    Nothing is erased before it is written over, and no line reaches the margin: so nothing
-    flickers, and how many rows the lines take after the terminal became narrower can be known.
+    To avoid flicker, nothing is erased before it is overwritten. No line reaches the last column,
+    so the number of rows can still be computed after the terminal was made narrower.
     """
 
     console: Console
     _widths: list[int] = field(default_factory=list)
-    _left: int = 0  # how often; a signal may come while another thread draws
+    _left: int = 0  # counts `leave`, which a signal may call while another thread draws
 
     @property
     def _growth(self) -> int:
         return _GROWTH if self.console.options.ascii_only else 0
 
     def draw(self, picture: RenderableType, *, above: RenderableType | None = None) -> None:
-        """Put the picture in place of the former one; `above` it goes what is to stay."""
+        """Replace the picture; `above` is written before it and stays."""
         left = self._left
         width, height = self.console.size
         room = self.console.options.update(width=max(width - 1 - self._growth, 1))
@@ -81,201 +80,201 @@ class Region(Record, frozen=False):
         if self._left != left:
             self._widths = []
 
-    def say(self, *lines: Text) -> None:
-        """What is to stay, where no picture stands."""
+    def print(self, *lines: Text) -> None:
+        """Write lines that stay, while there is no picture."""
         self._write(Group(*lines))
 
     def leave(self) -> None:
-        """Leave the picture as it stands; the next one begins below."""
+        """Keep the picture; the next one is drawn below it."""
         self._left += 1
         self._widths = []
 
     def _write(
-        self, shown: RenderableType, before: str = "", after_each: str = "", behind: str = ""
+        self, shown: RenderableType, before: str = "", after_each: str = "", after: str = ""
     ) -> None:
-        """Whoever watches must not break the run: a terminal that is gone is no error."""
+        """A closed terminal must not stop the run."""
         with suppress(OSError, ValueError):
             with self.console.capture() as capture:
                 self.console.print(shown, end="")
             lines = capture.get().replace("\n", f"{after_each}\n")
-            self.console.file.write(f"{before}{lines}{behind}")
+            self.console.file.write(f"{before}{lines}{after}")
             self.console.file.flush()
 
 
 class Terminal:
-    """A watcher that draws on stderr; the list stands still while a gate is asked.
+    """An observer that shows a live list on stderr, which pauses while a gate is open.
 
-    `earlier` tells the attempts that were journaled before this drive began. A thread draws the
-    list again and again; nothing here waits for anything.
+    `earlier` returns the attempts that were journaled before this drive. A thread redraws the
+    list.
     """
 
     def __init__(self, level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> None:
         self._level, self._earlier = level, earlier
         self._console = Console(stderr=True, highlight=False)
         self._region = Region(self._console)
-        self._lock = threading.RLock()  # between whoever tells what happens and whoever draws
-        self._outlook: Snapshot | None = None
+        self._lock = (
+            threading.RLock()
+        )  # between the thread that reports events and the one that draws
+        self._snapshot: Snapshot | None = None
         self._attempts: dict[str, Entry] = {}
         self._lines: dict[str, str] = {}
         self._above = 0
         self._drawing: _Drawing | None = None
-        _start_anew_after_a_stop(self._region)
+        _restart_after_stop(self._region)
 
     def close(self) -> None:
-        """Leave the list as it stands, for the last time."""
+        """Draw the list for the last time and keep it."""
         if self._drawing is not None:
             self._drawing.end()
             self._drawing = None
             self._draw()
             self._region.leave()
 
-    # ── watching ────────────────────────────────────────────────────────────────────────────
+    # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    def on_event(self, event: Event, snapshot: Snapshot) -> None:
+    def happened(self, event: Event, snapshot: Snapshot) -> None:
         """A fact has been journaled."""
         with self._lock:
-            self._see(snapshot)
+            self._update(snapshot)
             self._attempts[event.entry.id] = event.entry
             if event.change is Change.LAUNCHED:
                 self._lines.pop(event.entry.step_id, None)
         self._begin()
 
-    def on_output(self, attempt: Attempt, line: str) -> None:
-        """A worker said something: the last line stands beside its step."""
+    def said(self, attempt: Attempt, line: str) -> None:
+        """A worker has printed a line, which is shown beside its step."""
         with self._lock:
             self._lines[attempt.step.id] = first_line(line)
         if self._level >= Level.DEBUG:
-            self._tell(f"{attempt.id}: {first_line(line)}")
+            self._print_above(f"{attempt.id}: {first_line(line)}")
 
-    def on_gate(self, snapshot: Snapshot) -> None:
-        """A gate is open: the list stands still."""
+    def waits(self, snapshot: Snapshot) -> None:
+        """A gate is open."""
         with self._lock:
-            self._see(snapshot)
+            self._update(snapshot)
         self._begin()
         self.close()
-        self._above = steps.due(snapshot, self._attempts)
+        self._above = live.settled_steps(snapshot, self._attempts)
         title = Text(f" {text.gate_title(snapshot)} ", style="bold reverse yellow")
-        self._region.say(Text(), title, Text(text.question(snapshot)))
+        self._region.print(Text(), title, Text(text.question(snapshot)))
 
-    def on_end(self, snapshot: Snapshot) -> None:
+    def ended(self, snapshot: Snapshot) -> None:
         """The drive is over."""
         with self._lock:
-            self._see(snapshot)
+            self._update(snapshot)
         self.close()
 
-    def on_notice(self, text: str) -> None:
-        """A sentence for the person."""
-        self._tell(f"note: {first_line(text, 1_000)}")
+    def notice(self, text: str) -> None:
+        """A sentence for the user."""
+        self._print_above(f"note: {first_line(text, 1_000)}")
 
     # ── the list ────────────────────────────────────────────────────────────────────────────
 
-    def _see(self, outlook: Snapshot) -> None:
-        if self._outlook is None:
+    def _update(self, snapshot: Snapshot) -> None:
+        if self._snapshot is None:
             with suppress(PlaybookError):
-                self._attempts = {entry.id: entry for entry in self._earlier(outlook)}
-        self._outlook = outlook
-        self._attempts |= {entry.id: entry for entry in outlook.state.entries}
+                self._attempts = {entry.id: entry for entry in self._earlier(snapshot)}
+        self._snapshot = snapshot
+        self._attempts |= {entry.id: entry for entry in snapshot.state.entries}
 
     def _begin(self) -> None:
         if self._drawing is None:
             self._draw()
             self._drawing = _Drawing(self._draw)
 
-    def _tell(self, sentence: str) -> None:
-        """Above the list, where it stays."""
-        said = Text(sentence, style="dim")
+    def _print_above(self, sentence: str) -> None:
+        line = Text(sentence, style="dim")
         if self._drawing is None:
-            self._region.say(said)
+            self._region.print(line)
         else:
-            self._draw(said)
+            self._draw(line)
 
     def _draw(self, above: Text | None = None) -> None:
         with self._lock:
-            assert self._outlook is not None  # noqa: S101 - drawn only after something happened
+            assert self._snapshot is not None  # noqa: S101 - drawn only after something happened
             room = max(self._console.height - _MARGIN, 3)
-            listed = steps.picture(
-                self._outlook,
+            rows = live.step_list(
+                self._snapshot,
                 self._attempts,
                 self._lines,
                 now=now(),
                 room=room,
                 above=self._above,
             )
-            self._region.draw(_listing(listed, self._console.width), above=above)
+            self._region.draw(_layout(rows, self._console.width), above=above)
 
 
 class Board:
-    """The sessions on the terminal of `stream`, drawn whenever somebody looks at them again."""
+    """The board of all sessions on the terminal of `stream`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
         self._region = Region(self._console)
-        _start_anew_after_a_stop(self._region)
+        _restart_after_stop(self._region)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """As many lines as the terminal has room for."""
+        """Draw as many lines as fit."""
         room = max(self._console.height - 2, 1)
-        parts = [part for line in lines for part in self._broken(line)]
+        parts = [part for line in lines for part in self._wrapped(line)]
         if len(parts) > room:
             more = counted(len(parts) - room, "more line")
             parts = [*parts[:room], Text(f"… {more}", style="dim")]
         self._region.draw(_cut(parts))
 
-    def _broken(self, line: Line) -> list[Text]:
-        """What a person has to read goes on in the next line, a little to the right."""
+    def _wrapped(self, line: Line) -> list[Text]:
         text = Text(line.text, style=_TONES[line.tone])
         width = self._console.width - 1
         if not line.whole or text.cell_len <= width:
             return [text]
-        first, *rest = text.wrap(self._console, max(width - _SHIFT, _SHORTEST))
-        return [first, *(Text.assemble(" " * _SHIFT, each) for each in rest)]
+        first, *rest = text.wrap(self._console, max(width - _INDENT, _NAME))
+        return [first, *(Text.assemble(" " * _INDENT, each) for each in rest)]
 
 
 class _Drawing:
-    """A thread that draws."""
+    """A thread that calls `draw` at intervals."""
 
     def __init__(self, draw: Callable[[], None]) -> None:
         self._draw = draw
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         self._over.set()
         self._thread.join()
 
-    def _go_on(self) -> None:
-        while not self._over.wait(_PACE):
+    def _run(self) -> None:
+        while not self._over.wait(_INTERVAL):
             self._draw()
 
 
-def _start_anew_after_a_stop(region: Region) -> None:
-    """A shell has written meanwhile (Ctrl-Z, `fg`): the picture goes on below that."""
+def _restart_after_stop(region: Region) -> None:
+    """After Ctrl-Z and `fg`, draw below what the shell has written."""
     signal.signal(signal.SIGCONT, lambda *_: region.leave())
 
 
-def _listing(picture: StepList, width: int) -> Group:
-    """The list, laid out: where a terminal is narrow, without what the agents say."""
+def _layout(picture: StepList, width: int) -> Group:
+    """The list; on a narrow terminal without the agents' lines."""
     names = max((cell_len(row.name) for row in picture.rows), default=0)
-    names = min(names, max(width // 3, _SHORTEST))
+    names = min(names, max(width // 3, _NAME))
     elapsed = max(len("10 min"), *(len(row.elapsed) for row in picture.rows))
-    wordy = width - names - elapsed >= _WORDS
+    with_words = width - names - elapsed >= _WORDS
     parts = [Text(picture.title, style="bold")]
     if picture.earlier:
-        parts.append(Text(f"…  {picture.earlier} before", style="dim"))
+        parts.append(Text(f"…  {picture.earlier} above", style="dim"))
     for row in picture.rows:
         mark, tone, words = _STYLES[row.tone]
         name = Text(row.name, style=tone)
         name.truncate(names, overflow="ellipsis", pad=True)
         line = Text.assemble((row.mark, mark), "  ", name, f"  {row.elapsed:>{elapsed}}")
-        parts.append(line.append(f"  {row.words}", style=words) if wordy else line)
+        parts.append(line.append(f"  {row.words}", style=words) if with_words else line)
     if picture.later:
-        parts.append(Text(f"…  {picture.later} to come", style="dim"))
+        parts.append(Text(f"…  {picture.later} more", style="dim"))
     return _cut(parts)
 
 
 def _cut(lines: Sequence[Text]) -> Group:
-    """Lines that end at the margin, and as early as they can."""
+    """The lines, cut at the margin."""
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
         line.rstrip()
@@ -283,8 +282,8 @@ def _cut(lines: Sequence[Text]) -> Group:
 
 
 def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
-    """Tables of figures, as wide as they need and the terminal allows."""
-    from playbook_supervisor.cli.render.metrics_tables import fitted  # runs need none of it
+    """Print the tables, no wider than the terminal."""
+    from playbook_supervisor.cli.render.metrics_tables import fitted  # not needed by runs
 
     console = Console(file=stream, highlight=False)
     for sheet in sheets:
@@ -293,7 +292,7 @@ def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
         rows = (sheet.head, *sheet.rows)
         widest = [max(len(row[number]) for row in rows) for number in range(1, len(sheet.head))]
         room = console.width - sum(width + _GAP for width in widest)
-        room = max(room, _SHORTEST)
+        room = max(room, _NAME)
         table.add_column(Text(name), no_wrap=True, max_width=room)
         for figure, width in zip(figures, widest, strict=True):
             table.add_column(Text(figure), justify="right", no_wrap=True, min_width=width)

@@ -1,17 +1,16 @@
-"""Sentences for people: what happened, what is asked, how long it took.
+"""Sentences for logs, pipes and the model: events, questions, durations, costs.
 
-Plain text for logs, pipes and the model; everything that others wrote is made harmless on its way.
+Text from other sources is stripped of control characters here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playbook_supervisor.errors import CODES, guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
-from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
+from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 TYPE_CHECKING = False
@@ -19,11 +18,10 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _LINE = 400
-_LONGEST = 2_000  # characters that are to be pasted somewhere, and so never cut
+_GUIDANCE = 2_000  # characters: it may hold a command to copy
 _NOTABLE = 100  # ms
-_CONTEXT = 20  # lines; what is longer is not read at a gate
+_CONTEXT_LINES = 20
 _CENT = 0.01  # USD
-_MANY = 1_000  # tokens
 
 
 def stamp(ms: int) -> str:
@@ -36,8 +34,8 @@ def seconds(ms: int) -> str:
     return f"{ms / 1000:.1f}s"
 
 
-def lasting(ms: int) -> str:
-    """`0.4 s`, `45 s`, `12 min 6 s`, `3 h 20 min`, `2 d 4 h`: for people, two units at most."""
+def duration(ms: int) -> str:
+    """`0.4 s`, `45 s`, `12 min 6 s`, `3 h 20 min`, `2 d 4 h`: at most two units."""
     if ms < 9_950:
         return f"{ms / 1000:.1f} s"
     whole = round(ms / 1000)
@@ -50,23 +48,24 @@ def lasting(ms: int) -> str:
     return " ".join(part for part in parts[:2] if part)
 
 
-def listed(words: Sequence[str]) -> str:
+def joined(words: Sequence[str]) -> str:
     """`continue, skip or abort`."""
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-# ── what happens ────────────────────────────────────────────────────────────────────────────
+# ── events and attempts ─────────────────────────────────────────────────────────────────────
 
 
-def happened(event: Event, outlook: Snapshot, now: int) -> str:
-    """A line of the log, two where an answer settled it; empty for what another line says already.
+def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
+    """The line of the log (cat NFR-4.1), or two if an answer settled the attempt.
 
-    `now`, in ms since the epoch, is for what the journal keeps no time of. Source: cat NFR-4.1.
+    Empty if another line covers the event. `now`, in ms since the epoch, is used for events whose
+    time the journal does not keep.
     """
     entry = event.entry
     match event.change:
         case Change.LAUNCHED:
-            command = outlook.state.playbook.step(entry.step_id).command
+            command = snapshot.state.playbook.step(entry.step_id).command
             return f"{stamp(entry.launched_at or entry.started_at)} {entry.id} start {command}"
         case Change.ANSWERED:
             return _answered(entry)
@@ -86,7 +85,7 @@ def _answered(entry: Entry) -> str:
 
 
 def _by_answer(entry: Entry) -> bool:
-    """Whether it was an answer that settled the attempt, and not the work that followed one."""
+    """Whether an answer settled the attempt, and not the work after it."""
     return bool(entry.gates) and entry.gates[-1].answered_at == entry.completed_at
 
 
@@ -94,28 +93,29 @@ def _settled(entry: Entry) -> str:
     words = [entry.id, entry.status.value]
     if entry.status is EntryStatus.SKIPPED:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
-        said = entry.human_response
+        cause = entry.human_response
     else:
         words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
-        told = entry.status is EntryStatus.FAILED and not _by_answer(entry)  # else the gate said it
-        said = entry.error if told else ""
-    reason = first_line(said, _LINE)
-    return " ".join(words) + (f": {reason}" if reason else "")
+        # If an answer settled the attempt, its gate has shown the error.
+        shows_error = entry.status is EntryStatus.FAILED and not _by_answer(entry)
+        cause = entry.error if shows_error else ""
+    line = first_line(cause, _LINE)
+    return " ".join(words) + (f": {line}" if line else "")
 
 
-def closed(entry: Entry) -> str:
-    """A settled attempt in one line, with what it rests on: `plan ✓ 45 s · plan_exists: …`."""
+def settled_line(entry: Entry) -> str:
+    """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
     mark = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
     name = entry.step_id if entry.attempt == 1 else entry.id
     words = [name, mark.get(entry.status, "…")]
     if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
-        words.append(lasting(entry.completed_at - entry.started_at))
-    reason = why(entry)
-    return " · ".join([" ".join(words), *([reason] if reason else [])])
+        words.append(duration(entry.completed_at - entry.started_at))
+    line = reason(entry)
+    return " · ".join([" ".join(words), *([line] if line else [])])
 
 
-def why(entry: Entry) -> str:
-    """What a settled attempt rests on, in one line: evidence, error, or a human's words."""
+def reason(entry: Entry) -> str:
+    """Why an attempt was settled, in one line: its evidence, its error, or a human's words."""
     if entry.status is EntryStatus.FAILED:
         return first_line(entry.error)
     if entry.status is EntryStatus.SKIPPED:
@@ -126,85 +126,81 @@ def why(entry: Entry) -> str:
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
-def waiting(outlook: Snapshot, now: int) -> str:
-    """The one unmistakable line of a gate, for a log."""
-    return f"{stamp(now)} {_asked(outlook).member.id} WAITS FOR A HUMAN: {question(outlook)}"
+def waiting(snapshot: Snapshot, now: int) -> str:
+    """The line of a gate in the log."""
+    return f"{stamp(now)} {_asked(snapshot).member.id} WAITS FOR A HUMAN: {question(snapshot)}"
 
 
-def gate_title(outlook: Snapshot) -> str:
+def gate_title(snapshot: Snapshot) -> str:
     """`pr#1 waits for you`."""
-    return f"{_asked(outlook).member.id} waits for you"
+    return f"{_asked(snapshot).member.id} waits for you"
 
 
-def gate_id(outlook: Snapshot) -> str:
+def gate_id(snapshot: Snapshot) -> str:
     """`pr#1?1`."""
-    return _asked(outlook).id
+    return _asked(snapshot).id
 
 
-def question(outlook: Snapshot) -> str:
+def question(snapshot: Snapshot) -> str:
     """The question of the gate, on one line."""
-    return first_line(outlook.question, _LINE)
+    return first_line(snapshot.question, _LINE)
 
 
-def first_choice(outlook: Snapshot) -> str:
-    """What a person would usually say."""
-    return _asked(outlook).choices[0].value
+def first_choice(snapshot: Snapshot) -> str:
+    """The usual answer."""
+    return _asked(snapshot).choices[0].value
 
 
-def choices_of(outlook: Snapshot) -> str:
+def choices_of(snapshot: Snapshot) -> str:
     """`continue, skip or abort`."""
-    return listed(_asked(outlook).choices)
+    return joined(_asked(snapshot).choices)
 
 
-def prompt(outlook: Snapshot) -> str:
-    """`continue (Enter), skip or abort > `: the choices, and what an empty line means."""
-    asked = _asked(outlook)
+def prompt(snapshot: Snapshot) -> str:
+    """`continue (Enter), skip or abort > `: the choices, and the meaning of an empty line."""
+    asked = _asked(snapshot)
     words = [choice.value for choice in asked.choices]
     if asked.reason is GateReason.GATE_ALWAYS:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
-    return f"{listed(words)} > "
+    return f"{joined(words)} > "
 
 
-def _asked(outlook: Snapshot) -> Ask:
-    assert isinstance(outlook.directive, Ask)  # noqa: S101 - nobody waits at anything else
-    return outlook.directive
+def _asked(snapshot: Snapshot) -> Ask:
+    assert isinstance(snapshot.directive, Ask)  # noqa: S101 - callers checked it
+    return snapshot.directive
 
 
 def context(lines: Sequence[str]) -> list[str]:
-    """What helps to answer, a bounded number of harmless lines."""
-    return [printable(line)[:_LINE] for line in lines[:_CONTEXT]]
+    """The context of a gate, limited in lines and characters."""
+    return [printable(line)[:_LINE] for line in lines[:_CONTEXT_LINES]]
 
 
-def how_to_answer(outlook: Snapshot, session: str = "") -> str:
-    """The commands to type where nobody could be asked."""
-    first, *others = _asked(outlook).choices
-    named = f" {session}" if session else ""
-    others_listed = listed(others)
-    return (
-        f"answer: playbook answer{named} {first} (or {others_listed}), then playbook resume{named}"
-    )
+def how_to_answer(snapshot: Snapshot) -> str:
+    """The commands that answer the gate and continue."""
+    first, *others = _asked(snapshot).choices
+    return f"answer: playbook answer {first} (or {joined(others)}), then playbook resume"
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────
 
 
-def summary(outlook: Snapshot, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, cost and tokens where they are known (kai FR24)."""
-    manifest = outlook.manifest
-    parts = [f"{outlook.done}/{outlook.total} steps"]
+def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
+    """Steps, duration, waiting time at gates, and known cost and tokens (kai FR24)."""
+    manifest = snapshot.manifest
+    parts = [f"{snapshot.done}/{snapshot.total} steps"]
     if entries:
-        parts.append(lasting(max(entry.latest for entry in entries) - manifest.started_at))
+        parts.append(duration(max(entry.latest for entry in entries) - manifest.started_at))
     waited = waited_ms(entries)
     if waited >= _NOTABLE:
-        parts.append(f"{lasting(waited)} of it at gates")
+        parts.append(f"{duration(waited)} of it at gates")
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     feature = f" on {manifest.feature}" if manifest.feature else ""
     return f"{manifest.session_id} {manifest.playbook}{feature}: {why}, {', '.join(parts)}"
 
 
 def cost(entries: Sequence[Entry]) -> str:
-    """`1.32 USD`: what the agents said that it cost; empty where none said so."""
-    known = _counted(entries, "cost_usd")
+    """`1.32 USD`, as reported by the agents; empty if none reported a cost."""
+    known = _reported(entries, "cost_usd")
     if not known:
         return ""
     usd = sum(known)
@@ -212,72 +208,66 @@ def cost(entries: Sequence[Entry]) -> str:
 
 
 def tokens(entries: Sequence[Entry]) -> str:
-    """`48.2k tokens in, 3.1k out`, as far as the agents said so."""
-    read, written = _counted(entries, "input_tokens"), _counted(entries, "output_tokens")
-    if not read and not written:
+    """`48.2k tokens in, 3.1k out`, as reported by the agents; empty if none did."""
+    sent, received = _reported(entries, "input_tokens"), _reported(entries, "output_tokens")
+    if not sent and not received:
         return ""
-    return f"{_thousands(sum(read))} tokens in, {_thousands(sum(written))} out"
+    return f"{_thousands(sum(sent))} tokens in, {_thousands(sum(received))} out"
 
 
-def _counted(entries: Sequence[Entry], key: str) -> list[float]:
-    said = [entry.agent.get(key) for entry in entries]
-    return [number for number in said if isinstance(number, int | float)]
+def _reported(entries: Sequence[Entry], key: str) -> list[float]:
+    values = [entry.agent.get(key) for entry in entries]
+    return [number for number in values if isinstance(number, int | float)]
 
 
 def _thousands(number: float) -> str:
-    return f"{number:.0f}" if number < _MANY else f"{number / 1000:.1f}k"
+    return f"{number:.0f}" if number < 1000 else f"{number / 1000:.1f}k"
 
 
 def steps(entries: Sequence[Entry]) -> list[str]:
-    """A line for each attempt: how it ended, how long it took, how long a gate stood open, what
-    it cost; nothing for a single one, of which the summary says all (cat NFR-4.3)."""
+    """A line for each attempt: status, duration, waiting time, cost (cat NFR-4.3).
+
+    Empty for a single attempt, which the summary covers.
+    """
     if len(entries) < 2:
         return []
     return [f"  {line}" for line in table([_step(entry) for entry in entries])]
 
 
 def _step(entry: Entry) -> tuple[str, ...]:
-    lasted = waited = ""
+    elapsed = waited = ""
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
-        lasted = lasting(entry.completed_at - entry.started_at)
+        elapsed = duration(entry.completed_at - entry.started_at)
     if (ms := waited_ms((entry,))) >= _NOTABLE:
-        waited = f"{lasting(ms)} of it at a gate"
+        waited = f"{duration(ms)} of it at a gate"
     spent = ", ".join(part for part in (waited, cost((entry,))) if part)
-    return entry.id, entry.status.value, lasted, spent
+    return entry.id, entry.status.value, elapsed, spent
 
 
-_AFTERWARDS = {
-    "failed": "mend it, then: playbook resume {session} --retry",
-    "interrupted": "go on: playbook resume {session}",
-    "paused": "go on: playbook resume {session}",
+_NEXT_COMMANDS = {
+    "failed": "fix the cause, then: playbook resume --retry",
+    "interrupted": "continue: playbook resume",
+    "paused": "continue: playbook resume",
 }
 
 
-def afterwards(why: str, session: str = "") -> str:
-    """What to type when a drive has ended like this; empty where nothing is left to do."""
-    return with_session(_AFTERWARDS.get(why, ""), session)
+def next_command(why: str) -> str:
+    """What to type after a drive that ended for that reason; empty if nothing is left to do."""
+    return _NEXT_COMMANDS.get(why, "")
 
 
-def cures(entries: Sequence[Entry], session: str = "") -> list[str]:
-    """How to mend what failed and was not tried again, a line for each such step."""
-    last = last_entries(entries).values()
+def cures(entries: Sequence[Entry]) -> list[str]:
+    """A line of guidance for each step whose last attempt failed."""
+    last = {entry.step_id: entry for entry in entries}.values()
     return [
-        f"{entry.id}: {first_line(_guidance(entry, session), _LONGEST)}"
+        f"{entry.id}: {first_line(entry.error_guidance, _GUIDANCE)}"
         for entry in last
         if entry.status is EntryStatus.FAILED and entry.error_guidance
     ]
 
 
-def _guidance(entry: Entry, session: str) -> str:
-    general = entry.error_guidance == CODES.get(entry.error_code)
-    return guidance(entry.error_code, session) if general else entry.error_guidance
-
-
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
-    """How long gates stood open before a person answered, ms; autonomous ones do not count.
-
-    With `now` also one that still waits, until then.
-    """
+    """How long gates waited for a human, in ms; with `now` an open gate counts until then."""
     return sum(
         max(closed - gate.opened_at, 0)
         for entry in entries
@@ -288,7 +278,7 @@ def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns that stand under each other; the last one is as long as it likes."""
+    """The rows with aligned columns; the last column is not padded."""
     if not rows:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -300,15 +290,15 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def what_next(outlook: Snapshot, session: str = "", *, driven: bool = False) -> str:
-    """What a session does next, and what to type for it where no runner is there to do it."""
-    done = f"{outlook.done}/{outlook.total} steps done"
-    match outlook.directive:
+def next_move(snapshot: Snapshot, *, driven: bool = False) -> str:
+    """What happens next in a session, and what to type unless a runner drives it."""
+    done = f"{snapshot.done}/{snapshot.total} steps done"
+    match snapshot.directive:
         case Ask():
-            return f"it waits for a human: {question(outlook)}\n{how_to_answer(outlook, session)}"
+            return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot)}"
         case Finish(status=status):
-            return f"the session is {status}: {done}\n{afterwards(status.value, session)}".rstrip()
+            return f"the session is {status}: {done}\n{next_command(status.value)}".rstrip()
         case _ if driven:
-            return f"the runner goes on by itself ({done})"
+            return f"the runner continues by itself ({done})"
         case _:
-            return with_session(f"next: playbook resume {{session}} ({done})", session)
+            return f"next: playbook resume ({done})"

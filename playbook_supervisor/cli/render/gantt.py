@@ -1,21 +1,21 @@
-"""Where each attempt lies on the way from a session's beginning to its end, in parts of a hundred.
+"""The bars of the HTML page: when each attempt ran and waited, in per cent of the session.
 
-Pure arithmetic over a journal; a journal that others wrote may lie, and still has a picture.
+A journal with impossible times is drawn, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.cli.render.text import lasting
+from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.records import Record
 
 _TICKS = 4
-_THINNEST = 0.4  # per cent; what took a moment is seen, too
+_THINNEST = 0.4  # per cent, so that short spans stay visible
 _SECOND = 1_000
-_STEPS = tuple(
+_INTERVALS = tuple(
     number * unit
     for unit, numbers in (
         (_SECOND, (1, 2, 5, 10, 15, 30)),
@@ -28,22 +28,22 @@ _STEPS = tuple(
 
 
 class Span(Record):
-    """A part of a bar: where it begins and how long it is, in per cent of the whole picture."""
+    """A part of a bar: its start and its width, in per cent of the chart."""
 
     kind: str  # idle, work, gate
     left: float
     width: float
-    said: str
+    label: str
 
 
 class Bar(Record):
-    """One attempt: what is written above it, and its parts."""
+    """One attempt: its texts and its parts."""
 
     id: str
     step_id: str
-    nth: str  # `#2`: what may not be lost where the name is too long
+    nth: str  # `#2`, which is shown even if the name is cut
     status: str
-    lasted: str
+    duration: str
     spans: tuple[Span, ...]
 
 
@@ -51,24 +51,24 @@ class Tick(Record):
     """A mark on the axis."""
 
     left: float
-    said: str
+    label: str
 
 
-class Timeline(Record):
-    """The picture: a bar for each attempt, in the journal's order, and the marks of its axis."""
+class Chart(Record):
+    """A bar for each attempt, in the order of the journal, and the marks of the axis."""
 
     bars: tuple[Bar, ...]
     ticks: tuple[Tick, ...]
 
 
-def timeline(entries: Sequence[Entry], began: int, now: int) -> Timeline:
-    """The picture of a session that began then; what is still open lasts until `now` (ms)."""
+def chart(entries: Sequence[Entry], began: int, now: int) -> Chart:
+    """The chart of a session that began then; open attempts end at `now` (ms)."""
     if not entries:
-        return Timeline((), ())
+        return Chart((), ())
     first = min(began, *(entry.started_at for entry in entries))
     last = max(now if not entry.settled else entry.latest for entry in entries)
     scale = _Scale(first, max(last - first, 1))
-    return Timeline(tuple(_bar(entry, scale, now) for entry in entries), _ticks(scale))
+    return Chart(tuple(_bar(entry, scale, now) for entry in entries), _ticks(scale))
 
 
 class _Scale(Record):
@@ -79,7 +79,7 @@ class _Scale(Record):
         left = 100 * (start - self.first) / self.length
         width = max(100 * (end - start) / self.length, _THINNEST)
         left = min(max(left, 0.0), 100 - _THINNEST)
-        return Span(kind, left, min(width, 100 - left), lasting(max(end - start, 0)))
+        return Span(kind, left, min(width, 100 - left), duration(max(end - start, 0)))
 
 
 def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
@@ -87,14 +87,14 @@ def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
     if end is None:  # other tools do not always say when an attempt ended
         end = entry.latest if entry.settled else now
     whole = scale.span("idle" if entry.gates else "work", entry.started_at, end)
-    lasted = "" if entry.status is EntryStatus.SKIPPED else whole.said
+    elapsed = "" if entry.status is EntryStatus.SKIPPED else whole.label
     nth = entry.id.removeprefix(entry.step_id)
     spans = (whole, *_within(entry, scale, end))
-    return Bar(entry.id, entry.step_id, nth, entry.status, lasted, spans)
+    return Bar(entry.id, entry.step_id, nth, entry.status, elapsed, spans)
 
 
 def _within(entry: Entry, scale: _Scale, end: int) -> Iterator[Span]:
-    """Where it was worked at and where it waited; between them nobody had gone on yet."""
+    """When a worker ran and when a gate was open."""
     begun = entry.launched_at
     if begun is None and entry.gates and entry.gates[0].place is Place.AFTER:
         begun = entry.started_at
@@ -109,12 +109,12 @@ def _or(ms: int | None, end: int) -> int:
 
 
 def _ticks(scale: _Scale) -> tuple[Tick, ...]:
-    """A few round lengths of time since the beginning."""
+    """A few round durations since the beginning."""
     wanted = scale.length / _TICKS
-    step = next((each for each in _STEPS if each >= wanted), _STEPS[-1])
+    step = next((each for each in _INTERVALS if each >= wanted), _INTERVALS[-1])
     count = min(scale.length // step, _TICKS)
     return tuple(Tick(100 * step * n / scale.length, _short(step * n)) for n in range(count + 1))
 
 
 def _short(ms: int) -> str:
-    return lasting(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s"
+    return duration(ms) if ms >= 10 * _SECOND else f"{ms // _SECOND} s"

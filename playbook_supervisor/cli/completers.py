@@ -1,0 +1,73 @@
+"""Shell completion of names in the project. An error completes nothing and prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from playbook_supervisor.errors import PlaybookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _completer(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        del parameter
+        try:
+            return [word for word in words(ctx) if word.startswith(incomplete)]
+        except (PlaybookError, OSError):
+            return []
+
+    return complete
+
+
+@_completer
+def playbooks(ctx: click.Context) -> Iterable[str]:
+    """Names of the playbooks that can run."""
+    del ctx
+    from playbook_supervisor.commands import view
+
+    return [each.name for each in view.playbooks() if not each.problem]
+
+
+@_completer
+def sessions(ctx: click.Context) -> Iterable[str]:
+    """Ids of the sessions of all worktrees."""
+    del ctx
+    from playbook_supervisor.commands import view
+
+    return [each.session_id for each in view.status()]
+
+
+@_completer
+def steps(ctx: click.Context) -> Iterable[str]:
+    """Ids of the steps of the playbook that was given."""
+    from playbook_supervisor.commands import view
+
+    # While an option still lacks its value, click leaves the arguments before it unparsed.
+    named: list[Any] = [ctx.params.get("playbook"), *ctx.args]
+    reference = next((str(word) for word in named if word), "")
+    return [step.id for step in view.load_playbook(reference).steps] if reference else []
+
+
+@_completer
+def conditions(ctx: click.Context) -> Iterable[str]:
+    """Names of conditions and of the triggers that can be probed."""
+    del ctx
+    from playbook_supervisor.commands import view
+
+    return view.words()
+
+
+@_completer
+def schemas(ctx: click.Context) -> Iterable[str]:
+    """Names of the JSON Schemas."""
+    del ctx
+    from playbook_supervisor.commands import view
+
+    return view.schema_names()

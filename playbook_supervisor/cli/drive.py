@@ -1,0 +1,86 @@
+"""Driving a session at this terminal: choose how to show it, ask at gates, print how it ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from playbook_supervisor.cli import output
+from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.cli.render.log import Level, Log
+from playbook_supervisor.cli.render.prompt import Prompt
+from playbook_supervisor.commands import locate, protocol
+from playbook_supervisor.errors import naming
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.drivers.headless import DriveResult
+    from playbook_supervisor.drivers.observers import Observer, Prompter
+    from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.sessions.snapshot import Snapshot
+
+
+def drive_and_show(
+    drive: Callable[[Observer, Prompter | None], DriveResult], level: Level, *, json: bool
+) -> int:
+    """Call `drive`, show its progress on stderr and its result; return the exit code."""
+    prompter = Prompt() if output.is_interactive() else None
+    with observing(level, protocol.entries) as observer:
+        result = drive(observer, prompter)
+    snapshot, entries = result.outlook, protocol.entries(result.outlook)
+    context = result.context or protocol.context(snapshot)
+    name = locate.name_from_here(snapshot)
+    if json:
+        output.write_json(
+            json_shapes.result(snapshot, result.why, result.exit_code, entries, context)
+        )
+    if result.why == "waiting":
+        if prompter is None:  # otherwise the user has seen it
+            for line in text.context(context):
+                output.inform(f"  {line}")
+        output.inform(naming(text.how_to_answer(snapshot), name))
+    elif level >= Level.INFO or result.why == "failed":
+        output.inform(text.summary(snapshot, entries, result.why))
+        if level >= Level.INFO and not shows_list(level):
+            for line in text.steps(entries):
+                output.inform(line)
+        if result.why == "failed":
+            for line in text.cures(entries):
+                output.inform(naming(line, name))
+        if command := text.next_command(result.why):
+            output.inform(naming(command, name))
+    return result.exit_code
+
+
+@contextmanager
+def observing(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> Iterator[Observer]:
+    """An observer that shows a live list on a terminal, and otherwise a log.
+
+    `earlier` returns the attempts that were journaled before.
+    """
+    from playbook_supervisor.cli.render.bell import Bell
+    from playbook_supervisor.drivers.observers import CompositeObserver
+
+    if not shows_list(level):
+        log = Log(level, colour=_forces_colour())
+        yield CompositeObserver((log, Bell())) if output.can_redraw(sys.stderr) else log
+        return
+    from playbook_supervisor.cli.render.terminal import Terminal
+
+    terminal = Terminal(level, earlier)
+    try:
+        yield CompositeObserver((terminal, Bell()))
+    finally:
+        terminal.close()
+
+
+def shows_list(level: Level) -> bool:
+    """Whether progress is a live list, which keeps every step on the screen."""
+    return output.can_redraw(sys.stderr) and level >= Level.INFO
+
+
+def _forces_colour() -> bool:
+    """A log has colours only on request."""
+    return bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")

@@ -1,0 +1,145 @@
+"""`playbook hook`: one hook of the Claude Code client, JSON in, JSON out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from playbook_supervisor.cli import output
+from playbook_supervisor.errors import PlaybookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.commands.protocol import DirectiveDetails
+    from playbook_supervisor.drivers.claude_code.context import HookReply
+    from playbook_supervisor.sessions.snapshot import Snapshot
+
+
+def read_payload() -> object:
+    """What the client has written to stdin; None if it is not JSON."""
+    try:
+        return json.loads(sys.stdin.buffer.read())
+    except (ValueError, RecursionError):
+        return None
+
+
+def answer_fast(payload: object) -> bool:
+    """Answer if hardly anything has to be imported for that; whether it was possible."""
+    from playbook_supervisor.drivers.claude_code import fast_path
+
+    ruling = fast_path.at_once(payload, os.environ) if isinstance(payload, dict) else None
+    if ruling is None:
+        return False
+    if ruling.verdict == "deny":
+        output.write_json({"hookSpecificOutput": _permission("deny", ruling.reason)})
+    return True
+
+
+def handle(payload: object) -> int:
+    """Answer the hook with one JSON document or nothing.
+
+    Returns 0, or 1 with a message if the payload is not a hook's; never 2, which would block the
+    client. A typed command that fails is blocked with its error, so that no model sees it.
+    """
+    from playbook_supervisor.commands import protocol
+
+    if not isinstance(payload, dict):
+        output.inform("playbook hook: stdin is not the JSON object of a hook")
+        return 1
+    try:
+        reply = protocol.hook(payload, os.environ)
+        document = None if reply is None else _document(reply)
+    except PlaybookError as error:
+        lines = (error.message, error.where and f"at: {error.where}", f"do: {error.guidance}")
+        message = "\n".join(filter(None, lines))
+        if payload.get("hook_event_name") == "UserPromptExpansion":
+            output.write_json({"decision": "block", "reason": _with_slash_commands(message)})
+            return 0
+        output.inform(message)
+        return 1
+    if document is not None:
+        output.write_json(document)
+    return 0
+
+
+def _with_slash_commands(message: str) -> str:
+    """The message with the names that commands have at the client's prompt.
+
+    `/playbook.abort` takes a reason where `playbook abort` takes a session.
+    """
+    import re
+
+    message = re.sub(r"`playbook abort(?: [0-9]{8}-[a-z0-9]{3})?`", "`/playbook.abort`", message)
+    message = re.sub(
+        r"`playbook ((?:list|pause|resume|status)(?: [0-9]{8}-[a-z0-9]{3})?(?: --retry)?)`",
+        r"`/playbook.\1`",
+        message,
+    )
+    return message.replace("For example: playbook run ", "For example: /playbook.run ")
+
+
+def _document(reply: HookReply) -> dict[str, Any]:
+    """The reply in the format of the client."""
+    from playbook_supervisor.cli.directive_output import lines_for_model, lines_for_user
+
+    to_model = [reply.note] if reply.note else []
+    to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
+    if reply.tell is not None:
+        to_model += lines_for_model(reply.tell, _details(reply, reply.tell))
+        to_user += lines_for_user(reply.tell)
+    document: dict[str, Any] = {}
+    if to_user:
+        document["systemMessage"] = "\n".join(to_user)
+    if reply.ring:
+        from playbook_supervisor.cli.render.bell import sequence
+
+        document["terminalSequence"] = sequence(reply.ring)
+    if reply.end:
+        document |= {"continue": False, "stopReason": reply.end}
+    if reply.event == "PreToolUse":
+        permission = _permission(reply.decision, "\n".join([reply.reason, *to_model]))
+        if reply.given is not None:
+            permission["updatedInput"] = dict(reply.given)
+        document["hookSpecificOutput"] = permission
+    elif reply.decision == "block":
+        document |= {"decision": "block", "reason": "\n".join([reply.reason, *to_model])}
+    elif to_model:
+        document["hookSpecificOutput"] = {
+            "hookEventName": reply.event,
+            "additionalContext": "\n".join(to_model),
+        }
+    return document
+
+
+def _settled(reply: HookReply) -> list[str]:
+    if not reply.closed:
+        return []
+    from playbook_supervisor.cli.render import text
+
+    return [text.settled_line(entry) for entry in reply.closed]
+
+
+def _details(reply: HookReply, snapshot: Snapshot) -> DirectiveDetails:
+    """The details, read from the folder in which the client was started.
+
+    The reply says which attempts agents have been given: the binding may be gone already.
+    """
+    from pathlib import Path
+
+    from playbook_supervisor.commands import protocol
+    from playbook_supervisor.records import replace
+
+    folder = os.environ.get("CLAUDE_PROJECT_DIR")
+    details = protocol.enclosed(snapshot, cwd=Path(folder) if folder else None)
+    return replace(details, given=reply.given_out)
+
+
+def _permission(decision: str, reason: str) -> dict[str, Any]:
+    return {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": decision,
+        "permissionDecisionReason": reason,
+    }

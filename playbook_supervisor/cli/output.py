@@ -1,0 +1,108 @@
+"""Writing to the standard streams: data to stdout, messages to stderr. No other module does."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.formats.sanitize import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
+_ASCII = {
+    "✓": "+",  # one column wide, like the signs of other rows
+    "✗": "x",
+    "–": "-",
+    "·": "|",
+    "◆": "*",
+    "…": "...",
+    "→": "->",
+    "↔": "<->",
+    "≥": ">=",
+    **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
+}
+"""What replaces each of our signs on a stream that is limited to ASCII."""
+
+_FIXED = frozenset({"dumb", "unknown", ""})
+"""Values of $TERM whose cursor cannot move."""
+
+
+def configure_streams() -> None:
+    """Let stdout and stderr replace what they cannot encode instead of raising UnicodeError."""
+    codecs.register_error("playbook", _replacement)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="playbook")  # type: ignore[union-attr]
+
+
+def _replacement(error: UnicodeError) -> tuple[str, int]:
+    """ASCII for our own signs; JSON escapes for other characters, so that JSON stays valid."""
+    import json  # most streams can encode everything
+
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - these streams are only written to
+    missing = error.object[error.start : error.end]
+    return "".join(_ASCII.get(sign) or json.dumps(sign)[1:-1] for sign in missing), error.end
+
+
+def write(text: str) -> None:
+    """Write a line, or several, of data to stdout."""
+    sys.stdout.write(f"{text}\n")
+
+
+def write_json(shape: Mapping[str, object]) -> None:
+    """Write the one object that a command with `--json` prints."""
+    import json  # most calls print none
+
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    write(json.dumps(shape, ensure_ascii=not unicode, indent=2))  # data must keep its characters
+
+
+def inform(text: str) -> None:
+    """Write a line, or several, for the user to stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def show_notices(notices: Sequence[str]) -> None:
+    """Write each notice of a session as a line on stderr."""
+    for notice in notices:
+        inform(f"note: {printable(notice)}")
+
+
+def confirmed(question: str, *, default: bool) -> bool:
+    """Ask a yes-or-no question at the terminal; the end of the input means no."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    answer = line.strip().casefold()
+    return answer in ("y", "yes") or (default and bool(line) and not answer)
+
+
+def wants_colour() -> bool:
+    """Whether to use colours on stdout."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return can_redraw(sys.stdout) or bool(os.environ.get("FORCE_COLOR"))
+
+
+def terminal_width() -> int:
+    """The columns of the terminal on stdout; 0 if stdout is not a terminal or has no size."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+def is_interactive() -> bool:
+    """Whether a user can see a question on stderr and answer it on stdin."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def can_redraw(stream: TextIO) -> bool:
+    """Whether the stream is a terminal whose cursor can move."""
+    return stream.isatty() and os.environ.get("TERM", "") not in _FIXED
