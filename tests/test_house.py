@@ -42,9 +42,9 @@ WRITERS = {
 
 HOT = (
     "__main__",
-    "cli.hook",
-    "cli.next",
-    "cli.report",
+    "cli.fast_path",
+    "cli.directive_output",
+    "cli.hook_handler",
     "drivers.claude_code.fast_path",
     "kernel.machine",
     "project.conditions",

@@ -8,7 +8,8 @@ from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.drive import observing, shows_list
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.prompt import Prompt
-from playbook_supervisor.commands import driving, maintain, protocol
+from playbook_supervisor.commands import demo as demonstration
+from playbook_supervisor.commands import driving, protocol
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
 
@@ -29,7 +30,7 @@ def demo() -> int:
       playbook demo
     """
     level = options.level()
-    made = maintain.demonstration()
+    made = demonstration.set_up()
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
     prompter = Prompt() if output.is_interactive() else _ScriptedPrompter()
@@ -38,8 +39,8 @@ def demo() -> int:
         result = driving.run(
             made.playbook, made.args, cwd=made.root, drive=drive, watcher=observer, person=prompter
         )
-    entries = protocol.entries(result.outlook, cwd=made.root)
-    output.inform(text.summary(result.outlook, entries, result.why))
+    entries = protocol.entries(result.snapshot, cwd=made.root)
+    output.inform(text.summary(result.snapshot, entries, result.why))
     if not shows_list(level):
         for line in text.steps(entries):
             output.inform(line)
@@ -47,7 +48,7 @@ def demo() -> int:
     output.write(f"\n$ cat {journal.relative_to(made.root)}")
     output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
     output.write("\n$ git log --oneline")
-    for line in maintain.log(made.root):
+    for line in demonstration.log(made.root):
         output.write(line)
     output.inform(f"\nThe repository remains in {made.root}; try `playbook show` there.")
     return result.exit_code

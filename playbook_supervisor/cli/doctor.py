@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.doctor import examine
 from playbook_supervisor.formats.sanitize import printable
 
 _STATE_ERROR = 3
@@ -21,7 +21,7 @@ def doctor() -> int:
       playbook doctor
     """
     wrong = False
-    for finding in maintain.findings():
+    for finding in examine():
         wrong = wrong or finding.state == "wrong"
         output.write(printable(f"{_LABELS[finding.state]}  {finding.name}: {finding.found}"))
         if finding.cure:

@@ -29,7 +29,7 @@ def drive_and_show(
     prompter = Prompt() if output.is_interactive() else None
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
-    snapshot, entries = result.outlook, protocol.entries(result.outlook)
+    snapshot, entries = result.snapshot, protocol.entries(result.snapshot)
     context = result.context or protocol.context(snapshot)
     name = locate.name_from_here(snapshot)
     if json:

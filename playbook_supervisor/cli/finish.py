@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands import worktree_commands
+from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.finishing import FinishPlan, FinishResult
+    from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResult
 
 
 @options.command
@@ -35,16 +35,16 @@ def finish(named: str, *, session: str, force: bool) -> int:
       playbook finish 20260219-b3m
       playbook finish 20260219-b3m --force
     """
-    plan = worktree_commands.parting(options.chosen_session(named, session))
+    plan = finishing.plan(options.chosen_session(named, session))
     here = Path.cwd()
     for obstacle in plan.obstacles:
         output.write(printable(obstacle))
     if force and plan.obstacles:
-        worktree_commands.require_human(plan)
+        finishing.require_human(plan)
         if not _confirmed(plan):
             output.inform("nothing was removed")
             return 1
-    finished = worktree_commands.finish(plan, force=force)
+    finished = finishing.finish(plan, force=force)
     output.show_notices(finished.notices)
     for line in _lines(finished, here):
         output.write(printable(line))
@@ -63,7 +63,7 @@ def _confirmed(plan: FinishPlan) -> bool:
 
 
 def _lines(finished: FinishResult, here: Path) -> Iterator[str]:
-    plan = finished.parting
+    plan = finished.plan
     inside = here.is_relative_to(plan.root)
     if plan.gone:
         yield f"✓ Worktree {os.path.relpath(plan.root, here)} was already gone"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.index import index as update_index
 
 
 @options.command
@@ -20,6 +20,6 @@ def index(*, check: bool) -> int:
       playbook index
       playbook index --check
     """
-    rewritten = maintain.index(check=check)
+    rewritten = update_index(check=check)
     output.inform("index rewritten" if rewritten else "the index is up to date")
     return 0

@@ -6,7 +6,7 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import text
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.errors import ArgumentError
 
 
@@ -32,12 +32,12 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
       playbook init --yes
       playbook init --no-hooks
     """
-    plan = maintain.plan(no_hooks=no_hooks)
+    plan = install.plan(no_hooks=no_hooks)
     for line in text.table([(action.verb, action.path, action.why) for action in plan.actions]):
         output.write(line)
     if dry_run:
         return 0
-    changes = any(action.verb != "keep" for action in plan.actions)
+    changes = bool(plan.changes)
     if changes and not yes:
         if not output.is_interactive():
             raise ArgumentError(
@@ -48,7 +48,7 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
         if not output.confirmed("Write these files?", default=True):
             output.inform("nothing was written")
             return 1
-    maintain.install(plan)
+    install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
     output.inform(f"next: {plan.next_command}")
     if plan.next_command.startswith("playbook run "):

@@ -7,7 +7,7 @@ import os
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands import repair as repairing
 from playbook_supervisor.formats.sanitize import printable
 
 _DIFFERS = 3
@@ -34,7 +34,7 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     if take and restore:
         raise click.UsageError("--take and --restore cannot be combined")
     chosen = options.chosen_session(named, session)
-    repaired = maintain.repair(chosen, take=take, restore=restore)
+    repaired = repairing.repair(chosen, accept=take, undo=restore)
     for difference in repaired.differences:
         output.write(printable(f"{difference.file}: {difference.what}"))
         for key, before, after in difference.changes:

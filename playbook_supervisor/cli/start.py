@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.commands import worktree_commands
+from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.starting import StartResult
+    from playbook_supervisor.commands.worktrees.start import StartResult
 
 
 @options.command
@@ -43,7 +43,7 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     """
     if exec_:
         _require_client()
-    started = worktree_commands.start(playbook, args, base=base, branch=branch)
+    started = starting.start(playbook, args, base=base, branch=branch)
     output.show_notices(started.notices)
     folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
     lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
@@ -55,7 +55,7 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
         output.inform(printable(line))
     if exec_:
         sys.stdout.flush()
-        worktree_commands.open_client(started)
+        starting.open_client(started)
     return 0
 
 
@@ -66,12 +66,12 @@ def _require_client() -> None:
             "--exec opens Claude Code at your terminal, but there is none",
             guidance="Leave out --exec and type what this command then prints.",
         )
-    worktree_commands.require_client()
+    starting.require_client()
 
 
 def _notes(started: StartResult) -> list[str]:
     branch = started.branch
-    origin = f"new, from {started.base.told}" if branch.new else "an existing branch"
+    origin = f"new, from {started.base.name}" if branch.new else "an existing branch"
     headless = started.typed.replace("/playbook.run", "playbook run", 1)
     return [
         f"Branch: {branch.name}, {origin}. Claude Code asks once whether you trust the new folder.",

@@ -6,10 +6,8 @@ import click
 
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.commands import maintain
+from playbook_supervisor.commands.install import update as upgrade
 from playbook_supervisor.formats.sanitize import printable
-
-_UP_TO_DATE = "up to date"
 
 
 @options.command
@@ -29,14 +27,14 @@ def update(*, check: bool, dry_run: bool, json: bool) -> int:
       playbook update --dry-run
       playbook update --check
     """
-    plan = maintain.update_plan()
+    plan = upgrade.plan()
     applies = not (check or dry_run)
     if applies:
-        maintain.update(plan)
+        upgrade.apply(plan)
     if json:
         output.write_json(json_shapes.update(plan, applied=applies))
     else:
-        shown = plan.changes if check else [a for a in plan.actions if a.why != _UP_TO_DATE]
+        shown = plan.changes if check else plan.notable
         for line in text.table([(action.verb, action.path, action.why) for action in shown]):
             output.write(printable(line))
     stale = len(plan.changes)

@@ -226,7 +226,7 @@ class TestShown:
         both = all_of(source("ours"), source("kai"))
         assert list(metrics_tables.lines(both)) == [
             "2 sessions: 2 completed; of those that ended, 100% completed",
-            "from begin to end: median 33 min, nine of ten within 50 min, 1 h 6 min in all",
+            "duration: median 33 min, 90th percentile 50 min, total 1 h 6 min",
             "escalations: 3 postcondition_fail",
             "retries: 1 asked, 1 automatic, 1 unknown",
         ]

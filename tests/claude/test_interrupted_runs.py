@@ -88,7 +88,7 @@ def test_a_run_is_interrupted_in_each_phase_and_goes_on(
         _, err = runner.communicate(timeout=100)
     over = True
     assert runner.returncode == code
-    assert "go on: playbook resume" in err.decode()
+    assert "continue: playbook resume" in err.decode()
     (entry,) = project.journal()
     assert (entry["status"], entry["error_code"]) == ("failed", INTERRUPTED)
     assert client.processes() == []

@@ -79,7 +79,7 @@ class TestAKilledClient:
         working(lambda request: "Skill `speckit.tasks`" in request.prompt and bool(request.results))
         terminal.kill()
         assert steps(project) == ["plan#1 done", "tasks#1 in_progress"]
-        assert "nobody drives it" in project.playbook("status").out
+        assert "no driver" in project.playbook("status").out
         again = sit(Obedient())
         again.say("/playbook.resume")
         again.wait_for("straight: completed")

@@ -368,7 +368,7 @@ def test_a_person_is_called_when_a_worker_needs_leave(
     recorder.wait_for("PermissionRequest", saying='"Write"')
     terminal.wait_for("1. Yes")
     terminal.wait_for_bell()
-    waits = "a permission dialog for Write waits for you there"
+    waits = "a permission dialog for Write waits for you in Claude Code"
     assert waits in project.playbook("status").out
     terminal.choose("Yes")
     recorder.wait_for("SubagentStop")

@@ -18,7 +18,7 @@ def test_the_demo_answers_its_own_gate_where_there_is_no_terminal(
     assert done.code == 0
     assert "$ playbook run auto-feature 001" in done.err
     assert "pr#1 WAITS FOR A HUMAN" in done.err
-    assert "There is no terminal to ask at: the demo itself answers `continue`." in done.err
+    assert "There is no terminal to ask at: the demo answers `continue`." in done.err
     assert "completed, 8/8 steps" in done.err
     assert "journal.yaml\nschema: 1\nentries:\n  - step_id: plan\n" in done.out
     assert done.out.splitlines()[-1].endswith(" Specify a greeting")

@@ -15,7 +15,7 @@ from program import Result
 from project import Project
 
 from cli.scripts import GATED, WORKS, conforms
-from playbook_supervisor.cli.app import invoke, program
+from playbook_supervisor.cli.app import SUMMARIES, invoke, load
 from playbook_supervisor.errors import ArgumentError
 
 BUG = """
@@ -75,8 +75,8 @@ def test_usage_errors_say_which_help_to_read(project: Project) -> None:
 
 TAKE_TEXT = [
     (name, parameter)
-    for name, command in sorted(program.commands.items())
-    for parameter in command.params
+    for name in sorted(SUMMARIES)
+    for parameter in load(name).params
     if not getattr(parameter, "is_flag", False) and parameter.name != "args"
 ]
 
@@ -90,7 +90,7 @@ def test_what_is_given_and_empty_is_refused(
     """`--session "$ID"`, say, of a variable that nobody has set: never is another one meant."""
     others = [
         "plan#1"
-        for each in program.commands[command].params
+        for each in load(command).params
         if each is not parameter and isinstance(each, click.Argument) and each.required
     ]
     name = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
@@ -162,7 +162,7 @@ class TestABugOfOurs:
         done = with_a_bug(project, "list", "--log-level=debug", TMPDIR=str(tmp_path))
         assert done.code == 70
         assert "Traceback" not in done.err
-        assert "this should not have happened: RuntimeError: out of luck" in done.err
+        assert "internal error: RuntimeError: out of luck" in done.err
         (report,) = tmp_path.glob("playbook-bug-*.txt")
         assert f"  at: {report}" in done.err
         text = report.read_text("utf-8")
@@ -187,7 +187,7 @@ class TestABugOfOurs:
             check=False,
         )
         assert done.returncode == 70
-        assert "no report could be written: No such file" in done.stderr
+        assert "the report could not be written: No such file" in done.stderr
         assert "Traceback" in done.stderr
 
 
@@ -256,7 +256,7 @@ def test_a_full_disk_behind_stdout_is_no_bug(project: Project, args: list[str]) 
             check=False,
         )
     what, where, cure = done.stderr.splitlines()
-    assert what.startswith("error: what was to be printed cannot be written: No space left")
+    assert what.startswith("error: the output cannot be written: No space left")
     assert (done.returncode, where, cure[:6]) == (3, "  at: stdout", "  do: ")
 
 

@@ -75,7 +75,7 @@ class TestThePlaybook:
         assert '  s5 -.->|"it fails, agreement_breaking"| a5' in drawn.out
         assert "  b8 -->|continue| s8\n" in drawn.out
         assert "  b8 -.->|skip| finish\n" in drawn.out
-        assert "fails: once more, then stop" in drawn.out
+        assert "on failure: retry once, then stop" in drawn.out
         assert project.sessions == []
 
     def test_frames_what_runs_at_once_and_joins_it_where_lines_would_cross(
@@ -94,7 +94,7 @@ class TestThePlaybook:
         project.write("groups.yaml", head + steps)
         drawn = project.playbook("graph", "./groups.yaml")
         assert drawn.code == 0
-        assert '  subgraph g1["at once: first"]' in drawn.out
+        assert '  subgraph g1["in parallel: first"]' in drawn.out
         assert '  s2["<b>b</b><br/>/x<br/>– skipped by the playbook"]:::skipped' in drawn.out
         assert "  j1 --> s3\n  j1 --> s4\n" in drawn.out
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from project import Project
 
-from playbook_supervisor.cli import hook
+from playbook_supervisor.cli import hook_handler
 
 EVENTS = (
     "ConfigChange",
@@ -108,11 +108,16 @@ class TestAnyPayload:
             monkeypatch.setenv(name, value)
         begin = {"hook_event_name": "UserPromptExpansion", "command_name": "playbook.run"}
         if not (project.root / ".git/playbook/bound").exists():
-            assert hook.hook(begin | {"command_args": "auto-validate 013", "session_id": "c"}) == 0
+            assert (
+                hook_handler.handle(
+                    begin | {"command_args": "auto-validate 013", "session_id": "c"}
+                )
+                == 0
+            )
         if isinstance(payload, dict) and "session_id" not in payload:
             payload = {**payload, "session_id": "c"}
         capsys.readouterr()
-        code = 0 if hook.at_once(payload) else hook.hook(payload)
+        code = 0 if hook_handler.answer_fast(payload) else hook_handler.handle(payload)
         assert code in (0, 1)
         said = capsys.readouterr().out
         assert not said or isinstance(json.loads(said), dict)
@@ -214,14 +219,14 @@ class TestWhatIsSaid:
                 conversation.hook("PreToolUse", tool_name="Agent", tool_input=asked)
                 if attempt == "tasks#1":
                     told = conversation.hook("SessionStart", source="compact")
-            assert "Still at work: plan#1, tasks#1\nTo run now: qa-plan#1" in context(told)
+            assert "Still running: plan#1, tasks#1\nTo run now: qa-plan#1" in context(told)
             directive = json.loads(context(told).rpartition("playbook-directive: ")[2])
             assert [step["id"] for step in directive["steps"]] == ["qa-plan#1"]
             waits = conversation.runs("next", "--json").json
             assert (waits["directive"], "command" in waits) == ("wait", False)
             assert waits["steps"] == ["plan#1", "tasks#1", "qa-plan#1"]
             said = conversation.types("resume")
-            assert "Still at work: plan#1, tasks#1, qa-plan#1\nplaybook-directive" in context(said)
+            assert "Still running: plan#1, tasks#1, qa-plan#1\nplaybook-directive" in context(said)
 
     def test_shows_a_person_what_was_settled_while_no_hook_looked(self, project: Project) -> None:
         """What asks the world is left to `playbook next --wait`; the client folds that away."""

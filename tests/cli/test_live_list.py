@@ -15,8 +15,8 @@ from rich.text import Text
 from screen import Screen
 
 from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
-from playbook_supervisor.cli.render.steps import spinner
 from playbook_supervisor.cli.render.terminal import Region, Terminal
 from playbook_supervisor.commands import driving, protocol
 from playbook_supervisor.drivers.headless import DriveResult
@@ -109,9 +109,9 @@ def test_whatever_the_size_the_step_that_is_due_is_in_view(sitting: Sitting) -> 
 
     common = sitting.resumes(100, 24).text
     assert common[0].startswith("many · 013-playbook-create · 30/61 · ")
-    assert common[1] == "…  22 before"
+    assert common[1] == "…  22 above"
     assert common[10].split() == ["?", "in-the-middle", "waits", "for", "you"]
-    assert common[18] == "…  23 to come"
+    assert common[18] == "…  23 more"
 
     narrow = sitting.resumes(30, 20).text
     assert [line for line in narrow if line.startswith("?")] == ["?  in-the-midd…"]

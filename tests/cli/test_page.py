@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from project import FEATURE, Project
 from strategies import entries, manifests, playbooks
 
+from playbook_supervisor.cli.render.gantt import chart
 from playbook_supervisor.cli.render.page import page
-from playbook_supervisor.cli.render.timeline import timeline
 from playbook_supervisor.commands.overview import SessionOverview
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
@@ -164,7 +164,7 @@ def test_a_gate_that_still_waits_counts_as_waiting() -> None:
     entry = Entry("pr", EntryStatus.IN_PROGRESS, Decision.GATE, 0, gates=gates)
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest)
     text = page(seen, [entry], None, None, now=300_000)
-    assert "<dt>Of it at gates</dt><dd>4 min</dd>" in text
+    assert "<dt>At gates</dt><dd>4 min</dd>" in text
 
 
 def test_what_is_to_be_typed_is_marked_up_and_not_in_backticks() -> None:
@@ -189,7 +189,7 @@ def test_what_ended_without_saying_when_does_not_last_until_now() -> None:
     """As other tools write a skipped step."""
     plan = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000)
     skipped = Entry("qa", EntryStatus.SKIPPED, Decision.SKIPPED, 20_000)
-    drawn = timeline([plan, skipped], 0, now=120_000)
+    drawn = chart([plan, skipped], 0, now=120_000)
     assert [bar.spans[0].width for bar in drawn.bars] == [100, 0.4]
 
 
@@ -207,7 +207,7 @@ def test_while_an_answer_lies_there_nobody_is_at_work() -> None:
             ["0: idle 100", "70: work 10", "0: gate 10", "80: gate 10"],
         ),
     ):
-        (bar,) = timeline([entry], 0, now=100_000).bars
+        (bar,) = chart([entry], 0, now=100_000).bars
         assert [f"{span.left:g}: {span.kind} {span.width:g}" for span in bar.spans] == parts
 
 
@@ -260,7 +260,7 @@ class TestTheCommand:
         folder = waiting.playbook("show", "--html", ".")
         assert (folder.code, folder.out) == (1, "")
         both = waiting.playbook("show", "--html", "x.html", "--json")
-        assert "--html and --json exclude each other" in both.err
+        assert "--html and --json cannot be combined" in both.err
         empty = waiting.playbook("show", "--html", "")
         assert (empty.code, "'--html': it is empty" in empty.err) == (1, True)
         nowhere = waiting.playbook("show", "--html", "no/such/folder/x.html")

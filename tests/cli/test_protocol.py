@@ -105,7 +105,7 @@ def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Pa
         refused = project.playbook("report", "qa-run#1", "--output", str(outcome))
         assert (refused.code, "PB-ARG-INVALID" in refused.err) == (1, True)
     missing = project.playbook("report", "qa-run#1", "--output", str(tmp_path / "none"))
-    assert "there is no file" in missing.err
+    assert "does not exist" in missing.err
     assert project.journal()[-1]["status"] == "in_progress"
 
 

@@ -13,7 +13,7 @@ import pytest
 from project import Project
 
 import playbook_supervisor
-from playbook_supervisor.cli.app import program
+from playbook_supervisor.cli.app import GROUPS, SUMMARIES, load
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "playbook_supervisor/project/schemas"
@@ -23,7 +23,7 @@ def test_help_shows_the_commands_in_three_groups(project: Project) -> None:
     shown = project.playbook("--help")
     assert shown.code == 0
     titles = re.findall(r"^([A-Z][a-z ]+):$", shown.out, re.MULTILINE)
-    assert titles[-3:] == ["Every day", "Look and mend", "Protocol of clients"]
+    assert titles[-3:] == [*GROUPS]
     assert project.playbook().out == project.playbook("-h").out == shown.out
     assert project.playbook("--version").out == f"playbook {playbook_supervisor.__version__}\n"
 
@@ -31,11 +31,18 @@ def test_help_shows_the_commands_in_three_groups(project: Project) -> None:
 def test_every_command_has_examples(project: Project) -> None:
     reference = (ROOT / "docs/cli.md").read_text("utf-8")
     parts = re.findall(r"^## playbook (\w+)\n\n```text\n(.*?)^```$", reference, re.M | re.S)
-    assert {command for command, _ in parts} == set(program.commands)
+    assert {command for command, _ in parts} == set(SUMMARIES)
     for command, said in parts:
         examples = said.partition("Examples:\n")[2].partition("\n\n")[0]
         assert f"    playbook {command}" in examples, command
         assert "--debug" in said
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_program_summarizes_a_command_as_its_own_help_does(name: str) -> None:
+    command = load(name)
+    assert command.name == name
+    assert command.get_short_help_str(limit=100) == SUMMARIES[name]
 
 
 @pytest.mark.usefixtures("unmeasured")

@@ -88,7 +88,7 @@ def test_a_failure_is_2_and_is_taken_up_only_when_asked(project: Project) -> Non
     assert run.code == 2
     assert "qa-plan#1 failed" in run.err
     assert "the disk caught fire" in run.err  # the agent's colours are gone
-    assert "mend it, then: playbook resume --retry" in run.err
+    assert "fix the cause, then: playbook resume --retry" in run.err
 
     plain = project.playbook("resume", "--json")
     shape = conforms("run", plain.json)
@@ -119,7 +119,7 @@ def test_an_interrupted_run_is_130_and_goes_on_later(long: Project) -> None:
             process.send_signal(number)
             _, err = process.communicate(timeout=120)
         assert process.returncode == code
-        assert "go on: playbook resume" in err.decode()
+        assert "continue: playbook resume" in err.decode()
     ended = long.playbook("resume", "--agent", long.script(WORKS))
     assert ended.code == 0
     assert [entry["status"] for entry in long.journal()] == ["failed"] * 3 + ["done"]
@@ -144,7 +144,7 @@ def test_a_step_has_deadlines(long: Project) -> None:
 @pytest.mark.parametrize("said", ["0", "-1", "soon", "nan", "inf"])
 def test_a_deadline_is_a_length_of_time(long: Project, said: str) -> None:
     done = long.playbook("run", "long", "--agent", long.script(HANGS), "--timeout", said)
-    assert (done.code, f"'{said}' is no number of seconds above 0" in done.err) == (1, True)
+    assert (done.code, f"'{said}' is not a number of seconds above 0" in done.err) == (1, True)
     assert not long.sessions
 
 
@@ -179,7 +179,7 @@ def test_pause_lets_what_runs_return_and_launches_nothing_else(project: Project)
         assert f"session {project.session.name} is paused" in out.decode()
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "go on: playbook resume" in err.decode()
+    assert "continue: playbook resume" in err.decode()
     assert [entry["step_id"] for entry in project.journal()] == ["qa-plan"]
     assert project.playbook("resume", "--agent", project.script(WORKS)).code == 0
 
@@ -202,7 +202,7 @@ def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) 
     failed, summary, then = quiet.err.splitlines()  # what goes wrong is said at any level
     assert "plan#1 failed 0.0s auto: spec_exists" in failed
     assert "failed, 0/8 steps" in summary
-    assert then == "mend it, then: playbook resume --retry"
+    assert then == "fix the cause, then: playbook resume --retry"
 
     project.playbook("begin", "auto-validate", "013")
     project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
@@ -269,7 +269,7 @@ def test_an_answer_with_which_a_session_fails_says_how_to_take_it_up(long: Proje
     assert long.playbook("run", "long", "--agent", long.script('default: {fail: "no"}')).code == 4
     *_, ended, then = long.playbook("answer", "retry").out.splitlines()
     assert ended.startswith("the session is failed")
-    assert then == "mend it, then: playbook resume --retry"
+    assert then == "fix the cause, then: playbook resume --retry"
 
 
 def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:
@@ -346,8 +346,8 @@ def test_what_cannot_begin_leaves_nothing_behind(project: Project) -> None:
         (("auto-feature",), "feature is missing"),
         (("auto-feature", "013", "--from", "plann"), "did you mean plan?"),
         (("auto-feature", "013", "--timeout", "0"), "--timeout"),
-        (("auto-feature", "013", "--max-cost-usd", "0"), "is no sum above 0"),
-        (("auto-feature", "013", "--max-cost-usd", "much"), "is no sum above 0"),
+        (("auto-feature", "013", "--max-cost-usd", "0"), "is not an amount above 0"),
+        (("auto-feature", "013", "--max-cost-usd", "much"), "is not an amount above 0"),
         (("auto-feature", "013", "--max-turns", "0"), "--max-turns"),
     ):
         refused = project.playbook("run", *words)

@@ -120,7 +120,7 @@ class TestStatus:
         waiting.playbook("resume")
         plain = waiting.playbook("status")
         assert plain.out == ""
-        assert plain.err == ("No session is open.\n1 ended: `playbook status --all` shows them.\n")
+        assert plain.err == ("No session is open.\n1 ended: see `playbook status --all`.\n")
         everything = waiting.playbook("status", "--all")
         assert "completed after " in everything.out
         (shape,) = conforms("status", waiting.playbook("status", "--all", "--json").json)[
@@ -175,7 +175,7 @@ class TestShow:
         agent = project.script("default: {write: {made.py: '1'}}\n")
         project.playbook("resume", "--agent", agent)
         shown = project.playbook("show")
-        assert "recovered: its artifacts said that it had ended" in shown.out
+        assert "recovered: its artifacts showed that it was finished" in shown.out
         assert "not begun: agreement, implement" in shown.out
 
         project.playbook("abort")
@@ -249,7 +249,7 @@ class TestRepair:
     """kai NFR2: what something else wrote is shown, then taken or undone, never both by half."""
 
     def test_shows_the_difference_entry_by_entry(self, waiting: Project) -> None:
-        assert waiting.playbook("repair").err.endswith("is as it was written\n")
+        assert waiting.playbook("repair").err.endswith("is unchanged\n")
         journal = waiting.session / "journal.yaml"
         before = journal.read_bytes()
         journal.write_text(
@@ -264,7 +264,7 @@ class TestRepair:
         assert waiting.playbook("next").code == 3
 
         restored = waiting.playbook("repair", "--restore")
-        assert (restored.code, "is again as it was written" in restored.err) == (0, True)
+        assert (restored.code, "is restored" in restored.err) == (0, True)
         assert journal.read_bytes() == before
         assert waiting.playbook("repair").code == 0
         assert waiting.playbook("answer", "continue").code == 0
@@ -364,4 +364,4 @@ class TestRepair:
 
     def test_wants_one_of_two(self, waiting: Project) -> None:
         both = waiting.playbook("repair", "--take", "--restore")
-        assert (both.code, "exclude each other" in both.err) == (1, True)
+        assert (both.code, "cannot be combined" in both.err) == (1, True)

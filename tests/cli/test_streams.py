@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import playbook_supervisor
-from playbook_supervisor.cli import streams
+from playbook_supervisor.cli import output
 
 Made = Callable[[str], BytesIO]
 
@@ -25,7 +25,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
         for name, raw in (("stdout", behind), ("stderr", BytesIO())):
             stream = TextIOWrapper(raw, encoding=encoding, write_through=True)
             monkeypatch.setattr(f"sys.{name}", stream)
-        streams.show_all()
+        output.configure_streams()
         return behind
 
     return make
@@ -46,7 +46,7 @@ def signs_of_ours() -> set[str]:
 
 def test_ascii_alone_shows_stand_ins_of_our_signs(made: Made) -> None:
     behind = made("ascii")
-    streams.put("plan ✓ 45 s · a → b\ncheck ✗ …\npr – skipped")
+    output.write("plan ✓ 45 s · a → b\ncheck ✗ …\npr – skipped")
     assert behind.getvalue() == b"plan + 45 s | a -> b\ncheck x ...\npr - skipped\n"
 
 
@@ -54,16 +54,16 @@ def test_every_sign_of_ours_has_one(made: Made) -> None:
     signs = signs_of_ours()
     assert {*"✓✗–…·→"} <= signs
     behind = made("ascii")
-    streams.put("".join(sorted(signs)))
+    output.write("".join(sorted(signs)))
     assert b"\\" not in behind.getvalue()
 
 
 def test_what_a_stream_can_show_it_shows(made: Made) -> None:
     behind = made("latin-1")
-    streams.put("é · ✓")
+    output.write("é · ✓")
     assert behind.getvalue() == "é · +\n".encode("latin-1")
     behind = made("utf-8")
-    streams.put("é · ✓ …")
+    output.write("é · ✓ …")
     assert behind.getvalue().decode() == "é · ✓ …\n"
 
 
@@ -71,14 +71,14 @@ def test_what_a_stream_can_show_it_shows(made: Made) -> None:
 def test_any_other_character_is_escaped_as_in_json(made: Made, text: str) -> None:
     """A line of JSON in between, as for a model, stays one."""
     behind = made("ascii")
-    streams.put(f'"{text}"')
+    output.write(f'"{text}"')
     assert json.loads(behind.getvalue().decode("ascii")) == text
 
 
 def test_a_file_name_that_is_no_text_is_shown_by_any_stream(made: Made) -> None:
     for encoding in ("ascii", "utf-8"):
         behind = made(encoding)
-        streams.put("a\udcff")
+        output.write("a\udcff")
         assert behind.getvalue() == b"a\\udcff\n"
 
 
@@ -86,5 +86,5 @@ def test_a_file_name_that_is_no_text_is_shown_by_any_stream(made: Made) -> None:
 def test_json_says_the_same_by_any_stream(made: Made, encoding: str) -> None:
     """Data are read by programs, and by those as UTF-8: nothing stands in for anything there."""
     behind = made(encoding)
-    streams.put_json({"said": "é ✓ … \U0001f600"})
+    output.write_json({"said": "é ✓ … \U0001f600"})
     assert json.loads(behind.getvalue().decode("utf-8")) == {"said": "é ✓ … \U0001f600"}

@@ -36,7 +36,7 @@ def test_a_person_watches_the_steps_and_answers_the_gate(project: Project) -> No
         assert "plan_exists: specs/013-playbook-create/plan.md, 1 line" in shown
         assert "?  pr" in shown
         terminal.type("hm\n")
-        terminal.until("That is no answer here: say continue, skip or abort.")
+        terminal.until("Please answer continue, skip or abort.")
         terminal.type("no\n")
         terminal.until("Skip this step, or abort the run?")
         time.sleep(1.1)  # a person reads, and the step is not charged with it
@@ -110,7 +110,7 @@ def test_a_gate_that_is_answered_elsewhere_is_asked_no_longer(gated: Project) ->
         terminal.until("abort > ")
         assert f"driven by process {terminal.process.pid}" in gated.playbook("status").out
         answered = gated.playbook("answer", "continue")
-        assert answered.out.splitlines()[-1] == "the runner goes on by itself (0/1 steps done)"
+        assert answered.out.splitlines()[-1] == "the runner continues by itself (0/1 steps done)"
         assert terminal.end() == 0
 
 
@@ -219,12 +219,12 @@ def test_colours_and_movement_are_given_up_where_they_are_not_wanted(gated: Proj
 
 def test_init_asks_before_it_writes(project: Project) -> None:
     with Terminal(project, "init") as terminal:
-        terminal.until("Write this? [Y/n] ")
+        terminal.until("Write these files? [Y/n] ")
         terminal.interrupt()
         assert terminal.end() == 130
     for said, code, written in (("n\n", 1, False), ("\x04", 1, False), ("\n", 0, True)):
         with Terminal(project, "init") as terminal:
-            terminal.until("Write this? [Y/n] ")
+            terminal.until("Write these files? [Y/n] ")
             terminal.type(said)
             assert terminal.end() == code
         assert (project.root / ".playbooks/install.yaml").exists() is written

@@ -17,8 +17,8 @@ from project import Project
 
 from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
-from playbook_supervisor.cli.render import board
-from playbook_supervisor.cli.render.board import Line
+from playbook_supervisor.cli.render import live
+from playbook_supervisor.cli.render.live import Line
 from playbook_supervisor.cli.render.terminal import Board
 from playbook_supervisor.commands import view
 from playbook_supervisor.commands.progress import Progress
@@ -53,7 +53,7 @@ def private(project: Project) -> Path:
 def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
     project: Project, look: Look
 ) -> None:
-    """Also where the runner was killed: then nobody drives it, and nothing is at work."""
+    """Also where the runner was killed: then no driver, and nothing is at work."""
     project.write(".playbooks/playbooks/long.yaml", LONG)
     assert look() == ()
     with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
@@ -61,17 +61,17 @@ def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
         assert seen.lines == {"think#1": "I am thinking"}
         assert [entry.id for entry in seen.at_work] == ["think#1"]
         assert (seen.done, seen.total) == (0, 1)
-        assert board.standing(seen).endswith(": think#1 at work, 0/1 steps")
+        assert live.session_line(seen).endswith(": think#1 at work, 0/1 steps")
         assert look() == look()
         for rubbish in ("[", "[]", '{"think#1": 7}'):
             (private(project) / "said.json").write_text(rubbish)
             assert look()[0].lines == {}
         runner.send_signal(signal.SIGKILL)
     left = until(look, lambda each: not each.at_work)
-    assert board.standing(left).endswith(": in_progress, nobody drives it, 0/1 steps")
+    assert live.session_line(left).endswith(": in_progress, no driver, 0/1 steps")
     assert project.playbook("abort").code == 0
     ended = until(look, lambda each: not each.seen.open)
-    assert board.standing(ended).endswith(": aborted, 0/1 steps")
+    assert live.session_line(ended).endswith(": aborted, 0/1 steps")
 
 
 def test_chatter_is_left_at_most_once_a_second_and_the_last_line_is_not_lost(
@@ -104,12 +104,12 @@ def test_sessions_come_and_go_with_their_worktrees(
     with pytest.raises(StateError, match="no session"):
         next(view.watch("20260219-a7k", cwd=project.root))
     (beside.session / "session.yaml").write_text("{")
-    assert any("unreadable" in board.standing(each) for each in look())
+    assert any("unreadable" in live.session_line(each) for each in look())
     (beside.session / "journal.yaml").write_text("{")
     (beside.session / "playbook.yaml").unlink()
     assert (0, 0) in [(each.done, each.total) for each in look()]
     shutil.rmtree(other)
-    assert any("is gone" in board.standing(each) for each in look())
+    assert any("is gone" in live.session_line(each) for each in look())
     project.git("worktree", "prune")
     (seen,) = look()
     assert seen.seen.root == project.root

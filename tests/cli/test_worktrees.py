@@ -263,7 +263,7 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
     with Terminal(installed, "finish", name, "--force", CLAUDECODE="1") as terminal:
         assert terminal.end() == 3
     with Terminal(installed, "finish", name, "--force") as terminal:
-        terminal.until("Throw this away, and remove")
+        terminal.until("Discard this and remove")
         terminal.type("\n")
         assert terminal.end() == 1
     assert "nothing was removed" in terminal.shown
@@ -273,10 +273,10 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
         terminal.type("y\n")
         assert terminal.end() == 0
     assert f"✓ Branch {NEW} removed" in terminal.shown
-    assert f"✓ The journal of {name} ends in {installed.root}" in terminal.shown
+    assert f"✓ The journal of {name} was completed in {installed.root}" in terminal.shown
     assert nothing_remains(installed)
     gone = installed.playbook("finish", name)
-    assert gone.out == f"✓ Worktree ../project-session-{name} was gone already\n"
+    assert gone.out == f"✓ Worktree ../project-session-{name} was already gone\n"
 
 
 # ── where a session lives ───────────────────────────────────────────────────────────────────
@@ -348,14 +348,14 @@ def test_a_session_whose_worktree_was_removed_is_listed_and_brought_back(
     (line, cure) = installed.playbook("status").out.splitlines()
     name = line.partition(" ")[0]
     assert line == f"{name}  the worktree of session {name} is gone ({where})"
-    assert cure == f"  bring it back: playbook repair {name} --restore"
+    assert cure == f"  restore it: playbook repair {name} --restore"
     for command in (["show"], ["resume"], ["abort"], ["finish"], ["repair"]):
         done = installed.playbook(*command, name)
         assert (done.code, "[PB-STATE-NO-WORKTREE]" in done.err) == (3, True), command
     assert installed.playbook("answer", name, "accept").code == 3
     assert not removed.root.exists()
     back = installed.playbook("repair", name, "--restore")
-    assert (back.code, f"the worktree {where} is there again" in back.err) == (0, True)
+    assert (back.code, f"worktree {where} restored" in back.err) == (0, True)
     assert removed.git("diff", "--cached", "--name-only") == f".qa/{NEW}/test-plan.md"
     assert removed.git("diff", "--name-only") == ""
     assert installed.playbook("answer", name, "accept").code == 0

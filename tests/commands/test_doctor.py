@@ -374,7 +374,7 @@ class TestTheCommand:
         assert done.code == 0, done.out + done.err
         assert f"ok  playbook: {__version__}, " in done.out
         assert "do:" not in done.out
-        assert done.err == "nothing is wrong\n"
+        assert done.err == "no problems found\n"
 
     def test_says_what_is_and_how_to_mend_it(self, clinic: Clinic) -> None:
         clinic.without("gh")

@@ -11,8 +11,8 @@ from cli.terminal import Terminal
 from project import FEATURE, Project
 
 from playbook_supervisor.agents.protocol import Budget
+from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
-from playbook_supervisor.cli.streams import shows_colour
 from playbook_supervisor.commands import driving, dry_run, locate
 from playbook_supervisor.commands.planning import RunPlan
 from playbook_supervisor.drivers import driver_lock
@@ -62,7 +62,7 @@ def test_says_for_each_step_what_it_runs_needs_and_makes(project: Project) -> No
     before = everything(project.root)
     done = project.playbook("run", "auto-feature", "013", "--agent", agent, "--dry-run")
     assert everything(project.root) == before
-    assert (done.code, done.err) == (0, "It can begin. Nothing was created.\n")
+    assert (done.code, done.err) == (0, "The run can begin. Nothing was created.\n")
     said = done.out.splitlines()
     assert "      fails  asks you" in said
     assert said[:7] == [
@@ -107,14 +107,14 @@ def test_what_is_missing_is_what_nothing_before_provides(
     assert tasks == f"lint needs tasks_exists: specs/{FEATURE}/tasks.md is missing"
     assert forge.startswith("types needs pr_created, which cannot be checked: cannot ask for")
     said = lines(shown)
-    assert "1  tidy  left out by the playbook" in said
-    assert f"2  lint  /qa.plan {FEATURE} all  (opus), together with types" in said
+    assert "1  tidy  skipped by the playbook" in said
+    assert f"2  lint  /qa.plan {FEATURE} all  (opus), in parallel with types" in said
     assert f"needs  ✗ tasks_exists  specs/{FEATURE}/tasks.md is missing" in said
-    assert "gate   gate_on_breaking: asks you where a report says breaking" in said
-    assert "runs   /review, which is built into Claude Code" in said
+    assert "gate   gate_on_breaking: asks you if a report says breaking" in said
+    assert "runs   /review, built into Claude Code" in said
     assert [line for line in said if line.startswith("needs  ? pr_created")]
     assert f"missing: {tasks}" in said
-    assert "fails  runs once more, then stops" in said
+    assert "fails  retries once, then stops" in said
     assert "fails  asks you on subagent_error; else stops" in said
     conforms("plan", rendered.as_json(shown))
 
@@ -133,12 +133,12 @@ def test_what_could_not_be_proved_at_the_end_is_said_before_the_beginning(
 
 def test_what_from_leaves_out_provides_nothing(project: Project) -> None:
     shown = plan(project, "auto-feature", "013", start="tasks")
-    assert "1  plan  left out by --from" in lines(shown)
+    assert "1  plan  skipped by --from" in lines(shown)
     assert shown.missing == (f"tasks needs plan_exists: specs/{FEATURE}/plan.md is missing",)
     assert not shown.phases[0][0].runs
     assert lines(plan(project, "auto-feature", "013", start="agreement"))[3:5] == [
-        "1  plan  left out by --from",
-        "2  tasks  left out by --from",
+        "1  plan  skipped by --from",
+        "2  tasks  skipped by --from",
     ]
     project.write(f"specs/{FEATURE}/plan.md", "# Plan\n")
     shown = plan(project, "auto-feature", "013")
@@ -156,7 +156,7 @@ def test_says_what_policies_make_of_it_and_who_is_asked(project: Project) -> Non
     said = lines(shown)
     assert said[0].endswith("agent script, autonomous")
     assert "policy release.yaml: gate_always instead of auto, also spec_exists" in said
-    assert "gate   gate_always, which approves itself" in said
+    assert "gate   gate_always: approved automatically" in said
     assert "gate   gate_always: asks *@example.org or ada@x before it runs" in said
     shape = conforms("plan", rendered.as_json(shown))
     policies = [phase["steps"][0]["policies"][0] for phase in shape["phases"]]
@@ -192,9 +192,9 @@ def test_a_run_is_refused_for_commands_that_its_agent_lacks(
     assert shown.exit_code == 1
     said = lines(shown)
     assert "runs   not installed here" in said
-    assert "runs   .claude/commands/qa.plan.md, which is closed to models" in said
+    assert "runs   .claude/commands/qa.plan.md, not available to models" in said
     assert "do: Install the command, or correct its name in the playbook." in said
-    assert rendered.verdict(shown) == "It would not begin. Nothing was created."
+    assert rendered.verdict(shown) == "The run would be refused. Nothing was created."
 
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Project) -> None:
@@ -220,7 +220,7 @@ def test_an_open_session_refuses_another_and_a_pending_one_is_gone_on_with(
     assert (shown.adopts, shown.exit_code) == (pending, 0)
     assert rendered.as_json(shown)["adopts"] == pending
     assert rendered.verdict(shown) == (
-        f"It would go on with the session {pending}. Nothing was created."
+        f"The run would continue session {pending}. Nothing was created."
     )
 
 
@@ -321,9 +321,9 @@ def test_what_conditions_say_is_cut_to_a_narrow_terminal(project: Project) -> No
 def test_is_coloured_only_where_that_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert shows_colour()
+    assert wants_colour()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not shows_colour()
+    assert not wants_colour()
 
 
 def test_colours_change_no_word(project: Project) -> None:

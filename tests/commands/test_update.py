@@ -588,7 +588,7 @@ class TestTheCommand:
             ["write", RUN],
             ["write", FILE],
         ]
-        assert done.err == "out of date; `playbook update` mends it\n"
+        assert done.err == "out of date; run `playbook update`\n"
         assert state(old) == before
 
     def test_a_dry_run_shows_the_plan_and_is_fine(self, old: Project) -> None:

@@ -220,7 +220,10 @@ class TestStatusTells:
         project = conversation.project
         conversation.types("run", "auto-validate 013")
         conversation.hook("PermissionRequest", tool_name="Write", agent_id="a1")
-        assert "a permission dialog for Write waits for you there" in project.playbook("status").out
+        assert (
+            "a permission dialog for Write waits for you in Claude Code"
+            in project.playbook("status").out
+        )
         shown = conforms("status", project.playbook("status", "--json").json)
         assert shown["sessions"][0]["dialog"] == "Write"
         conversation.hook("PreToolUse", tool_name="Read", tool_input={}, agent_id="a1")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from playbook_supervisor.cli.app import program
+from playbook_supervisor.cli.app import load
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.drivers.claude_code.settings import ALLOW
@@ -73,7 +73,7 @@ class TestEveryCommand:
 
     def test_names_only_commands_and_options_that_there_are(self, path: Path) -> None:
         for name, rest in MENTIONED.findall(path.read_text()):
-            command = program.commands[name]
+            command = load(name)
             known = {option for each in command.params for option in each.opts}
             assert set(re.findall(r"--[a-z-]+", rest)) <= known, f"playbook {name}{rest}"
 

@@ -13,7 +13,7 @@ from cli.scripts import GATED, HANGS, LONG, WORKS
 from cli.terminal import Terminal
 from project import Project
 
-from playbook_supervisor.cli.render import board
+from playbook_supervisor.cli.render import live
 from playbook_supervisor.commands import driving, view
 from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.observers import NullObserver
@@ -188,7 +188,7 @@ class TestInTheClient:
         assert seen.uncalled == "" or time.monotonic() - began > 0.5  # nobody waited for it
         until(lambda: next(view.watch(cwd=gated.root))[0].uncalled)
         (seen,) = next(view.watch(cwd=gated.root))
-        lines = [line.text for line in board.picture((seen,), 0)]
+        lines = [line.text for line in live.session_board((seen,), 0)]
         assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"
         notify(gated, "./call")
         conversation.hook("UserPromptSubmit", prompt="abort")

@@ -280,7 +280,7 @@ def test_a_failed_session_can_be_taken_up_again(scene: Scene) -> None:
     assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
     outlook = supervisor.take_up()
     assert work(outlook).id == "a#2"
-    said = [text.happened(event, outlook, 1_771_496_426_000) for event in outlook.events]
+    said = [text.event_line(event, outlook, 1_771_496_426_000) for event in outlook.events]
     assert said[0] == "2026-02-19T10:20:26Z a#1 taken up again"  # now, and not when it failed
     assert scene.journal(supervisor)[0]["resolution"] == "retry"
     finish(supervisor, supervisor.outlook())

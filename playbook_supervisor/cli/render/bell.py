@@ -15,16 +15,16 @@ class Bell(NullObserver):
     def __init__(self) -> None:
         self._rung = ""
 
-    def waits(self, snapshot: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
         self._ring(snapshot)
 
-    def ended(self, snapshot: Snapshot) -> None:
+    def on_end(self, snapshot: Snapshot) -> None:
         """The drive is over."""
         self._ring(snapshot)
 
     def _ring(self, snapshot: Snapshot) -> None:
-        notice = notifications.of(snapshot)
+        notice = notifications.notice_for(snapshot)
         if notice is not None and notice.about != self._rung:
             self._rung = notice.about
             write(sequence(notice.text))

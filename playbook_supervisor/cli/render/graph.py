@@ -181,9 +181,9 @@ def _label(drawn: _Drawn) -> list[str]:
     step = drawn.step
     lines = [f"<b>{_escaped(step.id)}</b>", _escaped(f"{step.command} {step.args}")]
     if step.preconditions:
-        lines.append(_escaped(f"requires {', '.join(step.preconditions)}"))
+        lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
     if step.postconditions:
-        lines.append(_escaped(f"ensures {', '.join(step.postconditions)}"))
+        lines.append(_escaped(f"makes {', '.join(step.postconditions)}"))
     if step.error_policy is ErrorPolicy.RETRY_ONCE:
         lines.append("on failure: retry once, then stop")
     if drawn.attempts:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.cli.render import sessions, text
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
 
@@ -73,7 +73,7 @@ def step_list(
     `attempts` holds every known attempt by its id, oldest first; `lines` the last line that each
     step's worker printed. The first `above` steps are on the screen already.
     """
-    latest = {entry.step_id: entry for entry in attempts.values()}
+    latest = last_entries(attempts.values())
     steps = [step.id for step in snapshot.state.playbook.steps]
     first, end = _visible(above, len(steps), settled_steps(snapshot, attempts), room)
     rows = (_row(step, latest.get(step), lines.get(step, ""), now) for step in steps[first:end])

@@ -132,7 +132,7 @@ class Terminal:
 
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
-    def happened(self, event: Event, snapshot: Snapshot) -> None:
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
         """A fact has been journaled."""
         with self._lock:
             self._update(snapshot)
@@ -141,14 +141,14 @@ class Terminal:
                 self._lines.pop(event.entry.step_id, None)
         self._begin()
 
-    def said(self, attempt: Attempt, line: str) -> None:
+    def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker has printed a line, which is shown beside its step."""
         with self._lock:
             self._lines[attempt.step.id] = first_line(line)
         if self._level >= Level.DEBUG:
             self._print_above(f"{attempt.id}: {first_line(line)}")
 
-    def waits(self, snapshot: Snapshot) -> None:
+    def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
         with self._lock:
             self._update(snapshot)
@@ -158,13 +158,13 @@ class Terminal:
         title = Text(f" {text.gate_title(snapshot)} ", style="bold reverse yellow")
         self._region.print(Text(), title, Text(text.question(snapshot)))
 
-    def ended(self, snapshot: Snapshot) -> None:
+    def on_end(self, snapshot: Snapshot) -> None:
         """The drive is over."""
         with self._lock:
             self._update(snapshot)
         self.close()
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """A sentence for the user."""
         self._print_above(f"note: {first_line(text, 1_000)}")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
-from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 
 TYPE_CHECKING = False
@@ -258,7 +258,7 @@ def next_command(why: str) -> str:
 
 def cures(entries: Sequence[Entry]) -> list[str]:
     """A line of guidance for each step whose last attempt failed."""
-    last = {entry.step_id: entry for entry in entries}.values()
+    last = last_entries(entries).values()
     return [
         f"{entry.id}: {first_line(entry.error_guidance, _GUIDANCE)}"
         for entry in last
