@@ -7,7 +7,6 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
-from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
@@ -40,7 +39,7 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
         return 0
     driven = view.driven(snapshot)
     name = locate.name_from_here(snapshot)
-    output.write(naming(text.next_move(snapshot, driven=driven), name))
+    output.write(text.next_move(snapshot, name, driven=driven))
     if not driven and (where := locate.away(snapshot)):
         output.inform(printable(where))
     return 0

@@ -12,7 +12,6 @@ from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate, protocol
-from playbook_supervisor.errors import naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,17 +39,17 @@ def drive_and_show(
         if prompter is None:  # otherwise the user has seen it
             for line in text.context(context):
                 output.inform(f"  {line}")
-        output.inform(naming(text.how_to_answer(snapshot), name))
+        output.inform(text.how_to_answer(snapshot, name))
     elif level >= Level.INFO or result.why == "failed":
         output.inform(text.summary(snapshot, entries, result.why))
         if level >= Level.INFO and not shows_list(level):
             for line in text.steps(entries):
                 output.inform(line)
         if result.why == "failed":
-            for line in text.cures(entries):
-                output.inform(naming(line, name))
-        if command := text.next_command(result.why):
-            output.inform(naming(command, name))
+            for line in text.cures(entries, name):
+                output.inform(line)
+        if command := text.next_command(result.why, name):
+            output.inform(command)
     return result.exit_code
 
 

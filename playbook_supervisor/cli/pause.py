@@ -5,7 +5,6 @@ from __future__ import annotations
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands import driving, locate
-from playbook_supervisor.errors import naming
 from playbook_supervisor.formats.sanitize import printable
 
 
@@ -25,7 +24,7 @@ def pause(named: str, *, session: str) -> int:
     snapshot = driving.pause(options.chosen_session(named, session))
     output.show_notices(snapshot.notices)
     output.write(f"session {snapshot.manifest.session_id} is paused")
-    output.write(naming(text.next_move(snapshot), locate.name_from_here(snapshot)))
+    output.write(text.next_move(snapshot, locate.name_from_here(snapshot)))
     if where := locate.away(snapshot):
         output.inform(printable(where))
     return 0

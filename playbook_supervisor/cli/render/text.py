@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from playbook_supervisor.errors import CODES, guidance, with_session
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -175,10 +176,12 @@ def context(lines: Sequence[str]) -> list[str]:
     return [printable(line)[:_LINE] for line in lines[:_CONTEXT_LINES]]
 
 
-def how_to_answer(snapshot: Snapshot) -> str:
+def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
     """The commands that answer the gate and continue."""
     first, *others = _asked(snapshot).choices
-    return f"answer: playbook answer {first} (or {joined(others)}), then playbook resume"
+    name = f" {session}" if session else ""
+    choices = f"{first} (or {joined(others)})"
+    return f"answer: playbook answer{name} {choices}, then playbook resume{name}"
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────────
@@ -245,25 +248,30 @@ def _step(entry: Entry) -> tuple[str, ...]:
 
 
 _NEXT_COMMANDS = {
-    "failed": "fix the cause, then: playbook resume --retry",
-    "interrupted": "continue: playbook resume",
-    "paused": "continue: playbook resume",
+    "failed": "fix the cause, then: playbook resume {session} --retry",
+    "interrupted": "continue: playbook resume {session}",
+    "paused": "continue: playbook resume {session}",
 }
 
 
-def next_command(why: str) -> str:
+def next_command(why: str, session: str = "") -> str:
     """What to type after a drive that ended for that reason; empty if nothing is left to do."""
-    return _NEXT_COMMANDS.get(why, "")
+    return with_session(_NEXT_COMMANDS.get(why, ""), session)
 
 
-def cures(entries: Sequence[Entry]) -> list[str]:
+def cures(entries: Sequence[Entry], session: str = "") -> list[str]:
     """A line of guidance for each step whose last attempt failed."""
     last = last_entries(entries).values()
     return [
-        f"{entry.id}: {first_line(entry.error_guidance, _GUIDANCE)}"
+        f"{entry.id}: {first_line(_guidance(entry, session), _GUIDANCE)}"
         for entry in last
         if entry.status is EntryStatus.FAILED and entry.error_guidance
     ]
+
+
+def _guidance(entry: Entry, session: str) -> str:
+    is_general = entry.error_guidance == CODES.get(entry.error_code)
+    return guidance(entry.error_code, session) if is_general else entry.error_guidance
 
 
 def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
@@ -290,15 +298,17 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def next_move(snapshot: Snapshot, *, driven: bool = False) -> str:
+def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) -> str:
     """What happens next in a session, and what to type unless a runner drives it."""
     done = f"{snapshot.done}/{snapshot.total} steps done"
     match snapshot.directive:
         case Ask():
-            return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot)}"
+            return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot, session)}"
         case Finish(status=status):
-            return f"the session is {status}: {done}\n{next_command(status.value)}".rstrip()
+            return (
+                f"the session is {status}: {done}\n{next_command(status.value, session)}".rstrip()
+            )
         case _ if driven:
             return f"the runner continues by itself ({done})"
         case _:
-            return f"next: playbook resume ({done})"
+            return with_session(f"next: playbook resume {{session}} ({done})", session)
