@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record, field
 
-# ── directives ──────────────────────────────────────────────────────────────────────────────
+# ── directives ────────────────────────────────────────────────────────────────────────────
 
 
 class Attempt(Record):
@@ -70,7 +70,7 @@ class Finish(Record):
 Directive = Check | Run | Ask | Finish
 
 
-# ── the result of a check ───────────────────────────────────────────────────────────────────
+# ── the result of a check ─────────────────────────────────────────────────────────────────
 
 
 class Answer(StrEnum):
@@ -122,7 +122,7 @@ class Report(Record):
     findings: tuple[Finding, ...] = ()
 
 
-# ── observations ────────────────────────────────────────────────────────────────────────────
+# ── observations ──────────────────────────────────────────────────────────────────────────
 
 
 class Failure(Record):

@@ -47,7 +47,7 @@ _AT_A_GATE = frozenset({Position.GATED, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
 
-# ── what is outstanding ─────────────────────────────────────────────────────────────────────
+# ── what is outstanding ───────────────────────────────────────────────────────────────────
 
 
 @cached_query
@@ -93,7 +93,7 @@ def describe(asked: Directive) -> str:
             return f"nothing: the session is {asked.status}"
 
 
-# ── what follows from an observation ────────────────────────────────────────────────────────
+# ── what follows from an observation ──────────────────────────────────────────────────────
 
 
 def decide(state: State, observation: Observation) -> tuple[Event, ...]:
@@ -134,7 +134,7 @@ def _as_answer(state: State, observation: Observation) -> Observation:
 def _require_rows(
     state: State, rows: Sequence[tuple[Step, Transition]], events: Sequence[Event]
 ) -> None:
-    """Raise an error, which is a bug of ours, if a step leaves its row of the table."""
+    """Raise an error, which is a bug of ours, if a step is at a position outside its row."""
     changed = {event.entry.step_id: event.entry for event in events}
     for step, row in rows:
         attempts = state.attempts(step.id)
@@ -144,10 +144,12 @@ def _require_rows(
             attempts = (*(attempts[:-1] if again else attempts), entry)
         then = phases.position(step, attempts)
         if then not in row.then:
-            raise RuntimeError(f"{row.rule.__name__} made {step.id} {then}, outside of its row")
+            raise RuntimeError(
+                f"{row.rule.__name__} moved {step.id} to {then}, which the table does not allow"
+            )
 
 
-# ── whom an observation concerns ────────────────────────────────────────────────────────────
+# ── which steps an observation concerns ───────────────────────────────────────────────────
 
 
 def _moves(state: State, observation: Observation) -> Moves | None:
@@ -225,7 +227,7 @@ def _answered(state: State, asked: Directive, answered: Answered) -> Moves | Non
 
 
 def _aborted(state: State) -> Moves:
-    """All open entries are aborted; where there is none, the first step that is due."""
+    """An abort concerns all open entries or, if there is none, the first step that is due."""
     where = positions(state)
     due = (step for step in state.phase or () if where[step.id] is Position.DUE)
     return _open(state) or [(next(due), Move.ABORTED)]
@@ -248,7 +250,7 @@ def _refused(state: State, observation: Observation) -> StateError:
     return StateError("PB-STATE-REFUSED", f"{given} is not expected; outstanding is {outstanding}")
 
 
-# ── from event to state ─────────────────────────────────────────────────────────────────────
+# ── from event to state ───────────────────────────────────────────────────────────────────
 
 
 def evolve(state: State, event: Event) -> State:

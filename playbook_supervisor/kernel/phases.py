@@ -1,8 +1,8 @@
 """A phase: one step, or the members of a parallel group, from due to settled.
 
 A phase is checked first, then its gates are asked one at a time, then all its members run at once,
-then all that returned are checked and judged together (kai FR22). This module holds what can be
-said of a phase as a whole; `table.py` holds what can happen to one step.
+then all that returned are checked and judged together (kai FR22). This module is about the phase as
+a whole, and `table.py` about a single step.
 """
 
 from __future__ import annotations

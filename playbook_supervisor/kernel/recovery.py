@@ -33,7 +33,7 @@ _ABORTED_TEXT = "aborted while it ran"
 _UNJUDGED_TEXT = "aborted before it was judged"
 
 
-# ── rules of the table ──────────────────────────────────────────────────────────────────────
+# ── rules of the table ────────────────────────────────────────────────────────────────────
 
 
 def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
@@ -76,7 +76,7 @@ def _aborted(entry: Entry, text: str, at: int) -> Event:
     return settle(entry, EntryStatus.FAILED, at)
 
 
-# ── what the rules and the engine ask ───────────────────────────────────────────────────────
+# ── what the rules and the engine ask ─────────────────────────────────────────────────────
 
 
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:

@@ -1,9 +1,8 @@
-"""The transition table: which moves are legal at a position, which rule decides, what may follow.
+"""The transition table: the legal moves at each position, the rule for each, and what may follow.
 
-`machine.decide` does nothing that is not in this table: a move without a row is refused and changes
-nothing, and a rule that leads to a position outside its row is a bug.
-`docs/state-machine.md` is generated from it.
-What the members of a parallel group do to each other cannot be in a table; it is in `phases.py`.
+`machine.decide` does nothing else: a move without a row is refused and changes nothing, and a rule
+that leads to a position outside its row is a bug. `docs/state-machine.md` is generated from it.
+How the members of a parallel group affect each other cannot be in a table: see `phases.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.kernel.state import Event, State
 
-    # the move says which kind of observation a rule is given
+    # the move determines which class of observation the rule is given
     Rule = Callable[[State, Step, Any, int], Event]
 
 
@@ -42,6 +41,7 @@ class Move(StrEnum):
     SKIP = "answered skip"
     ABORT = "answered abort"
     ABORTED = "aborted"
+    """The session was aborted, and not at a gate of this step."""
     INTERRUPTED = "interrupted"
     TAKEN_UP = "taken up again"
 

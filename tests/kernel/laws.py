@@ -110,7 +110,7 @@ def changes(now: Moment) -> Iterator[tuple[Entry | None, Event]]:
         yield former.get(event.entry.id), event
 
 
-# ── the ten properties ──────────────────────────────────────────────────────────────────────
+# ── the ten properties ────────────────────────────────────────────────────────────────────
 
 
 def never_stuck(now: Moment) -> None:
@@ -252,7 +252,7 @@ def escalated(now: Moment) -> None:
 def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
     """The declared triggers that a check after the run must fire."""
     report = checked.reports[step.id]
-    mended = any(
+    fixed = any(
         gate.place is Place.AFTER and gate.resolution is Resolution.CONTINUE for gate in entry.gates
     )
     declared = set(step.escalation_triggers)
@@ -260,7 +260,7 @@ def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
         declared.add(Trigger.AGREEMENT_BREAKING)
     found = {finding.trigger: finding.standing for finding in report.findings}
     fire = set()
-    if entry.error_code.startswith(("PB-AGENT-", "PB-STEP-")) and not mended:
+    if entry.error_code.startswith(("PB-AGENT-", "PB-STEP-")) and not fixed:
         fire.add(Trigger.SUBAGENT_ERROR)
     if found.get(Trigger.AGREEMENT_BREAKING, Standing.ACCEPTED) is not Standing.ACCEPTED:
         fire.add(Trigger.AGREEMENT_BREAKING)
@@ -306,7 +306,7 @@ def nothing_else_counts(now: Moment) -> None:
     assert decide(now.rebuilt, now.observation) == now.events
 
 
-# ── further rules for the journal ─────────────────────────────────────────────────
+# ── further rules for the journal ─────────────────────────────────────────────────────────
 
 
 def well_formed(now: Moment) -> None:

@@ -47,7 +47,7 @@ def found(*findings: Finding, name: str = "plan_exists") -> Report:
     return Report(held(name).conditions, findings)
 
 
-# ── gate_always ─────────────────────────────────────────────────────────────────────────────
+# ── gate_always ───────────────────────────────────────────────────────────────────────────
 
 
 def always() -> Scene:
@@ -136,7 +136,7 @@ def test_preconditions_come_before_the_gate_of_gate_always() -> None:
     assert scene.last.decision is Decision.GATE
 
 
-# ── a precondition that fails under the policy `gate` ───────────────────────────────────────
+# ── a precondition that fails under the policy `gate` ─────────────────────────────────────
 
 
 def blocked() -> Scene:
@@ -199,7 +199,7 @@ def test_skip_and_abort_at_a_precondition_gate(word: str, ended: SessionStatus) 
     assert scene.ended is ended
 
 
-# ── after a failure ─────────────────────────────────────────────────────────────────────────
+# ── after a failure ───────────────────────────────────────────────────────────────────────
 
 
 def failed(
@@ -365,7 +365,7 @@ def test_abort_after_a_failure_leaves_the_entry_failed() -> None:
     assert scene.ended is SessionStatus.ABORTED
 
 
-# ── breaking changes ────────────────────────────────────────────────────────────────────────
+# ── breaking changes ──────────────────────────────────────────────────────────────────────
 
 
 def on_breaking(finding: Finding | None = None) -> Scene:
@@ -516,7 +516,7 @@ def test_a_precondition_gate_after_an_escalation_stays_escalated() -> None:
     assert scene.last.trigger is Trigger.AGREEMENT_BREAKING
 
 
-# ── answers ─────────────────────────────────────────────────────────────────────────────────
+# ── answers ───────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_repeated_continue_cannot_pass_the_next_gate() -> None:
@@ -551,7 +551,7 @@ def test_aborting_a_session_at_an_open_gate_answers_that_gate() -> None:
     assert scene.ended is SessionStatus.ABORTED
 
 
-# ── questions ───────────────────────────────────────────────────────────────────────────────
+# ── questions ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

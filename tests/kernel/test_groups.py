@@ -96,7 +96,7 @@ def test_a_group_does_not_wait_for_a_skipped_member() -> None:
     assert scene.entry("b#1").decision is Decision.SKIPPED
 
 
-# ── gates before ────────────────────────────────────────────────────────────────────────────
+# ── gates before ──────────────────────────────────────────────────────────────────────────
 
 
 def test_gates_before_a_group_open_together_and_are_asked_one_at_a_time() -> None:
@@ -167,7 +167,7 @@ def test_a_member_with_an_answered_gate_waits_for_the_gates_of_the_others() -> N
     assert scene.running == ("a#1", "b#1")
 
 
-# ── gates after, retries ────────────────────────────────────────────────────────────────────
+# ── gates after, retries ──────────────────────────────────────────────────────────────────
 
 
 def test_gates_after_a_group_are_asked_one_at_a_time() -> None:
@@ -237,7 +237,7 @@ def test_members_settle_in_any_order_but_are_journaled_in_the_order_of_their_sta
     assert [entry.id for entry in scene.journal] == ["a#1", "b#1"]
 
 
-# ── stopping, losing, beginning in the middle ───────────────────────────────────────────────
+# ── stopping, losing, beginning in the middle ─────────────────────────────────────────────
 
 
 def test_abort_settles_every_entry_of_the_group() -> None:

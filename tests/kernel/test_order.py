@@ -132,7 +132,7 @@ def test_steps_run_in_the_order_of_the_playbook() -> None:
     assert steps_done(scene.state) == 3
 
 
-# ── preconditions ───────────────────────────────────────────────────────────────────────────
+# ── preconditions ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("policy", [ErrorPolicy.STOP, ErrorPolicy.RETRY_ONCE])
@@ -175,7 +175,7 @@ def test_a_precondition_that_fails_at_the_retry_ends_the_session() -> None:
     ]
 
 
-# ── the return ──────────────────────────────────────────────────────────────────────────────
+# ── the return ────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_return_is_journaled_with_its_error_before_it_is_judged() -> None:
@@ -215,7 +215,7 @@ def test_a_report_of_a_retried_attempt_is_not_a_report_of_the_next_one() -> None
     assert scene.running == ("a#2",)
 
 
-# ── postconditions and error policies ───────────────────────────────────────────────────────
+# ── postconditions and error policies ─────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("error", [None, AGENT_FAILED, STEP_FAILED])
@@ -340,7 +340,7 @@ def test_the_retry_of_a_human_does_not_use_up_the_automatic_one() -> None:
     assert scene.check.id.startswith("before:a#3.")
 
 
-# ── what a later step relies on ─────────────────────────────────────────────────────────────
+# ── what a later step relies on ───────────────────────────────────────────────────────────
 
 
 def accepted(*, as_waived: bool) -> Scene:
@@ -370,7 +370,7 @@ def test_a_waiver_ends_where_the_evidence_has_changed() -> None:
     assert scene.last.error_code == "PB-COND-PRECONDITION"
 
 
-# ── times ───────────────────────────────────────────────────────────────────────────────────
+# ── times ─────────────────────────────────────────────────────────────────────────────────
 
 
 def test_times_never_go_back_even_if_the_clock_does() -> None:
@@ -384,7 +384,7 @@ def test_times_never_go_back_even_if_the_clock_does() -> None:
     assert (entry.started_at, entry.returned_at, entry.completed_at) == (11_000, None, 11_000)
 
 
-# ── replaying and refusing ──────────────────────────────────────────────────────────────────
+# ── replaying and refusing ────────────────────────────────────────────────────────────────
 
 
 def test_replaying_a_journal_gives_the_state_that_wrote_it() -> None:
@@ -469,7 +469,7 @@ def test_every_directive_has_a_short_description() -> None:
     ]
 
 
-# ── cost ────────────────────────────────────────────────────────────────────────────────────
+# ── cost ──────────────────────────────────────────────────────────────────────────────────
 
 
 def calls(work: Callable[[], object]) -> int:

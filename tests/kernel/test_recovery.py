@@ -35,7 +35,7 @@ def session(policy: ErrorPolicy = ErrorPolicy.STOP) -> Scene:
     return Scene(book(step("plan"), step("tasks", policy=policy), step("pr")))
 
 
-# ── --from ──────────────────────────────────────────────────────────────────────────────────
+# ── --from ────────────────────────────────────────────────────────────────────────────────
 
 
 def test_beginning_at_a_later_step_journals_the_earlier_ones_as_skipped() -> None:
@@ -79,7 +79,7 @@ def test_a_session_begins_at_a_known_step_and_only_once() -> None:
         scene.sees(Begun(0))
 
 
-# ── abort and interrupt ─────────────────────────────────────────────────────────────────────
+# ── abort and interrupt ───────────────────────────────────────────────────────────────────
 
 
 def test_abort_while_nothing_runs_journals_the_due_step_as_skipped() -> None:
@@ -174,7 +174,7 @@ def test_an_interrupted_step_that_had_passed_its_gate_does_not_ask_again() -> No
     assert scene.running == ("a#2",)
 
 
-# ── lost work ───────────────────────────────────────────────────────────────────────────────
+# ── lost work ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> None:
@@ -287,7 +287,7 @@ def test_lost_work_had_finished_if_all_holds_and_something_changed(
     assert finished(conditions) is expected
 
 
-# ── taking up again ─────────────────────────────────────────────────────────────────────────
+# ── taking up again ───────────────────────────────────────────────────────────────────────
 
 
 def test_a_failed_session_can_be_taken_up_again() -> None:

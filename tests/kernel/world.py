@@ -101,7 +101,7 @@ def verdict(standing: Standing = Standing.NEW) -> Finding:
     return Finding(Trigger.VERDICT_FAIL, "report.md:1: verdict: FAIL", standing)
 
 
-# ── a session, step by step ──────────────────────────────────────────────────────────────
+# ── a session, step by step ───────────────────────────────────────────────────────────────
 
 
 def taken_in(journal: Journal, events: Iterable[Event]) -> Journal:
@@ -217,7 +217,7 @@ def all_held(member: Attempt, place: Place) -> Report:
     return held(*(member.step.preconditions if before else member.step.postconditions))
 
 
-# ── every possible observation ───────────────────────────────────────────────────────────
+# ── every possible observation ────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
