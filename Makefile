@@ -17,6 +17,9 @@ help:
 	@echo 'make fuzz       look for new counterexamples and kill 1,000 runs, for many minutes'
 	@echo 'make clean      remove .venv and everything generated'
 
+# Some containers set this; then each of a thousand processes would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A failed test is repeated once, at most one in each process: docs/decisions/0070.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --second-tries=1
 

@@ -30,10 +30,12 @@ FREE = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Agent,
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Here nothing is measured: each scenario starts dozens of processes, and proves behaviour."""
+    """No scenario is measured, for each starts dozens of processes; most run in the long suite."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.unmeasured)
+            if not item.get_closest_marker("smoke"):
+                item.add_marker(pytest.mark.long)
 
 
 def leave_out(reason: str) -> None:
@@ -50,18 +52,21 @@ def recorder(tmp_path: Path) -> Recorder:
 
 
 @pytest.fixture
-def start(project: Project, recorder: Recorder) -> Iterator[Start]:
+def start(project: Project, request: pytest.FixtureRequest) -> Iterator[Start]:
     """Make a client for a script: `start(script)`, or in another project `start(script, other)`.
 
-    Nothing that it starts outlives the test.
+    Nothing that it starts outlives the test. The recorder watches it where the test asks for one:
+    each hook that it sees costs a process.
     """
     if program() is None:
         leave_out("the pinned claude-agent-sdk wheel brings no client for this platform")
+    watched = "recorder" in request.fixturenames
+    settings = request.getfixturevalue("recorder").settings if watched else None
     with ExitStack() as stack:
 
         def client(script: Script, where: Project = project) -> Client:
             model = stack.enter_context(Model(script))
-            return stack.enter_context(Client(where, model, settings=recorder.settings))
+            return stack.enter_context(Client(where, model, settings=settings))
 
         yield client
 

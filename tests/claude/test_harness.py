@@ -126,6 +126,7 @@ class TestTheLeash:
         with Model(says("Good day."), network) as model, Client(project, model) as client:
             assert client.run("hello").text == "Good day."
 
+    @pytest.mark.smoke
     def test_what_is_missing_leaves_a_test_out_unless_it_is_required(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -343,6 +344,7 @@ class TestASubagent:
         assert first.prompt == "run it"
         assert second.said == "Do what speckit.plan means.\n\n013\n"
 
+    @pytest.mark.smoke
     def test_goes_to_the_background_unless_told_otherwise_and_its_end_is_a_prompt(
         self, start: Start, recorder: Recorder
     ) -> None:

@@ -80,6 +80,7 @@ def test_a_feature_goes_to_its_pull_request_and_through(
     assert "Do what agreement.create means.\n\n013" in expanded[2]
 
 
+@pytest.mark.smoke
 def test_what_it_does_is_heard_while_it_does_it(headless: Headless, project: Project) -> None:
     """Catalyst NFR-1.3. And a step's own model, with what a child must not know left out."""
     looks = [call("Bash", command="printenv CLAUDE_CODE_MESSAGING_TOKEN TRACEPARENT")]

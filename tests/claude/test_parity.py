@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from cli import terminal as person
+import pytest
 from project import FEATURE, Project
 
 from claude.conftest import Start
@@ -106,6 +107,7 @@ def test_by_hand_and_by_playbook_the_same_comes_out(project: Project, start: Sta
     assert differences(supervised.root, typed.root) == []
 
 
+@pytest.mark.smoke
 def test_supervision_costs_two_requests_a_step_and_says_nothing_to_workers(
     project: Project, start: Start, recorder: Recorder
 ) -> None:

@@ -151,6 +151,7 @@ class TestAGate:
         assert entry["human_response"] == "fixed test, continue"
         assert entry["decision"] == "escalated"
 
+    @pytest.mark.smoke
     def test_left_by_escape_stays_open_and_is_answered_by_typing(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
