@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from playbook_supervisor.audit.examination import AuditedSession, AuditReport, SessionFile, examine
+from playbook_supervisor.audit.examination import AuditReport, examine
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, read
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.timestamps import from_time
 from playbook_supervisor.records import Record
@@ -44,7 +45,7 @@ class Broken(Record):
     why: str
     at: str
     contents: Mapping[str, str]
-    session: AuditedSession
+    session: SessionFiles
 
     @property
     def rule(self) -> str:
@@ -56,7 +57,7 @@ def files(name: str) -> dict[str, str]:
     return {file.name: file.read_text("utf-8") for file in (JOURNALS / name).iterdir()}
 
 
-def session(contents: Mapping[str, str], **more: Any) -> AuditedSession:
+def session(contents: Mapping[str, str], **more: Any) -> SessionFiles:
     """A session of these files; what kai's tools wrote keeps no playbook, it is the project's."""
     told = yaml.safe_load(contents["session.yaml"].partition("\n---")[0])
     more.setdefault("pinned", "schema" in told)
@@ -64,7 +65,7 @@ def session(contents: Mapping[str, str], **more: Any) -> AuditedSession:
     name = "20260219-a7k" if told["session_id"] == "20260219-zzz" else told["session_id"]
     if "policy.yaml" in contents:
         more["policy"] = SessionFile("policy.yaml", contents["policy.yaml"].encode())
-    return AuditedSession(name, journal, standing, playbook, **more)
+    return SessionFiles(name, journal, standing, playbook, **more)
 
 
 def whole(name: str) -> AuditReport:
@@ -78,7 +79,7 @@ def whole(name: str) -> AuditReport:
     resumed = name == "kai-resumed"
     if resumed:
         more["pinned"] = True  # it was kept from then on
-    return examine(session(contents, **more), LATER if resumed else NOW)
+    return examine(read(session(contents, **more)), LATER if resumed else NOW)
 
 
 def broken() -> Iterator[Broken]:

@@ -18,77 +18,76 @@ from playbook_supervisor.kernel.vocabulary import (
 
 FROM = "--from "
 _TRIGGERS = frozenset(trigger.value for trigger in Trigger)
-_OF_POLICY = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
-_BY_A_GATE = (Decision.GATE, Decision.ESCALATED)
+_BY_POLICY = frozenset({Trigger.SUBAGENT_ERROR, Trigger.POSTCONDITION_FAIL})
+_AT_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
-def judge(case: AuditContext) -> Iterator[Problem]:
-    """All of them."""
-    for entry in case.journal.entries:
-        yield from _escalated(case, entry)
-        yield from _decided(case, entry)
-        yield from _skipped(case, entry)
-        yield from _answered(case, entry)
+def check(context: AuditContext) -> Iterator[Problem]:
+    for entry in context.journal.entries:
+        yield from _escalated(context, entry)
+        yield from _decided(context, entry)
+        yield from _skipped(context, entry)
+        yield from _answered(context, entry)
 
 
-def _escalated(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+def _escalated(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """An entry is escalated if, and only if, it names a trigger (kai FR39)."""
     trigger = entry.trigger
     if trigger is None:
         if entry.decision is Decision.ESCALATED and "trigger" not in entry.unclear:
-            message = f"{entry.name} is escalated, and names no trigger"
+            message = f"{entry.name} is escalated, but names no trigger"
             yield found("AUD-ESCALATION", message, entry, "decision")
         return
     raised = [gate.reason for gate in entry.gates if gate.reason in (*_TRIGGERS, None)]
     if entry.decision in (Decision.AUTO, Decision.GATE, Decision.SKIPPED):
-        message = f"{entry.name} names the trigger {trigger}, and was not escalated"
+        message = f"{entry.name} names the trigger {trigger}, but was not escalated"
         yield found("AUD-TRIGGER", message, entry, "trigger")
     elif entry.gates and (not raised or raised[-1] not in (trigger.value, None)):
-        message = f"{entry.name} names the trigger {trigger}, for which its last gate did not open"
+        message = f"{entry.name} names the trigger {trigger}, but its last gate had another reason"
         yield found("AUD-TRIGGER", message, entry, "trigger")
-    elif not _may_fire(case, entry, trigger):
-        message = f"{entry.name} names the trigger {trigger}, which the step does not declare"
+    elif not _may_fire(context, entry, trigger):
+        message = f"{entry.name} names the trigger {trigger}, which its step does not declare"
         yield found("AUD-UNDECLARED", message, entry, "trigger")
 
 
-def _may_fire(case: AuditContext, entry: LooseEntry, trigger: Trigger) -> bool:
-    step = case.step(entry)
+def _may_fire(context: AuditContext, entry: LooseEntry, trigger: Trigger) -> bool:
+    step = context.step(entry)
     if not step.id or trigger in step.declared:
         return True
-    # the error policy raises these two, and so does a check after somebody said `continue`
-    asked_again = len(entry.gates) > 1 or not case.journal.ours
-    return trigger in _OF_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
+    # the error policy raises these two, and so does a check after the answer `continue`
+    asked_again = len(entry.gates) > 1 or not context.journal.ours
+    return trigger in _BY_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
 
 
-def _decided(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+def _decided(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     decision, why = entry.decision, ""
     if (
-        case.pinned
-        and case.step(entry).autonomy == Autonomy.SKIP
+        context.pinned
+        and context.step(entry).autonomy == Autonomy.SKIP
         and entry.status not in (EntryStatus.SKIPPED, None)
     ):
-        why = f"its playbook passes it over, and it is {entry.status}"
+        why = f"its playbook skips it, but it is {entry.status}"
     elif decision is Decision.SKIPPED and entry.status not in (EntryStatus.SKIPPED, None):
-        why = f"its decision is `skipped`, and it is {entry.status}"
+        why = f"its decision is `skipped`, but it is {entry.status}"
     elif decision in (Decision.AUTO, Decision.SKIPPED) and entry.gates:
-        why = f"its decision is `{decision}`, and it had a gate"
-    elif decision in _BY_A_GATE and case.journal.ours and not entry.gates:
+        why = f"its decision is `{decision}`, but it had a gate"
+    elif decision in _AT_A_GATE and context.journal.ours and not entry.gates:
         excused = entry.resolution is Resolution.ABORT or "gates" in entry.unclear
-        why = "" if excused else f"its decision is `{decision}`, and it had no gate"
+        why = "" if excused else f"its decision is `{decision}`, but it had no gate"
     if why:
         yield found("AUD-DECISION", f"{entry.name}: {why}", entry, "decision")
 
 
-def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Only autonomy, `when`, `--from` or a person skips (chapter 3, property 5)."""
+def _skipped(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """Only autonomy, `when`, `--from` and a person skip a step."""
     if entry.status is not EntryStatus.SKIPPED:
         return
     if entry.human_response:
-        if entry.decision is Decision.SKIPPED and not _before_the_start(case, entry):
-            message = f"{entry.name} was skipped, and does not stand before that step"
+        if entry.decision is Decision.SKIPPED and not _before_the_start(context, entry):
+            message = f"{entry.name} was skipped, but does not come before that step"
             yield found("AUD-SKIP", message, entry, "human_response")
         return
-    step = case.step(entry)
+    step = context.step(entry)
     by_playbook = step.autonomy in ("", Autonomy.SKIP) or step.conditional
     by_gate = entry.resolution in (Resolution.SKIP, Resolution.ABORT)
     match entry.decision:
@@ -97,52 +96,52 @@ def _skipped(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
         case Decision.AUTO:
             fits = by_gate
         case _:
-            fits = by_gate or entry.resolution is None  # where no answer is: AUD-GATE-OPEN
+            fits = by_gate or entry.resolution is None  # without an answer: AUD-GATE-OPEN
     if not fits:
-        message = f"{entry.name} was skipped, and neither its playbook nor a person said so"
+        message = f"{entry.name} was skipped, but neither by its playbook nor by a person"
         yield found("AUD-SKIP", message, entry, "status")
 
 
-def _before_the_start(case: AuditContext, entry: LooseEntry) -> bool:
-    """Whether `--from` leaves the step out, where that is what a person said."""
+def _before_the_start(context: AuditContext, entry: LooseEntry) -> bool:
+    """Whether `--from` skips the step; True if the response is something else."""
     kind, _, start = entry.human_response.partition(FROM)
-    names = list(case.outline.by_id) if case.outline is not None else []
+    names = list(context.outline.by_id) if context.outline is not None else []
     if kind or entry.step_id not in names:
         return True
     return start in names and names.index(entry.step_id) < names.index(start)
 
 
-def _answered(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """What a person said, said at a gate; an abort and `--from` need none."""
+def _answered(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """An answer needs a gate, except an abort and `--from`."""
     if entry.resolution is Resolution.ABORT:
         return
     gates = [gate for gate in entry.gates if gate.answered]
     if gates:
-        yield from _as_at_the_gate(entry, gates[-1])
+        yield from _differs_from_gate(entry, gates[-1])
         return
-    said, key = entry.human_response, "human_response"
+    response, key = entry.human_response, "human_response"
     if entry.decision is Decision.SKIPPED:
-        stray = case.journal.ours and bool(said) and not said.startswith(FROM)
-    elif entry.decision in _BY_A_GATE and not entry.gates:
-        stray = False  # other tools keep no gates
+        stray = context.journal.ours and bool(response) and not response.startswith(FROM)
+    elif entry.decision in _AT_A_GATE and not entry.gates:
+        stray = False  # other tools write no gates
     else:
-        stray = bool(said)
+        stray = bool(response)
         if entry.resolution not in (None, Resolution.RETRY):
             stray, key = True, "resolution"
     if stray:
-        message = f"{entry.name} has an answer, and no gate was there to be answered"
+        message = f"{entry.name} has an answer, but no gate"
         yield found("AUD-RESPONSE", message, entry, key)
 
 
-def _as_at_the_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
-    """The flat keys repeat the last answer; a `retry` may come later, with a resume."""
-    for key, of_entry, gates_key, of_gate in (
+def _differs_from_gate(entry: LooseEntry, gate: LooseGate) -> Iterator[Problem]:
+    """The entry repeats its last gate's answer; only a `retry` may come later, from a resume."""
+    for key, in_entry, gate_key, in_gate in (
         ("human_response", entry.human_response, "text", gate.text),
         ("resolution", entry.resolution, "resolution", gate.resolution),
     ):
-        later = key == "resolution" and of_entry is Resolution.RETRY
-        unclear = key in entry.unclear or gates_key in gate.unclear
-        if of_entry != of_gate and not later and not unclear:
-            message = f"{entry.name}: `{key}` is not what its last gate was answered"
+        later = key == "resolution" and in_entry is Resolution.RETRY
+        unclear = key in entry.unclear or gate_key in gate.unclear
+        if in_entry != in_gate and not later and not unclear:
+            message = f"{entry.name}: `{key}` differs from its last gate's answer"
             yield found("AUD-RESPONSE", message, entry, key)
             return

@@ -1,11 +1,11 @@
-"""Evidence: what a step's being done rests on, and whether that speaks against it."""
+"""Evidence: what a completed step rests on, and whether it contradicts that."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from playbook_supervisor.audit import evidence_text
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
@@ -15,86 +15,61 @@ from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
 
 _CONDITIONS = frozenset(condition.value for condition in Condition)
-_NO = re.compile(
-    r"(?:fail|failed|stale|false|no|not held|not met)\s*(?:[.,;:!(].*)?\Z", re.IGNORECASE
-)
-"""A failed check in the words of whoever writes a journal by hand."""
-_FLAW = re.compile(
-    r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
-    r"|leads out of the repository|says (?:FAIL|STALE)|word for word|cannot be read \(.*\))"
-    r"(?:;| \(|, and no report |\Z)"
-    r"|; not written since the launch"
-)
-"""What a condition says that does not hold, behind the file's name."""
-_REFUSAL = re.compile(
-    r"neither .* is there|the two verdicts differ: |no verdict in |no PASS, FAIL or STALE but "
-    r"|(?:YAML|front matter) that does not parse |no pull request of branch "
-    r"|cannot ask for pull requests: |pull request #[0-9]+ is closed|no feature is named: "
-)
-"""The same, where no file's name comes first."""
 
 
-def judge(case: AuditContext) -> Iterator[Problem]:
-    """All of them."""
-    accepted = _first_accepted(case)
-    for entry in case.journal.entries:
-        yield from _refuted(case, entry)
-        yield from _elsewhere(case, entry)
-        if case.journal.ours:
-            yield from _waived(case, entry, accepted)
-            yield from _rests_on(case, entry)
+def check(context: AuditContext) -> Iterator[Problem]:
+    accepted = _first_accepted(context)
+    for entry in context.journal.entries:
+        yield from _refuted(context, entry)
+        yield from _other_feature(context, entry)
+        if context.journal.ours:
+            yield from _waived(context, entry, accepted)
+            yield from _unexplained(entry)
+            yield from _without_evidence(context, entry)
 
 
-# ── what it says ────────────────────────────────────────────────────────────────────────────
+# ── what the evidence says ──────────────────────────────────────────────────────────────────
 
 
-def _refuted(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """A step is done, and what was looked at says that it is not; once for an entry."""
-    excused = "waived" in entry.unclear or case.step(entry).goes_on
+def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """A done step whose evidence says that a check failed; at most one finding per entry."""
+    excused = "waived" in entry.unclear or context.step(entry).goes_on
     if entry.status is not EntryStatus.DONE or excused:
         return
     if failing := [name for name in entry.failing if name not in entry.waived]:
         names = first_line(", ".join(failing), 100)
-        message = f"{entry.name} is done, and names as failing {names}"
+        message = f"{entry.name} is done, but lists as failing: {names}"
         yield found("AUD-REFUTED", message, entry, "failing")
         return
     for number, line in enumerate(entry.evidence):
-        name, said = _parted(line)
-        if name not in entry.waived and name in _CONDITIONS and _speaks_against(said):
-            message = f"{entry.name} is done, and its evidence says {first_line(line, 100)}"
+        name, statement = evidence_text.split(line)
+        checked = name in _CONDITIONS and name not in entry.waived
+        if checked and evidence_text.says_not_held(statement):
+            message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
             return
 
 
-def _speaks_against(said: str) -> bool:
-    return any((_NO.match(said), _REFUSAL.match(said), _FLAW.search(said)))
-
-
-def _elsewhere(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """What was looked at lies in the folder of the session's feature; once for an entry."""
-    session = case.session
+def _other_feature(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """Evidence from another feature's folder; at most one finding per entry."""
+    session = context.session
     if session is None or not session.feature:
         return
-    # where the arguments contradict session.yaml, that is found there, and once
+    # a contradiction between arguments and session.yaml is found there, once
     features = (session.feature, session.asked_for)
     for number, line in enumerate(entry.evidence):
-        name, said = _parted(line)
+        name, statement = evidence_text.split(line)
         for file in _files(name):
-            here = any(f"/{feature}/{file}" in f"/{said}" for feature in features)
-            if f"/{file}" in said and not here:
-                what, its = first_line(line, 100), first_line(session.feature, 60)
-                message = f"{entry.name} rests on {what}, and the session is of {its}"
+            own = any(evidence_text.names_path(statement, each, file) for each in features)
+            if evidence_text.names_file(statement, file) and not own:
+                what, feature = first_line(line, 100), first_line(session.feature, 60)
+                message = f"{entry.name} rests on {what}, but the session's feature is {feature}"
                 yield found("AUD-FEATURE", message, entry, "evidence", number)
                 return
 
 
-def _parted(line: str) -> tuple[str, str]:
-    name, _, said = line.partition(":")
-    return name, said.strip()
-
-
 def _files(condition: str) -> tuple[str, ...]:
-    """The names of the files in a feature's folder at which the condition looks."""
+    """The names of the files that the condition reads in a feature's folder."""
     if condition not in _CONDITIONS:
         return ()
     paths = artifacts(condition, Workspace(Path(), "", "", Config()))
@@ -104,38 +79,42 @@ def _files(condition: str) -> tuple[str, ...]:
 # ── whether there is any ────────────────────────────────────────────────────────────────────
 
 
-def _first_accepted(case: AuditContext) -> int | None:
-    """When somebody first accepted a failure; it may have been at a neighbour's gate."""
+def _first_accepted(context: AuditContext) -> int | None:
+    """When a failure was first accepted, at whichever gate."""
     times = [
         gate.answered_at or 0
-        for entry in case.journal.entries
+        for entry in context.journal.entries
         for gate in entry.gates
         if gate.resolution is Resolution.ACCEPT
     ]
     return min(times, default=None)
 
 
-def _waived(case: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
+def _waived(context: AuditContext, entry: LooseEntry, accepted: int | None) -> Iterator[Problem]:
     end = entry.completed_at
     in_time = accepted is not None and (end is None or accepted <= end)
-    if entry.waived and not in_time and not case.step(entry).goes_on:
+    if entry.waived and not in_time and not context.step(entry).goes_on:
         names = first_line(", ".join(entry.waived), 100)
-        message = f"{entry.name} waives {names}, and nobody has accepted anything before"
+        message = f"{entry.name} waives {names}, but no failure was accepted before"
         yield found("AUD-WAIVED", message, entry, "waived")
 
 
-def _rests_on(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """A step is done because its conditions held, or somebody accepted that they do not."""
+def _unexplained(entry: LooseEntry) -> Iterator[Problem]:
     if entry.status is EntryStatus.FAILED and not entry.error and "error" not in entry.unclear:
-        yield found("AUD-ERROR", f"{entry.name} failed, and nobody says why", entry, "status")
+        yield found("AUD-ERROR", f"{entry.name} failed without an error", entry, "status")
     if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
         return
     if entry.error and not (entry.waived or entry.gates or "gates" in entry.unclear):
-        message = f"{entry.name} is done with an error, and nobody has looked at it"
+        message = f"{entry.name} is done with an error, but had no gate and no waiver"
         yield found("AUD-ERROR", message, entry, "error")
-    names = {line.partition(":")[0] for line in entry.evidence} | set(entry.waived)
-    missing = [name for name in case.step(entry).postconditions if name not in names]
+
+
+def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """A done step needs evidence for each postcondition, or its waiver."""
+    if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
+        return
+    names = {evidence_text.split(line)[0] for line in entry.evidence} | set(entry.waived)
+    missing = [name for name in context.step(entry).postconditions if name not in names]
     if missing:
-        what = first_line(", ".join(missing), 100)
-        message = f"{entry.name} is done, and there is no evidence of {what}"
+        message = f"{entry.name} is done without evidence of {first_line(', '.join(missing), 100)}"
         yield found("AUD-EVIDENCE", message, entry, "status")

@@ -1,7 +1,7 @@
-"""A playbook's outline: what of it is needed to judge a journal, read from any version's file.
+"""A playbook's outline: what an audit needs of it, read from a file of any version.
 
-`schema.py` says whether a playbook may run; here one that ran long ago, under other rules, is still
-understood as far as it goes. Words that are not ours are kept as they are.
+`schema.py` decides whether a playbook may run; this reader also accepts one that ran under older
+or newer rules. Unknown words are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGITS = 6
 
 
 class LooseStep(Record):
-    """A step. `conditional`: it is passed over where its `when` does not hold."""
+    """A step. `conditional`: it has a `when`, so it may be skipped."""
 
     id: str
     command: str = ""
@@ -33,12 +33,12 @@ class LooseStep(Record):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the run goes on although the step has failed."""
+        """Whether the run continues if the step fails."""
         return self.policy in _GOES_ON
 
     @property
     def retries(self) -> int | None:
-        """How often it may be tried again by itself; None where that is not known."""
+        """How many automatic retries are allowed; None if not known."""
         if self.policy == ErrorPolicy.RETRY_ONCE:
             return 1
         kind, _, number = self.policy.partition(":")
@@ -48,7 +48,7 @@ class LooseStep(Record):
 
     @property
     def declared(self) -> frozenset[str]:
-        """The triggers that may fire, the one that its autonomy implies among them."""
+        """The triggers that may fire, including the one that its autonomy implies."""
         if self.autonomy == Autonomy.GATE_ON_BREAKING:
             return self.triggers | {"agreement_breaking"}
         return self.triggers
@@ -66,18 +66,18 @@ class LoosePlaybook(Record, slots=False):
 
     @cached_property
     def phase_of(self) -> Mapping[str, int]:
-        """Step id → which phase it belongs to; neighbours of one group are one phase."""
+        """Step id → its phase; adjacent steps of one group form a phase."""
         phases: dict[str, int] = {}
-        phase, former = -1, ""
+        phase, previous = -1, ""
         for step in self.steps:
-            if not step.group or step.group != former:
+            if not step.group or step.group != previous:
                 phase += 1
-            phases[step.id], former = phase, step.group
+            phases[step.id], previous = phase, step.group
         return phases
 
 
 def read(data: bytes, source: str) -> LoosePlaybook | None:
-    """The outline; None where the file has no steps that one could make out."""
+    """The outline; None if the file has no readable steps."""
     try:
         top = load(data, source).data
     except CheckError:
@@ -92,7 +92,7 @@ def read(data: bytes, source: str) -> LoosePlaybook | None:
 
 
 def of(playbook: Playbook) -> LoosePlaybook:
-    """The outline of a playbook that may run."""
+    """The outline of a valid playbook."""
     steps = (
         LooseStep(
             id=step.id,
@@ -127,7 +127,7 @@ def _text(mapping: Mapping[str, object], key: str) -> str:
 
 
 def _names(mapping: Mapping[str, object], key: str) -> tuple[str, ...]:
-    """The names in a list; of a condition with a value, as `file_exists: x`, the word."""
+    """The names in a list; of a condition with a parameter (`file_exists: x`), its name."""
     items = mapping.get(key)
     return tuple(
         str(next(iter(item), "") if isinstance(item, Mapping) else item)

@@ -1,7 +1,7 @@
-"""What a session's files tell, whoever wrote them: each key is heard by itself, with its place.
+"""Read a session's files, whatever tool wrote them: key by key, with their places.
 
-What cannot be understood is noted, and the rest is heard all the same. Nothing here judges, and
-nothing is made up: None and empty are what a file does not say.
+A key that cannot be understood is reported, and the rest is read. Nothing is judged or guessed:
+what a file does not say is None or empty.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST_NAME = 60
 
 
 class LooseGate(Record):
-    """A gate of an entry. Times in ms since the epoch."""
+    """A gate of an entry. Times are in ms since the epoch."""
 
     document: Document
     path: Path
@@ -55,14 +55,14 @@ class LooseGate(Record):
 
     @property
     def answered(self) -> bool:
-        """Whether it says that somebody answered, be it unintelligibly."""
+        """Whether it has an answer, even one that cannot be understood."""
         return self.answered_at is not None or "answered_at" in self.unclear
 
 
 class LooseEntry(Record):
-    """One entry. `number` is its attempt: stated, or counted where the writer knew no such key.
+    """One entry. `number` is its attempt, counted if the entry does not state it.
 
-    `unclear` are its keys that cannot be understood: they are not missing.
+    `unclear` are the keys that cannot be understood; they do not count as missing.
     """
 
     document: Document
@@ -90,12 +90,12 @@ class LooseEntry(Record):
 
     @property
     def id(self) -> str:
-        """`implement#2`, as far as it has a name."""
+        """`implement#2`."""
         return f"{self.step_id}#{self.number}"
 
     @property
     def name(self) -> str:
-        """The same for people."""
+        """The id for messages; the entry's position if it has no step."""
         step = first_line(self.step_id, _LONGEST_NAME)
         return f"{step}#{self.number}" if step else f"entry {int(self.path[-1]) + 1}"
 
@@ -105,13 +105,13 @@ class LooseEntry(Record):
 
     @property
     def through(self) -> bool:
-        """Whether the next phase may begin after it."""
+        """Whether it lets the next phase begin."""
         done = self.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
         return done and self.resolution is not Resolution.ABORT
 
     @property
     def times(self) -> tuple[tuple[Path, int], ...]:
-        """Every time that it states, with its path in the entry."""
+        """Every time in the entry, with its path."""
         all_times: list[tuple[Path, int | None]] = [((key,), getattr(self, key)) for key in _TIMES]
         for gate in self.gates:
             path = gate.path[len(self.path) :]
@@ -124,7 +124,7 @@ _GATE_TIMES = ("opened_at", "answered_at")
 
 
 class LooseJournal(Record, slots=False):
-    """A journal. `ours` states a schema: the program itself wrote it, or somebody pretends that."""
+    """A journal. `ours`: it states a schema, as only this program does."""
 
     document: Document
     ours: bool
@@ -138,9 +138,9 @@ class LooseJournal(Record, slots=False):
 
 
 class LooseSession(Record):
-    """A session.yaml. Times in ms since the epoch; `gate` is the id of the gate that waits.
+    """A session.yaml. Times are in ms since the epoch; `gate` is the id of the waiting gate.
 
-    `asked_for` is the feature as the arguments name it, empty where they name none.
+    `asked_for` is the feature in the arguments, or empty.
     """
 
     document: Document
@@ -171,7 +171,7 @@ class LooseSession(Record):
 
 
 def journal(data: bytes, source: str) -> LooseJournal:
-    """Any journal. CheckError with its place if it is not even a document."""
+    """Read any journal. CheckError if it is not a YAML document."""
     document = load(data, source, limit=MAX_BYTES)
     top, ours = document.data, False
     path: Path = ()
@@ -179,10 +179,10 @@ def journal(data: bytes, source: str) -> LooseJournal:
     items: Sequence[object] = top if isinstance(top, list) else ()
     if isinstance(top, dict):
         path, ours = ("entries",), "schema" in top
-        ear = _LooseReader(document, top, ())
-        items, unclear = ear.hear(ear.fields.items, "entries") or (), ear.unclear
+        reader = _LooseReader(document, top, ())
+        items, unclear = reader.get(reader.fields.items, "entries") or (), reader.unclear
     if not isinstance(top, dict) or "entries" not in top:
-        unclear.append(_unclear(document, (), "a journal has `entries:` at its top level"))
+        unclear.append(_unclear(document, (), "a journal needs `entries:` at its top level"))
     entries: list[LooseEntry] = []
     attempts: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -194,118 +194,117 @@ def journal(data: bytes, source: str) -> LooseJournal:
 
 
 def session(data: bytes, source: str) -> LooseSession:
-    """Any session.yaml. CheckError with its place if it is not even a document."""
+    """Read any session.yaml. CheckError if it is not a YAML document."""
     document = load(data, source)
-    ear = _LooseReader(document, document.data, ())
-    fields = ear.fields
-    gate = ear.hear(fields.mapping, "gate") or {}
-    asked_for = (ear.hear(fields.mapping, "args") or {}).get("feature")
+    reader = _LooseReader(document, document.data, ())
+    fields = reader.fields
+    gate = reader.get(fields.mapping, "gate") or {}
+    asked_for = (reader.get(fields.mapping, "args") or {}).get("feature")
     return LooseSession(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
-        session_id=ear.hear(fields.required, "session_id") or "",
-        playbook=ear.hear(fields.required, "playbook") or "",
-        feature=ear.hear(fields.text, "feature") or "",
+        session_id=reader.get(fields.required, "session_id") or "",
+        playbook=reader.get(fields.required, "playbook") or "",
+        feature=reader.get(fields.text, "feature") or "",
         asked_for=str(asked_for) if isinstance(asked_for, str) else "",
-        branch=ear.hear(fields.text, "branch") or "",
-        status=ear.hear(fields.word, "status", SessionStatus),
-        started_at=ear.hear(fields.time, "started_at"),
-        completed_at=ear.hear(fields.maybe_time, "completed_at"),
-        current_step=ear.hear(fields.text, "current_step") or "",
-        gate=ear.hear(Fields(gate).text, "id") or "",
-        unclear=tuple(ear.unclear),
+        branch=reader.get(fields.text, "branch") or "",
+        status=reader.get(fields.word, "status", SessionStatus),
+        started_at=reader.get(fields.time, "started_at"),
+        completed_at=reader.get(fields.maybe_time, "completed_at"),
+        current_step=reader.get(fields.text, "current_step") or "",
+        gate=reader.get(Fields(gate).text, "id") or "",
+        unclear=tuple(reader.unclear),
     )
 
 
 def _entry(
     document: Document, item: object, path: Path, attempts: Mapping[str, int], *, ours: bool
 ) -> tuple[LooseEntry, list[Problem]]:
-    ear = _LooseReader(document, item, path)
-    fields = ear.fields
-    step_id = ear.hear(fields.required, "step_id") or ""
-    status = ear.hear(fields.word, "status", EntryStatus)
-    error_code = ear.hear(fields.text, "error_code") or ""
-    # kai's own tools write none while a step runs, and what is broken off then keeps it so
+    reader = _LooseReader(document, item, path)
+    fields = reader.fields
+    step_id = reader.get(fields.required, "step_id") or ""
+    status = reader.get(fields.word, "status", EntryStatus)
+    error_code = reader.get(fields.text, "error_code") or ""
+    # kai's own tools write no decision while a step runs, nor into an entry interrupted then
     undecided = not ours and (status is EntryStatus.IN_PROGRESS or error_code == INTERRUPTED)
     decided = fields.maybe_word if undecided else fields.word
-    stated = ear.hear(fields.maybe_integer, "attempt", least=1)
+    stated = reader.get(fields.maybe_integer, "attempt", least=1)
     counted = 1 if ours else attempts.get(step_id, 0) + 1
-    gates = tuple(_gates(ear))
+    gates = tuple(_gates(reader))
     entry = LooseEntry(
         document=document,
         path=path,
         step_id=step_id,
         number=stated or counted,
         status=status,
-        decision=ear.hear(decided, "decision", Decision),
-        started_at=ear.hear(fields.time, "started_at"),
-        launched_at=ear.hear(fields.maybe_time, "launched_at"),
-        returned_at=ear.hear(fields.maybe_time, "returned_at"),
-        completed_at=ear.hear(fields.maybe_time, "completed_at"),
-        seconds=ear.hear(fields.maybe_decimal, "duration_seconds"),
-        trigger=ear.hear(fields.maybe_word, "trigger", Trigger),
-        human_response=ear.hear(fields.text, "human_response") or "",
-        resolution=ear.hear(fields.maybe_word, "resolution", Resolution),
-        error=ear.hear(fields.text, "error") or "",
+        decision=reader.get(decided, "decision", Decision),
+        started_at=reader.get(fields.time, "started_at"),
+        launched_at=reader.get(fields.maybe_time, "launched_at"),
+        returned_at=reader.get(fields.maybe_time, "returned_at"),
+        completed_at=reader.get(fields.maybe_time, "completed_at"),
+        seconds=reader.get(fields.maybe_decimal, "duration_seconds"),
+        trigger=reader.get(fields.maybe_word, "trigger", Trigger),
+        human_response=reader.get(fields.text, "human_response") or "",
+        resolution=reader.get(fields.maybe_word, "resolution", Resolution),
+        error=reader.get(fields.text, "error") or "",
         error_code=error_code,
-        failing=ear.hear(fields.texts, "failing") or (),
-        waived=ear.hear(fields.texts, "waived") or (),
-        evidence=ear.hear(fields.texts, "evidence") or (),
+        failing=reader.get(fields.texts, "failing") or (),
+        waived=reader.get(fields.texts, "waived") or (),
+        evidence=reader.get(fields.texts, "evidence") or (),
         gates=gates,
-        agent=ear.hear(fields.record, "agent") or {},
-        unclear=frozenset(ear.keys),
+        agent=reader.get(fields.record, "agent") or {},
+        unclear=frozenset(reader.keys),
     )
-    return entry, ear.unclear
+    return entry, reader.unclear
 
 
 def _gates(of_entry: _LooseReader) -> Iterator[LooseGate]:
-    for number, item in enumerate(of_entry.hear(of_entry.fields.items, "gates") or ()):
-        ear = _LooseReader(of_entry.document, item, (*of_entry.path, "gates", number))
-        if ear.unclear:
+    for number, item in enumerate(of_entry.get(of_entry.fields.items, "gates") or ()):
+        reader = _LooseReader(of_entry.document, item, (*of_entry.path, "gates", number))
+        if reader.unclear:
             of_entry.keys.append("gates")
         else:
-            yield _gate(ear)
-        of_entry.unclear += ear.unclear
+            yield _gate(reader)
+        of_entry.unclear += reader.unclear
 
 
-def _gate(ear: _LooseReader) -> LooseGate:
-    fields = ear.fields
+def _gate(reader: _LooseReader) -> LooseGate:
+    fields = reader.fields
     return LooseGate(
-        document=ear.document,
-        path=ear.path,
-        id=ear.hear(fields.required, "id") or "",
-        reason=ear.hear(fields.word, "reason", GateReason),
-        place=ear.hear(fields.word, "place", Place),
-        opened_at=ear.hear(fields.time, "opened_at"),
-        answered_at=ear.hear(fields.maybe_time, "answered_at"),
-        by=ear.hear(fields.text, "by") or "",
-        text=ear.hear(fields.text, "text") or "",
-        resolution=ear.hear(fields.maybe_word, "resolution", Resolution),
-        unclear=frozenset(ear.keys),
+        document=reader.document,
+        path=reader.path,
+        id=reader.get(fields.required, "id") or "",
+        reason=reader.get(fields.word, "reason", GateReason),
+        place=reader.get(fields.word, "place", Place),
+        opened_at=reader.get(fields.time, "opened_at"),
+        answered_at=reader.get(fields.maybe_time, "answered_at"),
+        by=reader.get(fields.text, "by") or "",
+        text=reader.get(fields.text, "text") or "",
+        resolution=reader.get(fields.maybe_word, "resolution", Resolution),
+        unclear=frozenset(reader.keys),
     )
 
 
 class _LooseReader:
-    """Hears one mapping, key by key, and notes what it cannot understand."""
+    """Reads one mapping key by key, and reports what it cannot understand."""
 
     def __init__(self, document: Document, item: object, path: Path) -> None:
-        heard = isinstance(item, Mapping)
+        self._is_mapping = isinstance(item, Mapping)
         self.fields = Fields(item if isinstance(item, Mapping) else {})
         self.document = document
         self.path = path
         self.keys: list[str] = []
         self.unclear: list[Problem] = []
-        if not heard:
-            self.unclear.append(_unclear(document, path, "keys with their values are wanted here"))
-        self._heard = heard
+        if not self._is_mapping:
+            self.unclear.append(_unclear(document, path, "a mapping of keys to values is expected"))
 
-    def hear(self, read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
-        """What `read` makes of a key; None, and a note, where that is not possible."""
+    def get(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The result of `read`; None, and a problem, if the value does not fit."""
         try:
-            return read(*asked, **more)
+            return read(*args, **kwargs)
         except UnfitError as unfit:
             self.keys.append(unfit.key)
-            if self._heard:
+            if self._is_mapping:
                 path = (*self.path, unfit.key)
                 self.unclear.append(_unclear(self.document, path, str(unfit)))
             return None

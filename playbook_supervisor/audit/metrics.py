@@ -1,6 +1,6 @@
-"""What journals say of time, cost and trouble, over one session or many (kai, Growth: run metrics).
+"""Time, cost, gates and retries of one session or of many (kai, Growth: run metrics).
 
-Only what is written counts: what nobody wrote down is unknown, and never 0. Pure.
+Only recorded values count: what is not recorded is unknown, not 0. Pure.
 """
 
 from __future__ import annotations
@@ -8,33 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
-from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal, LooseSession
+from playbook_supervisor.audit.lenient_session import LooseEntry
+from playbook_supervisor.audit.session_record import SessionRecord
 from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
 from playbook_supervisor.records import Record
 
 _NOT_WORK = NEVER_RAN | {INTERRUPTED}
 _LARGEST = 10**12
-"""No duration (ms), no sum and no number of tokens of a session is larger: who says so errs."""
+"""No duration in ms, no cost and no number of tokens is larger; such a value is an error."""
 UNNAMED = "unnamed"
 ENDS = ("completed", "failed", "aborted", "open", "unknown")
-"""How a session can stand: the first three have ended."""
-
-
-class Source(Record):
-    """The files of one session, as far as they can be read."""
-
-    journal: LooseJournal | None
-    session: LooseSession | None
-    outline: LoosePlaybook | None
+"""The states of a session; the first three are ended ones."""
 
 
 # ── figures ─────────────────────────────────────────────────────────────────────────────────
 
 
 class DurationStats(Record):
-    """Lengths of time, ms. `p90`: nine of ten take no longer (nearest rank)."""
+    """Durations in ms; `p90` is the 90th percentile (nearest rank)."""
 
     number: int
     median: int
@@ -43,7 +35,7 @@ class DurationStats(Record):
 
 
 class Known(Record):
-    """A sum over those attempts of which it is known: so many `of` all."""
+    """A sum over the attempts that record the value: `known` of `of`."""
 
     total: float
     known: int
@@ -51,10 +43,10 @@ class Known(Record):
 
 
 class Figures(Record):
-    """Attempts with one thing in common: its `name`, and for a step its playbook and command.
+    """The attempts of one step, command or model, called `name`. None is unknown.
 
-    `tries` are those that ran: none that was skipped, or has not been launched yet. `again`
-    counts the attempts after the first. Unknown is None.
+    `tries` are the attempts that were launched, `again` those after the first. A step also has its
+    playbook and command.
     """
 
     name: str
@@ -73,9 +65,9 @@ class Figures(Record):
 
 
 class WaitTimes(Record):
-    """Gates of one reason, and how long people took. Those that approved themselves are left out.
+    """The gates with one reason, and how long people took to answer them.
 
-    `open` ones still wait.
+    Gates that the autonomous mode answered do not count. `open` ones still wait.
     """
 
     reason: str
@@ -85,11 +77,11 @@ class WaitTimes(Record):
 
 
 class Metrics(Record):
-    """All of it. `ends`: how many sessions ended so, are `open`, or cannot be read (`unknown`).
+    """All figures.
 
-    `escalations` by trigger, an unnamed one as such. `retries`: attempts that were made because
-    the policy asked for them (`automatic`), a person did (`asked`), or the one before was
-    interrupted; what other tools wrote does not say which (`unknown`).
+    `ends` counts the sessions by state, `escalations` by trigger. `retries` counts them by cause:
+    the error policy (`automatic`), a person (`asked`), an interruption, or `unknown` in journals
+    of other tools.
     """
 
     ends: Mapping[str, int]
@@ -107,59 +99,58 @@ class Metrics(Record):
 
     @property
     def success_rate(self) -> float | None:
-        """Completed ones of those that ended; None where none has."""
+        """The share of ended sessions that were completed; None if none has ended."""
         ended = sum(self.ends[end] for end in ENDS[:3])
         return self.ends["completed"] / ended if ended else None
 
 
 class _Attempt(Record):
-    """One attempt with its session's words."""
-
-    told: LooseEntry
+    entry: LooseEntry
     playbook: str
     command: str
     model: str
     ours: bool
 
 
-def measure(sources: Iterable[Source]) -> Metrics:
+def measure(records: Iterable[SessionRecord]) -> Metrics:
     """The figures of these sessions together."""
-    sources = tuple(sources)
-    attempts = [attempt for source in sources for attempt in _attempts(source)]
+    records = tuple(records)
+    attempts = [attempt for record in records for attempt in _attempts(record)]
     return Metrics(
-        ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, sources)),
-        lasted=_spread(map(_session_lasted, sources)),
-        steps=_grouped(attempts, lambda each: (each.playbook, each.told.step_id, each.command)),
+        ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
+        lasted=_spread(map(_session_duration, records)),
+        steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step_id, each.command)),
         commands=_grouped(attempts, lambda each: ("", each.command, "")),
         models=_grouped(attempts, lambda each: ("", each.model, "")),
         gates=_gates(attempts),
         escalations=Counter(_escalations(attempts)),
-        retries=Counter(kind for source in sources for kind in _retries(source)),
+        retries=Counter(kind for record in records for kind in _retries(record)),
     )
 
 
-def _attempts(source: Source) -> Iterator[_Attempt]:
-    if source.journal is None:
+def _attempts(record: SessionRecord) -> Iterator[_Attempt]:
+    if record.journal is None:
         return
-    playbook = source.session.playbook if source.session is not None else ""
-    steps = source.outline.by_id if source.outline is not None else {}
-    for entry in source.journal.entries:
+    playbook = record.session.playbook if record.session is not None else ""
+    outline = record.playbook()
+    steps = outline.by_id if outline is not None else {}
+    for entry in record.journal.entries:
         command = steps[entry.step_id].command if entry.step_id in steps else ""
         model = str(entry.agent.get("model", ""))
-        yield _Attempt(entry, playbook, command, model, source.journal.ours)
+        yield _Attempt(entry, playbook, command, model, record.journal.ours)
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────
 
 
-def _end(source: Source) -> str:
-    if source.journal is None or source.session is None or source.session.status is None:
+def _end(record: SessionRecord) -> str:
+    if record.journal is None or record.session is None or record.session.status is None:
         return "unknown"
-    return source.session.status.value if source.session.ended else "open"
+    return record.session.status.value if record.session.ended else "open"
 
 
-def _session_lasted(source: Source) -> int | None:
-    session = source.session
+def _session_duration(record: SessionRecord) -> int | None:
+    session = record.session
     if session is None or session.started_at is None or session.completed_at is None:
         return None
     return _plausible(session.completed_at - session.started_at)
@@ -171,7 +162,7 @@ def _session_lasted(source: Source) -> int | None:
 def _grouped(
     attempts: Sequence[_Attempt], key: Callable[[_Attempt], tuple[str, str, str]]
 ) -> tuple[Figures, ...]:
-    """By playbook, name and command, in the order in which they are first met; no name: nowhere."""
+    """Group the attempts by playbook, name and command, in order; a group needs a name."""
     groups: dict[tuple[str, str, str], list[_Attempt]] = {}
     for attempt in attempts:
         groups.setdefault(key(attempt), []).append(attempt)
@@ -180,17 +171,17 @@ def _grouped(
 
 def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figures:
     playbook, name, command = names
-    told = [attempt.told for attempt in attempts]
-    statuses = Counter(entry.status for entry in told)
-    ran = [entry for entry in told if entry.status is not EntryStatus.SKIPPED]
+    entries = [attempt.entry for attempt in attempts]
+    statuses = Counter(entry.status for entry in entries)
+    ran = [entry for entry in entries if entry.status is not EntryStatus.SKIPPED]
     return Figures(
         name=name,
-        attempts=len(told),
+        attempts=len(entries),
         tries=sum(map(_tried, attempts)),
         done=statuses[EntryStatus.DONE],
         failed=statuses[EntryStatus.FAILED],
         skipped=statuses[EntryStatus.SKIPPED],
-        again=sum(entry.number > 1 for entry in told),
+        again=sum(entry.number > 1 for entry in entries),
         lasted=_spread(_worked(entry) for entry in ran),
         cost_usd=_known(ran, "cost_usd"),
         input_tokens=_known(ran, "input_tokens"),
@@ -201,18 +192,18 @@ def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figur
 
 
 def _tried(attempt: _Attempt) -> bool:
-    """Other tools do not say when they launched what runs."""
-    entry = attempt.told
+    """Whether it was launched; other tools do not record when."""
+    entry = attempt.entry
     if attempt.ours and entry.status is EntryStatus.IN_PROGRESS:
         return entry.launched_at is not None
     return entry.status is not EntryStatus.SKIPPED
 
 
 def _worked(entry: LooseEntry) -> int | None:
-    """How long a settled attempt took, without the time in which it waited for people.
+    """How long a settled attempt worked, without waiting for people.
 
-    Its times count, and a stated duration only where they are missing. How long one worked that
-    was broken off, perhaps by a crash that was seen days later, nobody knows.
+    Its times count, and the stated duration only if they are missing. The work of an interrupted
+    attempt is unknown: a crash may be noticed days later.
     """
     if entry.error_code in _NOT_WORK:
         return None
@@ -223,7 +214,7 @@ def _worked(entry: LooseEntry) -> int | None:
 
 
 def _work(entry: LooseEntry) -> tuple[int | None, int | None]:
-    """From when to when it was worked at. An answer may lie there for days before it is used."""
+    """The begin and end of the work. An answer may be given days before it is used."""
     if not entry.gates:
         return entry.started_at, entry.completed_at
     begun = entry.started_at if entry.launched_at is None else entry.launched_at
@@ -246,13 +237,13 @@ def _known(entries: Sequence[LooseEntry], key: str) -> Known | None:
     return Known(sum(values), len(values), len(entries)) if values else None
 
 
-def _retries(source: Source) -> Iterator[str]:
-    if source.journal is None:
+def _retries(record: SessionRecord) -> Iterator[str]:
+    if record.journal is None:
         return
-    former: dict[str, LooseEntry] = {}
-    for entry in source.journal.entries:
-        before = former.get(entry.step_id)
-        former[entry.step_id] = entry
+    last: dict[str, LooseEntry] = {}
+    for entry in record.journal.entries:
+        before = last.get(entry.step_id)
+        last[entry.step_id] = entry
         if before is None:
             continue
         if before.resolution is Resolution.RETRY:
@@ -260,24 +251,24 @@ def _retries(source: Source) -> Iterator[str]:
         elif before.error_code == INTERRUPTED:
             yield "interrupted"
         else:
-            yield "automatic" if source.journal.ours else "unknown"
+            yield "automatic" if record.journal.ours else "unknown"
 
 
 # ── people ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
-    """By reason, in the order in which they are first met."""
+    """Group the gates by reason, in order."""
     reasons: dict[str, list[int | None]] = {}
     waiting: Counter[str] = Counter()
     for attempt in attempts:
-        for gate in attempt.told.gates:
+        for gate in attempt.entry.gates:
             if gate.reason is None or gate.by == Mode.AUTONOMOUS:
                 continue
             known = gate.opened_at is not None and gate.answered_at is not None
             waited = (gate.answered_at or 0) - (gate.opened_at or 0)
             reasons.setdefault(gate.reason, []).append(_plausible(waited) if known else None)
-            waiting[gate.reason] += not gate.answered and not attempt.told.settled
+            waiting[gate.reason] += not gate.answered and not attempt.entry.settled
     return tuple(
         WaitTimes(reason, len(waits), waiting[reason], _spread(waits))
         for reason, waits in reasons.items()
@@ -285,10 +276,10 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
 
 
 def _escalations(attempts: Iterable[_Attempt]) -> Iterator[str]:
-    """Each gate that a trigger opened; where no gates were kept, each entry that was escalated."""
+    """The trigger of each gate that one opened; without gates, of each escalated entry."""
     triggers = {trigger.value for trigger in Trigger}
     for attempt in attempts:
-        entry = attempt.told
+        entry = attempt.entry
         if entry.gates:
             yield from (gate.reason.value for gate in entry.gates if gate.reason in triggers)
         elif entry.decision is Decision.ESCALATED:

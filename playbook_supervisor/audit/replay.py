@@ -1,7 +1,4 @@
-"""The kernel's own judgement: can these entries follow from each other?
-
-Only what the program itself has written, with the playbook that it ran, can be replayed.
-"""
+"""Whether the kernel can replay the entries, which only this program's own journals allow."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ _MOST = 1_000
 
 
 class Replay(Record):
-    """The state after all entries, or why the entry with the index `diverging` cannot follow.
+    """The state after all entries; or why the entry with the index `diverging` cannot follow.
 
-    Neither: unknown.
+    Neither if it was not replayed.
     """
 
     state: State | None = None
@@ -29,25 +26,22 @@ class Replay(Record):
 
 
 def replay(entries: Sequence[Entry], playbook: Playbook) -> Replay:
-    """What the kernel makes of the entries; of very many attempts at one step nothing.
-
-    Each is compared with all before it.
-    """
+    """Replay the entries, unless a step has so many attempts that it would take too long."""
     attempts = Counter(entry.step_id for entry in entries)
     if max(attempts.values(), default=0) > _MOST:
         return Replay()
-    state, why = _tried(playbook, entries)
+    state, why = _replay(playbook, entries)
     if not why:
         return Replay(state)
-    low, high = 0, len(entries)  # so many can be replayed, and so many cannot
+    low, high = 0, len(entries)  # how many can be replayed, and how many cannot
     while high - low > 1:
         middle = (low + high) // 2
-        _, said = _tried(playbook, entries[:middle])
-        low, high, why = (low, middle, said) if said else (middle, high, why)
+        _, error = _replay(playbook, entries[:middle])
+        low, high, why = (low, middle, error) if error else (middle, high, why)
     return Replay(None, low, why)
 
 
-def _tried(playbook: Playbook, entries: Sequence[Entry]) -> tuple[State | None, str]:
+def _replay(playbook: Playbook, entries: Sequence[Entry]) -> tuple[State | None, str]:
     try:
         return machine.replay(playbook, entries), ""
     except StateError as error:

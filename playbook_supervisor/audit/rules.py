@@ -1,7 +1,7 @@
-"""What cannot be true of a session: every rule with its code, its sentence and what to do.
+"""Every rule of an audit: its code, what it finds, and what to do about it.
 
-docs/audit.md is generated from this page. Rules of `OURS` are about keys that only this program
-writes; every other one is asked of any journal.
+docs/audit.md is generated from this module. The rules in `OURS` are about keys that only this
+program writes; all others apply to any journal.
 """
 
 from __future__ import annotations
@@ -12,112 +12,104 @@ from playbook_supervisor.records import Record
 
 
 class AuditRule(Record):
-    """`says`: what is found. `guidance`: what a person can do about it."""
+    """What a rule finds, in a sentence, and what a person can do about it."""
 
     says: str
     guidance: str
 
 
 _CLOCK = "Do not rely on its times."
-_FIGURES = "Do not rely on its figures: `playbook metrics` adds them up."
-_HISTORY = "Compare with the history of the repository: what was really done, and when?"
-_ASK = "Ask whoever ran it."
-_PROBE = "`playbook probe` says what they say now."
+_FIGURES = "Do not rely on its figures; `playbook metrics` adds them up."
+_HISTORY = "Compare it with the repository's history: what was really done, and when?"
+_ASK = "Ask the person who ran it."
+_PROBE = "`playbook probe` shows what the conditions say now."
 _REPAIR = "`playbook repair` shows what was changed since it was written."
-_PROJECTION = "Believe the journal; the next command of the session mends session.yaml."
+_PROJECTION = "Trust the journal; the session's next command corrects session.yaml."
 
 READING = {
     "AUD-READ": AuditRule(
-        "a file of the session is missing, or is no document that can be read",
-        "`playbook repair SESSION --restore` puts back what was written; else take the file from "
-        "git, or mend it at the place named.",
+        "a file of the session is missing or cannot be read",
+        "`playbook repair SESSION --restore` restores what was written; otherwise take the file "
+        "from git, or fix it at the place named.",
     ),
     "AUD-FORM": AuditRule(
-        "a key is missing, or its value is none that a journal can have",
-        "docs/format.md lists the keys and their words.",
+        "a key is missing, or its value is not allowed in a journal",
+        "docs/format.md lists the keys and their values.",
     ),
 }
 
 TIMES = {
     "AUD-DURATION": AuditRule(
-        "a duration is not the difference of its times (in foreign journals: by over a second)",
+        "a duration differs from its times (in other tools' journals, by more than a second)",
         _CLOCK,
     ),
-    "AUD-NEGATIVE": AuditRule("a duration, a cost or a count is below zero", _FIGURES),
+    "AUD-NEGATIVE": AuditRule("a duration, a cost or a count is negative", _FIGURES),
     "AUD-COMPLETION": AuditRule(
-        "something is settled and has no end, or is not settled and has one", _CLOCK
+        "something is settled without an end, or has an end without being settled", _CLOCK
     ),
     "AUD-BACKWARDS": AuditRule("something ended before it began", _CLOCK),
-    "AUD-FUTURE": AuditRule("a time has not come yet", _CLOCK),
+    "AUD-FUTURE": AuditRule("a time is in the future", _CLOCK),
     "AUD-EARLY": AuditRule("an entry began before its session", _CLOCK),
     "AUD-COMMITTED": AuditRule(
-        "a time is later than the commit in which it stands", f"{_CLOCK} {_HISTORY}"
+        "a time is later than the commit that contains it", f"{_CLOCK} {_HISTORY}"
     ),
-    "AUD-AFTER-END": AuditRule("an entry goes on after its session ended", _CLOCK),
+    "AUD-AFTER-END": AuditRule("an entry states a time after its session ended", _CLOCK),
 }
 
 ORDER = {
-    "AUD-STEP": AuditRule(
-        "an entry is of a step that the session's playbook does not have", _HISTORY
-    ),
-    "AUD-PHASE": AuditRule("a step began, and one that has to be settled first was not", _HISTORY),
-    "AUD-OVERLAP": AuditRule("a step began before one that has to be settled first ended", _CLOCK),
-    "AUD-ORDER": AuditRule("the entries do not stand in the order in which they began", _REPAIR),
-    "AUD-TWICE": AuditRule("two entries have one id", _REPAIR),
+    "AUD-STEP": AuditRule("an entry belongs to no step of the session's playbook", _HISTORY),
+    "AUD-PHASE": AuditRule("a step began before an earlier one was settled", _HISTORY),
+    "AUD-OVERLAP": AuditRule("a step began before an earlier one ended", _CLOCK),
+    "AUD-ORDER": AuditRule("the entries are not in the order in which they began", _REPAIR),
+    "AUD-TWICE": AuditRule("two entries have the same id", _REPAIR),
     "AUD-ATTEMPT": AuditRule("an attempt's number is not the next one", _REPAIR),
-    "AUD-AGAIN": AuditRule("a step ran again that was done or skipped", _HISTORY),
+    "AUD-AGAIN": AuditRule("a step ran again after it was done or skipped", _HISTORY),
     "AUD-RETRY": AuditRule(
-        "a step was tried again more often than its error policy allows, and nobody said so", _ASK
+        "a step was retried more often than its error policy allows, without a person's answer",
+        _ASK,
     ),
     "AUD-REPLAY": AuditRule(
-        "an entry cannot follow from those before it (where no finer rule says why)", _REPAIR
+        "an entry cannot follow from the earlier ones (if no other rule says why)", _REPAIR
     ),
 }
 
 DECISIONS = {
-    "AUD-ESCALATION": AuditRule("an entry is escalated, and no trigger is named", _ASK),
+    "AUD-ESCALATION": AuditRule("an entry is escalated, but names no trigger", _ASK),
     "AUD-TRIGGER": AuditRule(
-        "a trigger is named where nothing was escalated, or no gate opened for it", _ASK
+        "an entry names a trigger, but was not escalated, or no gate opened for it", _ASK
     ),
     "AUD-UNDECLARED": AuditRule("a trigger fired that the step does not declare", _ASK),
     "AUD-DECISION": AuditRule(
         "the decision does not fit the entry's status, its gates or its playbook", _ASK
     ),
-    "AUD-SKIP": AuditRule(
-        "a step was skipped, and neither its playbook nor a person said so", _ASK
-    ),
+    "AUD-SKIP": AuditRule("a step was skipped, but neither by its playbook nor by a person", _ASK),
     "AUD-RESPONSE": AuditRule(
-        "a person's answer stands where no gate was, is not the one that its gate was given, or "
-        "was taken for what its words do not say",
+        "a person's answer has no gate, differs from its gate's answer, or does not mean what it "
+        "was taken for",
         _ASK,
     ),
-    "AUD-WAIVED": AuditRule("something was waived that nobody accepted", _ASK),
-    "AUD-EVIDENCE": AuditRule(
-        "a step is done, and nothing says that its postconditions held",
-        _PROBE,
-    ),
+    "AUD-WAIVED": AuditRule("a failure was waived, but no person accepted one", _ASK),
+    "AUD-EVIDENCE": AuditRule("a step is done without evidence of its postconditions", _PROBE),
     "AUD-REFUTED": AuditRule(
-        "a step is done, and its evidence says that a check failed (unless that was waived, or the "
-        "error policy goes on)",
+        "a step is done, but its evidence says that a check failed (unless that was waived, or "
+        "the error policy lets the run continue)",
         _PROBE,
     ),
     "AUD-ERROR": AuditRule(
-        "an entry failed and does not say why, or is done with an error that nobody looked at",
+        "an entry failed without an error, or is done with an error that no person decided about",
         _REPAIR,
     ),
 }
 
 GATES = {
-    "AUD-GATE-MISSING": AuditRule(
-        "a step ran without the gate that its playbook puts before it", _ASK
-    ),
-    "AUD-GATE-OPEN": AuditRule("a gate was passed, and no answer is recorded", _ASK),
+    "AUD-GATE-MISSING": AuditRule("a step ran without the gate that its playbook requires", _ASK),
+    "AUD-GATE-OPEN": AuditRule("a gate was passed without a recorded answer", _ASK),
     "AUD-PERSON": AuditRule(
-        "a gate was answered by somebody whom the session's policies do not admit", _ASK
+        "a gate was answered by a person whom the session's policies do not allow to", _ASK
     ),
     "AUD-GATE-ID": AuditRule("a gate's id is not the next one of its entry", _REPAIR),
     "AUD-CHOICE": AuditRule(
-        "an answer is none that its gate offers, or there is no such gate", _REPAIR
+        "an answer is not a choice of its gate, or there is no such gate", _REPAIR
     ),
 }
 
@@ -126,25 +118,24 @@ ENDING = {
         "the session's id is not the name of its folder", "Give both the same name again."
     ),
     "AUD-PLAYBOOK": AuditRule(
-        "session.yaml names another playbook than the one that is kept beside it", _REPAIR
+        "session.yaml names another playbook than the session's own copy", _REPAIR
     ),
     "AUD-FEATURE": AuditRule(
-        "session.yaml names another feature than its arguments, or than the files that its entries "
-        "rest on",
+        "session.yaml names another feature than its arguments, or than its entries' evidence",
         _HISTORY,
     ),
     "AUD-COMPLETED": AuditRule(
-        "the session is completed, and a step failed or is missing (unless that was waived, or "
-        "the error policy goes on)",
+        "the session is completed, but a step failed or is missing (unless that was waived, or "
+        "the error policy lets the run continue)",
         _HISTORY,
     ),
-    "AUD-ENDED": AuditRule("the session ended, and a step is still at work", _HISTORY),
-    "AUD-STATUS": AuditRule("the session's status is not what its journal says", _PROJECTION),
-    "AUD-CURRENT": AuditRule("the current step is another one by the journal", _PROJECTION),
-    "AUD-WAITING": AuditRule("the gate that waits is another one by the journal", _PROJECTION),
+    "AUD-ENDED": AuditRule("the session ended, but a step is in progress", _HISTORY),
+    "AUD-STATUS": AuditRule("the session's status disagrees with its journal", _PROJECTION),
+    "AUD-CURRENT": AuditRule("the current step disagrees with the journal", _PROJECTION),
+    "AUD-WAITING": AuditRule("the waiting gate disagrees with the journal", _PROJECTION),
     "AUD-MERGED": AuditRule(
-        "the session never ended, and its branch was merged",
-        "`playbook abort` ends it; `playbook resume` goes on.",
+        "the session's branch was merged, but the session never ended",
+        "`playbook abort` ends it; `playbook resume` continues it.",
     ),
 }
 

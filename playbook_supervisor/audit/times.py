@@ -1,4 +1,4 @@
-"""Times and figures: a clock only goes forward, and nothing is written before it happened."""
+"""Times and figures: time only goes forward, and nothing is recorded before it happens."""
 
 from __future__ import annotations
 
@@ -13,61 +13,60 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 _COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 
 
-def judge(case: AuditContext) -> Iterator[Problem]:
-    """All of them."""
-    for entry in case.journal.entries:
-        yield from _completion(case, entry)
+def check(context: AuditContext) -> Iterator[Problem]:
+    for entry in context.journal.entries:
+        yield from _completion(context, entry)
         backwards = _backwards(entry)
         if backwards is None:
-            yield from _duration(case, entry)
+            yield from _duration(context, entry)
             yield from _figures(entry)
         else:
             yield backwards
-        yield from _too_early(case, entry)
-        yield from _too_late(case, entry)
-    if case.session is not None:
-        yield from _session(case, case.session)
+        yield from _too_early(context, entry)
+        yield from _too_late(context, entry)
+    if context.session is not None:
+        yield from _session(context, context.session)
 
 
-def _completion(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+def _completion(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     key = "completed_at"
     if entry.status is EntryStatus.IN_PROGRESS:
         if entry.completed_at is not None or entry.seconds:
             key = "duration_seconds" if entry.completed_at is None else key
-            message = f"{entry.name} is in progress, and yet it has an end"
+            message = f"{entry.name} is in progress, but has an end"
             yield found("AUD-COMPLETION", message, entry, key)
         return
     missing = entry.completed_at is None and key not in entry.unclear
-    # kai's own tools give a skipped step none
-    wanted = entry.settled and (case.journal.ours or entry.status is not EntryStatus.SKIPPED)
+    # kai's own tools write none for a skipped step
+    wanted = entry.settled and (context.journal.ours or entry.status is not EntryStatus.SKIPPED)
     if missing and wanted:
-        yield found("AUD-COMPLETION", f"{entry.name} is settled without end", entry, "status")
+        yield found("AUD-COMPLETION", f"{entry.name} is settled, but has no end", entry, "status")
 
 
-def _duration(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+def _duration(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     start, end, seconds = entry.started_at, entry.completed_at, entry.seconds
     if start is None or end is None or seconds is None:
         return
     lasted = (end - start) / 1000
-    if seconds >= 0 and abs(lasted - seconds) > case.slack / 1000:
-        message = f"{entry.name} lasted {lasted:g} s by its times, and is said to have {seconds:g}"
+    if seconds >= 0 and abs(lasted - seconds) > context.slack / 1000:
+        message = f"{entry.name} took {lasted:g} s by its times, but states {seconds:g} s"
         yield found("AUD-DURATION", message, entry, "duration_seconds")
 
 
 def _figures(entry: LooseEntry) -> Iterator[Problem]:
-    """Nothing is used up backwards; a duration of reversed times has been named with them."""
+    """Negative figures; those of an entry with reversed times are already reported."""
     if (entry.seconds or 0) < 0:
-        message = f"{entry.name} is said to have lasted {entry.seconds:g} s"
+        message = f"{entry.name} states a duration of {entry.seconds:g} s"
         yield found("AUD-NEGATIVE", message, entry, "duration_seconds")
     for key in _COUNTED:
         used = entry.agent.get(key)
         if isinstance(used, int | float) and used < 0:
-            message = f"{entry.name} has used `{key}: {used:g}`"
+            message = f"{entry.name} states `{key}: {used:g}`"
             yield found("AUD-NEGATIVE", message, entry, "agent", key)
 
 
 def _backwards(entry: LooseEntry) -> Problem | None:
-    """The first time of an entry that comes before one that it has to follow."""
+    """The first time of an entry that is earlier than one that it must follow."""
     order = [
         ("started_at", "launched_at"),
         ("started_at", "returned_at"),
@@ -93,56 +92,58 @@ def _backwards(entry: LooseEntry) -> Problem | None:
             if ms is None:
                 continue
             if (latest is not None and ms < latest) or (end is not None and ms > end):
-                message = f"{entry.name}: `{key}` of its gate lies outside of what goes around it"
+                message = f"{entry.name}: `{key}` of its gate does not fit the times around it"
                 return found("AUD-BACKWARDS", message, gate, key)
             latest = ms
     return None
 
 
-def _too_early(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    began = case.session.started_at if case.session else None
+def _too_early(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    began = context.session.started_at if context.session else None
     start = entry.started_at
     if began is not None and start is not None and start < began - SKEW:
         message = f"{entry.name} began at {to_time(start)}, the session at {to_time(began)}"
         yield found("AUD-EARLY", message, entry, "started_at")
 
 
-def _too_late(case: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
-    """Once for an entry: where its first impossible time stands."""
+def _too_late(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
+    """The first impossible time of an entry."""
     for keys, ms in entry.times:
-        if ms > case.now + SKEW:
-            message = f"{entry.name} speaks of {to_time(ms)}, which is yet to come"
+        if ms > context.now + SKEW:
+            message = f"{entry.name} states {to_time(ms)}, which is in the future"
             yield found("AUD-FUTURE", message, entry, *keys)
             return
-        line = case.journal.document.position((*entry.path, *keys))[0]
-        committed = case.committed[line - 1] if line <= len(case.committed) else 0
+        line = context.journal.document.position((*entry.path, *keys))[0]
+        committed = context.committed[line - 1] if line <= len(context.committed) else 0
         if committed and ms > committed + SKEW:
             message = (
-                f"{entry.name} speaks of {to_time(ms)}, and was committed at {to_time(committed)}"
+                f"{entry.name} states {to_time(ms)}, but its commit is of {to_time(committed)}"
             )
             yield found("AUD-COMMITTED", message, entry, *keys)
             return
 
 
-def _session(case: AuditContext, session: LooseSession) -> Iterator[Problem]:
+def _session(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
     start, end = session.started_at, session.completed_at
     for key, ms in (("started_at", start), ("completed_at", end)):
-        if ms is not None and ms > case.now + SKEW:
-            message = f"`{key}` is {to_time(ms)}, which is yet to come"
+        if ms is not None and ms > context.now + SKEW:
+            message = f"`{key}` is {to_time(ms)}, which is in the future"
             yield found("AUD-FUTURE", message, session, key)
     if end is None:
         if session.ours and session.ended and not session.unclear:
-            yield found("AUD-COMPLETION", "the session ended without end", session, "status")
+            yield found(
+                "AUD-COMPLETION", "the session ended, but has no `completed_at`", session, "status"
+            )
         return
     if start is not None and end < start:
-        message = f"the session ended at {to_time(end)} and began at {to_time(start)}"
+        message = f"the session ended at {to_time(end)}, but began at {to_time(start)}"
         yield found("AUD-BACKWARDS", message, session, "completed_at")
     elif session.ended:
-        for entry in case.journal.entries:
+        for entry in context.journal.entries:
             keys, latest = max(entry.times, key=lambda each: each[1], default=((), end))
-            if latest > end + case.slack:
-                message = f"{entry.name} goes on until {to_time(latest)}, the session ended at "
+            if latest > end + context.slack:
+                message = f"{entry.name} states {to_time(latest)}, but the session ended at "
                 yield found("AUD-AFTER-END", message + to_time(end), entry, *keys)
     elif session.status is not None:
-        message = f"the session is {session.status}, and yet it has an end"
+        message = f"the session is {session.status}, but has an end"
         yield found("AUD-COMPLETION", message, session, "completed_at")

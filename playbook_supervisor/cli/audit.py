@@ -8,7 +8,7 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import findings
-from playbook_supervisor.commands import auditing
+from playbook_supervisor.commands.audit import audit as audit_sessions
 from playbook_supervisor.formats.sanitize import counted, first_line
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
     """
     if all and names:
         raise click.UsageError("--all and SESSION cannot be combined")
-    audited = auditing.audit(names, every=all)
+    audited = audit_sessions(names, every=all)
     files = [file for each in audited for file in each.files]
     if json or format == "json":
         output.write_json({"protocol": 1, "sessions": [_as_json(each) for each in audited]})

@@ -8,7 +8,7 @@ import click
 
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import metrics_tables
-from playbook_supervisor.commands import auditing
+from playbook_supervisor.commands.metrics import metrics as measure_sessions
 
 
 @options.command
@@ -38,7 +38,7 @@ def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -
     name = options.chosen_session(named, session)
     if name and (all or playbook):
         raise click.UsageError("a session, --all and --playbook cannot be combined")
-    measured = auditing.metrics(name, every=all, playbook=playbook)
+    measured = measure_sessions(name, every=all, playbook=playbook)
     if json:
         output.write_json(metrics_tables.as_json(measured))
         return 0

@@ -26,13 +26,10 @@ from collected_journals import (
 from hypothesis import given, settings
 from kernel.test_properties import CHOICES, history, playbooks
 
-from playbook_supervisor.audit.examination import (
-    AuditedSession,
-    AuditReport,
-    SessionFile,
-    examine,
-)
+from playbook_supervisor.audit.examination import AuditReport
+from playbook_supervisor.audit.examination import examine as examine_record
 from playbook_supervisor.audit.rules import OURS, RULES
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, read
 from playbook_supervisor.formats.problems import MAX_PROBLEMS
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook
@@ -51,6 +48,10 @@ BROKEN = tuple(broken())
 IN_ORDER = ("ours", "ours-open", "kai", "kai-open")
 
 
+def examine(files: SessionFiles, now: int) -> AuditReport:
+    return examine_record(read(files), now)
+
+
 def codes(audited: AuditReport) -> set[str]:
     return {problem.code for _, problem in problems(audited)}
 
@@ -58,7 +59,7 @@ def codes(audited: AuditReport) -> set[str]:
 def of_journal(text: str | bytes) -> AuditReport:
     """A journal that stands alone."""
     data = text.encode() if isinstance(text, str) else text
-    return examine(AuditedSession("", SessionFile("journal.yaml", data)), NOW)
+    return examine(SessionFiles("", SessionFile("journal.yaml", data)), NOW)
 
 
 # ── every rule ──────────────────────────────────────────────────────────────────────────────
@@ -221,7 +222,7 @@ def test_an_answer_of_nobody_is_noted_and_no_contradiction() -> None:
     )
     audited = examine(session(contents), NOW)
     assert audited.ok
-    assert audited.notes == ("it does not say who answered implement#1?1",)
+    assert audited.notes == ("the journal does not say who answered implement#1?1",)
 
 
 @pytest.mark.parametrize("key", ["by: Ana", "text: retry"])
@@ -250,11 +251,11 @@ def test_other_tools_need_not_say_who_answered() -> None:
 # ── what the program itself writes ──────────────────────────────────────────────────────────
 
 
-def as_written(playbook: Playbook, state: State, journal: Any) -> AuditedSession:
+def as_written(playbook: Playbook, state: State, journal: Any) -> SessionFiles:
     """The files that the program leaves behind when a session stands here."""
     text = HEADER + b"".join(map(emit_entry, journal)) if journal else EMPTY
     begun = Manifest("20260219-a7k", playbook.name, "013-x", {}, SessionStatus.PENDING, -10)
-    return AuditedSession(
+    return SessionFiles(
         "20260219-a7k",
         SessionFile("journal.yaml", text),
         SessionFile("session.yaml", emit_manifest(project(begun, state))),
@@ -313,13 +314,15 @@ def test_what_cannot_be_understood_is_said_and_the_rest_is_judged_all_the_same()
     )
     assert codes(audited) == {"AUD-FORM", "AUD-BACKWARDS", "AUD-COMPLETION"}
     said = {(problem.line, problem.message) for _, problem in problems(audited)}
-    assert (1, "a journal has `entries:` at its top level") in said
+    assert (1, "a journal needs `entries:` at its top level") in said
     assert (1, "step_id: is missing") in said
-    assert (5, "keys with their values are wanted here") in said
+    assert (5, "a mapping of keys to values is expected") in said
     assert (11, "duration_seconds: wants a number, not '12m'") in said
     assert any(line == 12 and "'test_fail' is none of" in message for line, message in said)
-    assert (2, "entry 1 is settled without end") in said
-    assert audited.notes == ("its playbook is not known: what its steps ask for is not judged",)
+    assert (2, "entry 1 is settled, but has no end") in said
+    assert audited.notes == (
+        "its playbook is not known, so its steps' requirements are not checked",
+    )
 
 
 @pytest.mark.parametrize(
@@ -377,7 +380,7 @@ def test_names_are_shown_without_what_a_terminal_would_obey() -> None:
         '    completed_at: "2026-02-19T10:00:00Z"\n    human_response: ok\n'
     )
     assert [problem.message for _, problem in problems(audited)] == [
-        "plan#1 is escalated, and names no trigger"
+        "plan#1 is escalated, but names no trigger"
     ]
 
 
@@ -385,7 +388,10 @@ def test_of_very_many_findings_the_first_are_given() -> None:
     entry = "  - {step_id: plan, status: done, decision: escalated}\n"
     audited = of_journal("entries:\n" + entry * (MAX_PROBLEMS + 5))
     assert len(problems(audited)) == MAX_PROBLEMS
-    assert audited.notes[-1] == f"journal.yaml has more findings than these {MAX_PROBLEMS}"
+    assert (
+        audited.notes[-1]
+        == f"journal.yaml has more than {MAX_PROBLEMS} findings; the rest is not shown"
+    )
 
 
 def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:
@@ -446,7 +452,9 @@ def test_a_playbook_that_has_changed_its_steps_since_judges_nothing() -> None:
     contents["playbook.yaml"] = contents["playbook.yaml"].replace("id: qa", "id: validate")
     audited = examine(session(contents), NOW)
     assert audited.ok
-    assert audited.notes == ("its playbook is not known: what its steps ask for is not judged",)
+    assert audited.notes == (
+        "its playbook is not known, so its steps' requirements are not checked",
+    )
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "steps: none\n", "steps: [x, {id: ''}]\n", "\t"])
@@ -531,4 +539,4 @@ def test_later_versions_skip_by_when_retry_by_number_and_name_conditions_with_va
     audited = examine(session(contents), NOW)
     assert codes(audited) == {"AUD-EVIDENCE"}
     ((_, problem),) = problems(audited)
-    assert problem.message == "plan#1 is done, and there is no evidence of file_exists"
+    assert problem.message == "plan#1 is done without evidence of file_exists"

@@ -8,22 +8,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playbook_supervisor.audit import lenient_playbook, lenient_session
 from playbook_supervisor.audit.metrics import (
     DurationStats,
     Known,
     Metrics,
-    Source,
     WaitTimes,
     measure,
 )
+from playbook_supervisor.audit.session_record import (
+    SessionFile,
+    SessionFiles,
+    SessionRecord,
+    read,
+)
 from playbook_supervisor.cli.render import metrics_tables
-from playbook_supervisor.errors import CheckError
 
 JOURNALS = Path(__file__).parents[1] / "journals"
 
 
-def source(twin: str, **changes: str) -> Source:
+def record(journal: str, session: str = "", playbook: str = "") -> SessionRecord:
+    def file(name: str, text: str) -> SessionFile | None:
+        return SessionFile(name, text.encode()) if text else None
+
+    files = SessionFiles(
+        "",
+        SessionFile("journal.yaml", journal.encode()),
+        file("session.yaml", session),
+        file("playbook.yaml", playbook),
+    )
+    return read(files)
+
+
+def source(twin: str, **changes: str) -> SessionRecord:
     """A session of the collection, each old text replaced by its new one."""
     journal, session, playbook = (
         (JOURNALS / twin / name).read_text("utf-8")
@@ -32,17 +48,13 @@ def source(twin: str, **changes: str) -> Source:
     for old, new in changes.items():
         assert old in journal + session
         journal, session = journal.replace(old, new), session.replace(old, new)
-    return Source(
-        lenient_session.journal(journal.encode(), "journal.yaml"),
-        lenient_session.session(session.encode(), "session.yaml"),
-        lenient_playbook.read(playbook.encode(), "playbook.yaml"),
-    )
+    return record(journal, session, playbook)
 
 
-def journal(*entries: str) -> Source:
+def journal(*entries: str) -> SessionRecord:
     """A journal of these entries, in flow style, and nothing else of its session."""
     text = "schema: 1\nentries:\n" + "".join(f"  - {{{entry}}}\n" for entry in entries)
-    return Source(lenient_session.journal(text.encode(), "journal.yaml"), None, None)
+    return record(text)
 
 
 def entry(seconds: int, more: str = "", *, step: str = "plan") -> str:
@@ -51,7 +63,7 @@ def entry(seconds: int, more: str = "", *, step: str = "plan") -> str:
     return f"step_id: {step}, status: done, decision: auto, {times}{more}"
 
 
-def all_of(*sources: Source) -> Metrics:
+def all_of(*sources: SessionRecord) -> Metrics:
     return measure(sources)
 
 
@@ -129,11 +141,7 @@ class TestTrouble:
     def test_an_attempt_that_waits_to_begin_is_none_yet(self) -> None:
         waits = 'step_id: pr, status: in_progress, started_at: "1970-01-01T00:00:00Z"'
         runs = f'{waits}, launched_at: "1970-01-01T00:00:01Z"'
-        foreign = Source(
-            lenient_session.journal(f"entries:\n  - {{{waits}}}\n".encode(), "journal.yaml"),
-            None,
-            None,
-        )
+        foreign = record(f"entries:\n  - {{{waits}}}\n")
         tries = [all_of(each).steps[0].tries for each in (journal(waits), journal(runs), foreign)]
         assert tries == [0, 1, 1]
 
@@ -145,7 +153,7 @@ class TestTrouble:
     def test_sessions_succeed_as_often_as_they_are_completed_of_those_that_ended(self) -> None:
         failed = source("kai", **{'"completed"': "failed"})
         unread = source("kai", **{'"completed"': "over"})
-        gone = Source(None, None, None)
+        gone = read(SessionFiles("", SessionFile("journal.yaml")))
         together = all_of(source("ours"), source("kai-open"), failed, unread, gone)
         assert together.ends == {
             "completed": 1,
@@ -236,10 +244,6 @@ class TestShown:
 @settings(max_examples=50)
 def test_whatever_stands_in_a_journal_it_is_measured(data: bytes) -> None:
     text = b"entries:\n  - step_id: plan\n    agent: {cost_usd: 1}\n    status: " + data
-    try:
-        told = lenient_session.journal(text, "journal.yaml")
-    except CheckError:
-        return
-    metrics = measure([Source(told, None, None)])
+    metrics = measure([read(SessionFiles("", SessionFile("journal.yaml", text)))])
     assert metrics.sessions == 1
     assert metrics_tables.as_json(metrics)["sessions"]["total"] == 1

@@ -11,7 +11,7 @@ from project import FEATURE, Project
 
 from cli.scripts import WORKS, conforms
 from playbook_supervisor.audit.examination import AuditReport
-from playbook_supervisor.commands import auditing
+from playbook_supervisor.commands.audit import audit as audit_sessions
 from playbook_supervisor.errors import StateError
 
 JOURNALS = Path(__file__).parents[1] / "journals"
@@ -36,7 +36,7 @@ def spoil(folder: Path, name: str = "journal.yaml", old: str = "59.5", new: str 
 
 
 def audit(project: Project, *names: str, every: bool = False) -> tuple[AuditReport, ...]:
-    return auditing.audit(names, every=every, cwd=project.root)
+    return audit_sessions(names, every=every, cwd=project.root)
 
 
 def codes(audited: tuple[AuditReport, ...]) -> set[str]:
@@ -67,7 +67,7 @@ class TestTelling:
         file = f"../.playbooks/sessions/{OURS}/journal.yaml"
         assert done.code == 1
         assert done.out == (
-            f"{file}:8:23: error: plan#1 lasted 59.5 s by its times, and is said to have 60. "
+            f"{file}:8:23: error: plan#1 took 59.5 s by its times, but states 60 s. "
             "Do not rely on its times. [AUD-DURATION]\n"
         )
         assert done.err == "1 session: 1 finding\n"
@@ -89,7 +89,7 @@ class TestTelling:
         assert (done.code, done.err) == (1, "")
         assert done.out.startswith(
             f"::error file=.playbooks/sessions/{OURS}/journal.yaml,line=8,col=23,"
-            "title=AUD-DURATION::plan#1 lasted"
+            "title=AUD-DURATION::plan#1 took"
         )
 
     def test_what_cannot_be_audited_is_refused(self, project: Project, tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ class TestWhich:
         shutil.move(session, elsewhere)
         spoil(elsewhere, "session.yaml", "playbook: sample", "playbook: other")
         for name in (elsewhere, elsewhere / "journal.yaml"):
-            (audited,) = auditing.audit([str(name)], cwd=tmp_path)
+            (audited,) = audit_sessions([str(name)], cwd=tmp_path)
             assert codes((audited,)) == {"AUD-PLAYBOOK"}
             assert audited.name == OURS
         (elsewhere / "session.yaml").unlink()
-        (alone,) = auditing.audit([f"{OURS}/journal.yaml"], cwd=tmp_path / ".")
+        (alone,) = audit_sessions([f"{OURS}/journal.yaml"], cwd=tmp_path / ".")
         assert (alone.name, alone.ok) == ("", True)
-        (folder,) = auditing.audit([str(elsewhere)], cwd=tmp_path)
+        (folder,) = audit_sessions([str(elsewhere)], cwd=tmp_path)
         assert [(file.file, file.ok) for file in folder.files] == [
             (str(elsewhere / "journal.yaml"), True),
             (str(elsewhere / "session.yaml"), False),
@@ -142,7 +142,7 @@ class TestWhich:
         folder = tmp_path / KAI
         shutil.copytree(JOURNALS / "kai", folder)
         (folder / "playbook.yaml").unlink()
-        (audited,) = auditing.audit([KAI + "/"], cwd=tmp_path)
+        (audited,) = audit_sessions([KAI + "/"], cwd=tmp_path)
         assert audited.ok
         assert audited.notes
 

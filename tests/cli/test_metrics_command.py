@@ -14,7 +14,7 @@ from cli.terminal import Terminal
 from playbook_supervisor.audit.metrics import Figures, measure
 from playbook_supervisor.cli.render.metrics_tables import Sheet, fitted, plain, sheets
 from playbook_supervisor.cli.render.terminal import show_tables
-from playbook_supervisor.commands import auditing
+from playbook_supervisor.commands.metrics import metrics as measure_sessions
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import replace
 
@@ -39,7 +39,7 @@ def test_one_session_is_measured_or_all_or_those_of_a_playbook(
     project: Project, sessions: Path
 ) -> None:
     def count(name: str = "", **which: object) -> int:
-        return auditing.metrics(name, cwd=project.root, **which).sessions  # type: ignore[arg-type]
+        return measure_sessions(name, cwd=project.root, **which).sessions  # type: ignore[arg-type]
 
     assert count(OURS) == 1
     assert count(str(sessions / OURS)) == count(str(sessions / OURS / "journal.yaml")) == 1
@@ -67,14 +67,14 @@ def test_commands_are_known_from_the_playbook_of_that_time(
     project: Project, sessions: Path
 ) -> None:
     """What other tools wrote keeps none beside it; one that cannot be read is none."""
-    measured = auditing.metrics(KAI, cwd=project.root)
+    measured = measure_sessions(KAI, cwd=project.root)
     assert [each.name for each in measured.commands][:2] == ["/speckit.plan", "/speckit.implement"]
     project.write(".playbooks/playbooks/sample.yaml", "steps")
-    unknown = auditing.metrics(KAI, cwd=project.root)
+    unknown = measure_sessions(KAI, cwd=project.root)
     assert (unknown.commands, [each.command for each in unknown.steps][:1]) == ((), [""])
     (sessions / KAI / "journal.yaml").write_bytes(b"\0")
     (sessions / KAI / "session.yaml").write_bytes(b"\0")
-    assert auditing.metrics(KAI, cwd=project.root).ends["unknown"] == 1
+    assert measure_sessions(KAI, cwd=project.root).ends["unknown"] == 1
 
 
 def test_a_program_is_given_one_object(project: Project, sessions: Path) -> None:

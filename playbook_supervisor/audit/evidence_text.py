@@ -1,0 +1,46 @@
+"""The evidence lines of journals, `condition: statement`, which may be years old or hand-written.
+
+A journal keeps evidence as text only, so this is the one place that reads such text.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NEGATIVE = re.compile(
+    r"(?:fail|failed|stale|false|no|not held|not met)\s*(?:[.,;:!(].*)?\Z", re.IGNORECASE
+)
+"""A failed check in the words of people and other tools."""
+_FLAW = re.compile(
+    r" (?:is (?:missing|empty|a folder|no regular file|larger than [0-9,]+ bytes)"
+    r"|leads out of the repository|says (?:FAIL|STALE)|word for word|cannot be read \(.*\))"
+    r"(?:;| \(|, and no report |\Z)"
+    r"|; not written since the launch"
+)
+"""Our own words for a condition that does not hold, after a file's name."""
+_REFUSAL = re.compile(
+    r"neither .* is there|the two verdicts differ: |no verdict in |no PASS, FAIL or STALE but "
+    r"|(?:YAML|front matter) that does not parse |no pull request of branch "
+    r"|cannot ask for pull requests: |pull request #[0-9]+ is closed|no feature is named: "
+)
+"""Our own words for a condition that does not hold, without a file's name at the beginning."""
+
+
+def split(line: str) -> tuple[str, str]:
+    """The name of the condition and the statement."""
+    name, _, statement = line.partition(":")
+    return name, statement.strip()
+
+
+def says_not_held(statement: str) -> bool:
+    return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))
+
+
+def names_file(statement: str, file: str) -> bool:
+    """Whether the statement is about a file of that name in some folder."""
+    return f"/{file}" in statement
+
+
+def names_path(statement: str, feature: str, file: str) -> bool:
+    """Whether the statement is about that file in the folder of that feature."""
+    return f"/{feature}/{file}" in f"/{statement}"

@@ -1,0 +1,98 @@
+"""A session's files, read once for the audit and for metrics, whatever tool wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from playbook_supervisor.audit import lenient_playbook, lenient_session
+from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
+from playbook_supervisor.audit.lenient_session import LooseJournal, LooseSession
+from playbook_supervisor.audit.rules import finding
+from playbook_supervisor.errors import CheckError, PlaybookError
+from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
+from playbook_supervisor.records import Record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
+
+
+class SessionFile(Record):
+    """One file: its shown name, and its bytes or why there are none.
+
+    `guidance` replaces the rule's own if the file is missing.
+    """
+
+    file: str
+    data: bytes | None = None
+    problem: str = ""
+    guidance: str = ""
+
+
+class SessionFiles(Record):
+    """The files of one session, and what git knows of it.
+
+    `name` is the folder's name. A standalone journal has no `session`. `pinned`: the playbook is
+    the session's own copy, not the project's. `committed` is the commit time of each journal line,
+    ms since the epoch (0: not committed). `merged` names a branch that contains the session's.
+    """
+
+    name: str
+    journal: SessionFile
+    session: SessionFile | None = None
+    playbook: SessionFile | None = None
+    pinned: bool = False
+    policy: SessionFile | None = None
+    committed: Sequence[int] = ()
+    merged: str = ""
+    folder: Path | None = None
+
+
+class SessionRecord(Record):
+    """The journal and session.yaml of a session as far as they can be read, with the problems."""
+
+    files: SessionFiles
+    journal: LooseJournal | None
+    session: LooseSession | None
+    problems: tuple[Problem, ...]
+
+    def playbook(self) -> LoosePlaybook | None:
+        """Its playbook, if there is one that can be read."""
+        file = self.files.playbook
+        if file is None or file.data is None:
+            return None
+        return lenient_playbook.read(file.data, file.file)
+
+
+def read(files: SessionFiles) -> SessionRecord:
+    """Read the journal and session.yaml."""
+    journal, problems = _read(files.journal, lenient_session.journal)
+    session = None
+    if files.session is not None:
+        session, more = _read(files.session, lenient_session.session)
+        problems += more
+    return SessionRecord(files, journal, session, tuple(problems))
+
+
+def _read(
+    file: SessionFile, parse: Callable[[bytes, str], Parsed]
+) -> tuple[Parsed | None, list[Problem]]:
+    if file.data is None:
+        return None, [missing(file)]
+    try:
+        parsed = parse(file.data, file.file)
+    except CheckError as error:
+        return None, [unreadable("AUD-READ", error, file)]
+    return parsed, list(parsed.unclear[:MAX_PROBLEMS])
+
+
+def missing(file: SessionFile) -> Problem:
+    problem = finding("AUD-READ", file.problem, file.file)
+    return replace(problem, guidance=file.guidance) if file.guidance else problem
+
+
+def unreadable(code: str, error: PlaybookError, file: SessionFile) -> Problem:
+    return finding(code, error.message, file.file, error.position or (1, 1))

@@ -1,0 +1,143 @@
+"""Find sessions by id or path, and read their files for `audit` and `metrics`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from playbook_supervisor.audit import session_record
+from playbook_supervisor.audit.lenient_session import LooseSession
+from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
+from playbook_supervisor.commands import locate, overview
+from playbook_supervisor.errors import PlaybookError, StateError, StorageError
+from playbook_supervisor.project import session_policy
+from playbook_supervisor.project.library import FOLDER
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.journal import MAX_BYTES
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
+from playbook_supervisor.system import checkout, git_history
+from playbook_supervisor.system.files import locked, read_bytes
+
+_JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
+_PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
+
+
+def find(
+    names: Sequence[str], *, every: bool = False, cwd: Path | None = None
+) -> Iterator[SessionRecord]:
+    """The sessions named by id or path, all of them, or this worktree's.
+
+    StateError if a name means no session.
+    """
+    for files in _find(names, cwd or locate.current_folder(), every=every):
+        record = session_record.read(files)
+        if files.playbook is None and files.folder is not None and record.session is not None:
+            playbook = _project_playbook(files.folder, record.session)
+            record = replace(record, files=replace(files, playbook=playbook))
+        yield record
+
+
+def with_history(record: SessionRecord) -> SessionRecord:
+    """The same with what git knows: when its lines were committed, and whether it was merged."""
+    files, session, folder = record.files, record.session, record.files.folder
+    if folder is None:
+        return record
+    files = replace(files, committed=git_history.line_times(folder, _JOURNAL))
+    branch = (session.branch or session.feature) if session is not None else ""
+    if branch and session is not None and not session.ended:
+        merged = git_history.merged_into(folder, _SESSION, branch)
+        files = replace(files, merged=merged)
+    return replace(record, files=files)
+
+
+def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionFiles]:
+    if every:
+        seen = overview.sessions(locate.store(here))
+        for each in sorted(seen, key=lambda each: each.session_id):
+            yield _in_store(each.store, each.session_id, here)
+        return
+    for name in names or (locate.chosen(locate.store(here), ""),):
+        if SESSION_ID.match(name):
+            yield _in_store(overview.find(locate.store(here), name), name, here)
+        else:
+            yield _at_path(here / name, name)
+
+
+def _in_store(store: DiskStore, session_id: str, here: Path) -> SessionFiles:
+    """A worktree's session, read under the lock, between two writes of its driver."""
+    shown = os.path.relpath(store.checkout.root / SESSIONS / session_id, here)
+    journal = f"{shown}/{_JOURNAL}"
+    try:
+        store.require_worktree(session_id)
+        folder = store.folder(session_id)
+    except StateError as error:
+        missing = SessionFile(journal, problem=error.message, guidance=error.guidance)
+        return SessionFiles(session_id, missing)
+    except StorageError as error:
+        return SessionFiles(session_id, SessionFile(journal, problem=error.message))
+    runtime = store.runtime(session_id)
+    with locked(runtime / "lock") if runtime.is_dir() else nullcontext():
+        return _in_folder(folder, shown)
+
+
+def _at_path(path: Path, shown: str) -> SessionFiles:
+    """A session's folder, a journal.yaml with its session.yaml beside it, or any journal."""
+    if path.is_dir():
+        return _in_folder(path, shown)
+    if not path.is_file():
+        raise StateError(
+            "PB-STATE-NO-SESSION",
+            "there is no session with that id, and no folder or journal of that name",
+            where=shown,
+            guidance="`playbook status --all` lists the sessions.",
+        )
+    if path.name == _JOURNAL and (path.parent / _SESSION).is_file():
+        return _in_folder(path.parent, str(Path(shown).parent))
+    return SessionFiles("", _file(path, shown))
+
+
+def _in_folder(folder: Path, shown: str) -> SessionFiles:
+    def file(name: str) -> SessionFile:
+        return _file(folder / name, str(Path(shown) / name))
+
+    def optional(name: str) -> SessionFile | None:
+        return file(name) if os.path.lexists(folder / name) else None
+
+    playbook = optional(_PLAYBOOK)
+    return SessionFiles(
+        name=folder.resolve().name,
+        journal=file(_JOURNAL),
+        session=file(_SESSION),
+        playbook=playbook,
+        pinned=playbook is not None,
+        policy=optional(session_policy.FILE),
+        folder=folder,
+    )
+
+
+def _file(path: Path, shown: str) -> SessionFile:
+    if path.is_symlink():  # findings quote the file, and the link may lead to a private one
+        return SessionFile(shown, problem="it is a symbolic link")
+    try:
+        return SessionFile(shown, read_bytes(path, limit=MAX_BYTES))
+    except FileNotFoundError:
+        return SessionFile(shown, problem="there is no such file")
+    except StorageError as error:
+        return SessionFile(shown, problem=error.message)
+
+
+def _project_playbook(folder: Path, session: LooseSession) -> SessionFile | None:
+    """The project's playbook when the session began, for sessions without their own copy."""
+    if not re.match(_PLAYBOOK_NAME, session.playbook):
+        return None
+    try:
+        root = checkout.find(folder).root
+    except PlaybookError:
+        return None
+    path = f"{FOLDER}/{session.playbook}.yaml"
+    content = git_history.as_of(root, path, session.started_at or 0)
+    return _file(root / path, path) if content is None else SessionFile(path, content)
