@@ -99,7 +99,7 @@ def ask(attempt: Attempt, gate: Gate) -> Ask:
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
     """Close the open gate with one of its choices: a rule of the table (kai FR26, FR38)."""
     resolution, text = answered.resolution, answered.text
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     gate = replace(
         entry.gates[-1], answered_at=at, by=answered.by, text=text, resolution=resolution
     )

@@ -62,7 +62,7 @@ def directive(state: State) -> Directive:
     phase, where = state.phase or (), positions(state)
     for step in phase:
         if where[step.id] in _AT_A_GATE:
-            gate = state.attempts(step.id)[-1].gates[-1]
+            gate = state.last(step.id).gates[-1]
             return gates.ask(attempt(state, step), gate)
     running = [step for step in phase if where[step.id] is Position.RUNNING]
     if running:

@@ -38,20 +38,20 @@ _UNJUDGED_TEXT = "aborted before it was judged"
 
 def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
     """A lost attempt that had finished counts as returned."""
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     return Event(Change.RETURNED, replace(entry, returned_at=at, recovered=True))
 
 
 def break_off(state: State, step: Step, _: Observation, at: int) -> Event:
     """A lost or interrupted attempt fails. Another one follows and uses up no retry."""
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     broken_off = replace(entry, error=_INTERRUPTED_TEXT, error_code=INTERRUPTED)
     return settle(broken_off, EntryStatus.FAILED, at)
 
 
 def abort(state: State, step: Step, said: Answered | Cancelled, at: int) -> Event:
     """Settle an open entry of an aborted session: as failed if its step ran, else as skipped."""
-    return _aborted(state.attempts(step.id)[-1], said.text, at)
+    return _aborted(state.last(step.id), said.text, at)
 
 
 def abort_before(state: State, step: Step, said: Answered | Cancelled, at: int) -> Event:
@@ -62,7 +62,7 @@ def abort_before(state: State, step: Step, said: Answered | Cancelled, at: int) 
 
 def take_up(state: State, step: Step, _: TakenUp, __: int) -> Event:
     """Mark a failed entry as retried by `resume --retry`: another attempt follows."""
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     return Event(Change.TAKEN_UP, replace(entry, resolution=Resolution.RETRY))
 
 

@@ -228,6 +228,10 @@ class State(Record, slots=False):
         """The entries of a step of the due phase, oldest first."""
         return self._by_step.get(step_id, ())
 
+    def last(self, step_id: str) -> Entry:
+        """The last entry of a step of the due phase; KeyError if it has none."""
+        return self._by_step[step_id][-1]
+
     @property
     def latest(self) -> int:
         """The latest time in the journal; no new time may be earlier."""

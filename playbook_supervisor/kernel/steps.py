@@ -90,7 +90,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 def record_return(state: State, step: Step, returned: Returned, at: int) -> Event:
     """Record what the worker returned, before anything is checked: point 5."""
     outcome = returned.outcome
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     entry = replace(entry, returned_at=at, output=outcome.output, agent=outcome.agent)
     if outcome.error:
         entry = replace(
@@ -107,7 +107,7 @@ def record_return(state: State, step: Step, returned: Returned, at: int) -> Even
 def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     """Settle the step as done or failed, or open a gate: points 6 to 9."""
     report = checked.reports[step.id]
-    entry = state.attempts(step.id)[-1]
+    entry = state.last(step.id)
     rechecked = gates.rechecked(entry)
     erred = entry.erred and not rechecked
     failing = [probed for probed in report.conditions if not probed.held]

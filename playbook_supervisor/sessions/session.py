@@ -228,7 +228,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
     asked = machine.directive(state)
     waiting = None
     if isinstance(asked, Ask):
-        entry = state.attempts(asked.member.step.id)[-1]
+        entry = state.last(asked.member.step.id)
         waiting = Waiting(
             id=asked.id,
             reason=asked.reason.value,
@@ -246,7 +246,7 @@ def project(manifest: Manifest, state: State) -> Manifest:
 
 def question(state: State, asked: Ask) -> str:
     """The question of the gate that is being asked."""
-    entry = state.attempts(asked.member.step.id)[-1]
+    entry = state.last(asked.member.step.id)
     return gates.question(
         asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
     )

@@ -105,7 +105,7 @@ class Snapshot(Record):
 
     def entry(self, attempt: Attempt) -> Entry:
         """The entry of an attempt of the due phase."""
-        return self.state.attempts(attempt.step.id)[-1]
+        return self.state.last(attempt.step.id)
 
 
 def outlook(opened: OpenSession, events: tuple[Event, ...] = ()) -> Snapshot:
