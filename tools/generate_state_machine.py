@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tables import code, table
+
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.state import Position
 from playbook_supervisor.kernel.table import TABLE
@@ -39,11 +41,9 @@ positions that the row allows. An observation that has no row here is refused an
 ## The positions of a step
 
 {positions}
-
 ## The transitions
 
 {transitions}
-
 Where a row has several positions, the playbook, the result of the check and the other members of a
 parallel group decide between them.
 
@@ -56,28 +56,32 @@ stateDiagram-v2
 
 ## The choices at each gate
 
-{gates}
-"""
+{gates}"""
 
 
 def page() -> str:
     """The whole page, Markdown."""
     return PAGE.format(
-        positions=_table(
+        positions=table(
             ("position", "means"), ((f"`{where}`", MEANINGS[where]) for where in Position)
         ),
-        transitions=_table(
+        transitions=table(
             ("a step that is", "when", "becomes", "decided by"),
             (
-                (f"`{where}`", move, " or ".join(map(_code, row.then)), _code(_name(row.rule)))
+                (
+                    f"`{where}`",
+                    move,
+                    " or ".join(f"`{then}`" for then in row.then),
+                    f"`{_name(row.rule)}`",
+                )
                 for (where, move), row in TABLE.items()
             ),
         ),
         diagram="\n".join(_arrows()),
-        gates=_table(
+        gates=table(
             ("gate", "place", "decision journaled", "choices"),
             (
-                (f"`{reason}`", place, f"`{_decision(reason)}`", ", ".join(map(_code, choices)))
+                (f"`{reason}`", place, f"`{_decision(reason)}`", code(choices))
                 for (reason, place), choices in CHOICES.items()
             ),
         ),
@@ -102,15 +106,6 @@ def _decision(reason: str) -> Decision:
 
 def _name(rule: Callable[..., object]) -> str:
     return f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
-
-
-def _code(word: str) -> str:
-    return f"`{word}`"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":
