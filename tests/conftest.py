@@ -1,4 +1,4 @@
-"""One scratch home per test, nothing of the developer's, and one fixture: `project`."""
+"""A scratch home for each test, an environment without the developer's, and `project`."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o022)
     time.tzset()
     leave_terminal()
-    # A suite that runs in the background of a script inherits a Ctrl-C that nobody hears, and so
-    # would every process of its tests.
+    # In the background of a script, SIGINT is ignored; the processes that tests start inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     places = [Path(tempfile.gettempdir())]
@@ -71,13 +70,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def leave_terminal() -> None:
-    """A test has no controlling terminal but the one that it makes."""
+    """Tests have no controlling terminal unless they make one."""
     with suppress(OSError), Path("/dev/tty").open("rb", buffering=0) as terminal:
         fcntl.ioctl(terminal, termios.TIOCNOTTY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for a client is spread among what computes, between files: nobody stands idle."""
+    """Spread the scenarios that wait for a client among the tests that compute, file by file."""
     waiting = [item for item in items if item.path.is_relative_to(CLIENT)]
     others = [item for item in items if not item.path.is_relative_to(CLIENT)]
     spread: list[pytest.Item] = []
@@ -93,7 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """What tries hundreds of examples is three times as fast where nothing traces it."""
+    """Do not trace property tests: without coverage they are three times as fast."""
     if not any(item.get_closest_marker(name) for name in ("unmeasured", "hypothesis")):
         return (yield)
     tracer = sys.gettrace()
@@ -105,10 +104,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """All of ours is loaded before the first test.
+    """Import the whole package before the first test.
 
-    Hypothesis takes constants out of the modules that are there: else what it tries would hang on
-    which tests have run before.
+    Hypothesis collects constants from the modules that are imported. Without this, its examples
+    would depend on the tests that have run before.
     """
     for module in pkgutil.walk_packages(playbook_supervisor.__path__, "playbook_supervisor."):
         if not module.name.endswith(".__main__"):
@@ -116,7 +115,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are processors: half of the time a test waits for what it started."""
+    """One more than there are processors: half of the time a test waits for a process."""
     del config
     return (os.cpu_count() or 1) + 1
 
@@ -129,7 +128,7 @@ TORN = pytest.StashKey[int]()
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """No process of a test lives longer than the run, nor spoils what coverage puts together."""
+    """Kill processes that tests left behind, and remove their unfinished coverage files."""
     done = yield
     if run := session.config.stash[RUN]:
         session.config.stash[LEFT] = leftovers.find(run)
@@ -141,24 +140,24 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many scenarios ran in the real client, and plainly which were left out, and why."""
+    """Report how many scenarios ran in the real client, and which were skipped and why."""
     reporter = terminalreporter
     if left := reporter.config.stash.get(LEFT, []):
-        reporter.section("left behind")
+        reporter.section("processes left behind")
         for each in left:
             reporter.write_line(str(each), yellow=True)
     if torn := reporter.config.stash.get(TORN, 0):
-        reporter.write_line(f"coverage files of killed processes left out: {torn}")
+        reporter.write_line(f"unfinished coverage files of killed processes removed: {torn}")
     held, left_out, failed, broken = (_in_the_client(reporter, kind) for kind in OUTCOMES)
     ran = len(held) + len(failed) + len(broken)
     if not ran and not left_out:
         return
     reporter.section("in the real Claude Code client")
-    reporter.write_line(f"scenarios held: {len(held)} of {ran}")
+    reporter.write_line(f"scenarios passed: {len(held)} of {ran}")
     for reason in sorted({str(report.longrepr[2]) for report in left_out}):
         why = reason.removeprefix("Skipped: ")
         number = sum(reason == report.longrepr[2] for report in left_out)
-        reporter.write_line(f"scenarios left out: {number}, for {why}", yellow=True)
+        reporter.write_line(f"scenarios skipped: {number}: {why}", yellow=True)
 
 
 OUTCOMES = ("passed", "skipped", "failed", "error")
@@ -175,7 +174,7 @@ def home(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """The scratch home of this test. Whoever reaches for the real one fails."""
+    """The scratch home of this test. A test that touches the real one fails."""
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # meant for this run, not for runs within
@@ -186,17 +185,17 @@ def home(
 
 @pytest.fixture(autouse=True)
 def _measured_or_not(request: pytest.FixtureRequest) -> None:
-    """Processes of a test that is not measured are not either."""
+    """Start the processes of an unmeasured test without coverage, too."""
     if request.node.get_closest_marker("unmeasured"):
         request.getfixturevalue("unmeasured")
 
 
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this test starts begins without coverage.
+    """Start processes without coverage.
 
-    For processes that are killed, whose lines would be counted by luck, and for those that run
-    nothing of ours: coverage takes several times as long to begin as Python does.
+    For processes that are killed, whose lines would be counted by chance, and for those that run
+    no code of the package: starting coverage takes several times as long as starting Python.
     """
     for name in os.environ:
         if name.startswith("COVERAGE_"):
@@ -205,7 +204,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def isolation(request: pytest.FixtureRequest) -> guard.Guard:
-    """The guard itself, for the tests that prove it."""
+    """The guard itself, for its own tests."""
     return request.config.stash[GUARD]
 
 
@@ -223,7 +222,7 @@ def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def pristine_installation(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with what `init` writes, on main, where a second feature is specified; made once."""
+    """The repository after `init`, on main, with a second feature specified; made once."""
     folder = tmp_path_factory.mktemp("installed")
     project = Project.copied(pristine, folder / "project", home=folder)
     project.git("switch", "-q", "main")
@@ -235,5 +234,5 @@ def pristine_installation(pristine: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def installed(pristine_installation: Path, tmp_path: Path, home: Path) -> Project:
-    """A project on main in which everything is installed and committed; 014 is specified there."""
+    """A project on main, after `init`, with everything committed and feature 014 specified."""
     return Project.copied(pristine_installation, tmp_path / "project", home=home)

@@ -1,9 +1,9 @@
-"""What no test may do: touch the real home, or reach beyond this machine.
+"""Keeps tests away from the real home and from the network.
 
-An audit hook sees every file that is opened or changed, every name that is looked up and every
-connection that this process makes. What it forbids fails the test, also where the code under
-test swallows the exception. Processes that a test starts get a scratch home, a stand-in for
-every program that would talk to a forge or a model, and a proxy that leads nowhere.
+An audit hook sees every file that this process opens or changes, every host name that it looks up
+and every connection that it makes. A forbidden one fails the test, even if the code under test
+swallows the exception. Processes that a test starts get a scratch home, a stand-in for every
+program that would talk to a forge or a model, and a proxy that leads nowhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT = (
     "TESTS_RUN",
     "TMPDIR",
 )
-"""How the names of the inherited variables begin. No credential is among them."""
+"""The beginnings of the names of inherited variables. None of them holds a credential."""
 
 SHUNNED = ("claude", "codex", "gemini", "copilot", "opencode", "gh", "glab")
 """Programs that act in a developer's name."""
@@ -39,7 +39,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 class Guard:
-    """Forbids, and remembers what it forbade; `forgive` empties that memory."""
+    """Refuses what is forbidden and remembers it until `forgive`."""
 
     def __init__(self, homes: tuple[str, ...], allowed: tuple[str, ...]) -> None:
         self.homes = homes
@@ -74,7 +74,7 @@ class Guard:
 
     def _path(self, path: object, *_: object) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
-            return  # a file descriptor: opened, and looked at, before
+            return  # a file descriptor: its path was checked when it was opened
         full = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - follows no link, opens nothing
         if _within(full, self.homes) and not _within(full, self.allowed):
             self._forbid(f"touches the real home: {full}")
@@ -98,7 +98,7 @@ class Guard:
 
 
 def install(rootpath: Path, *places: Path) -> Guard:
-    """Forbid from now on. `places` may be used although they may lie in the home."""
+    """Install the guard for the rest of the process. `places` are allowed even inside the home."""
     homes = {os.environ["TESTS_REAL_HOME"], _home_of_account()}
     allowed = {
         rootpath,
@@ -114,7 +114,7 @@ def install(rootpath: Path, *places: Path) -> Guard:
 
 
 def clean_environment(scratch: Path) -> dict[str, str]:
-    """The environment of every test: nothing of the developer's but the way to the programs."""
+    """The environment of every test: the developer's PATH and a few variables of the tests."""
     environment = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     shunned = scratch / "shunned"
     shunned.mkdir()

@@ -1,8 +1,8 @@
-"""What tests started and did not end: a process that outlives its run is some test's mistake.
+"""What tests leave behind: processes that outlive the run, and unfinished coverage files.
 
-Whatever a test starts inherits the number of the run and, from pytest, the test's name. Only Linux
-tells (`/proc`) what a process was given. And what a killed process had begun to write of its
-coverage, which breaks the measurement of all the others.
+A process that a test starts inherits the id of the run and, from pytest, the name of the test. Its
+environment can be read in `/proc`, so only on Linux. The coverage file of a killed process may be
+incomplete, and would break the combined measurement.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from uuid import uuid4
 
 RUN = "TESTS_RUN"
 PATIENCE = 20.0
-"""Seconds for what has been told to end, also on a busy machine."""
+"""Seconds for a process that is ending, on a busy machine."""
 _TEST = b"PYTEST_CURRENT_TEST="
 
 
 @dataclass(frozen=True)
 class Left:
-    """A process that lives, and the test that started it or what did."""
+    """A living process, and the test that started it, directly or not."""
 
     pid: int
     test: str
@@ -35,7 +35,7 @@ class Left:
 
 
 def mark() -> str:
-    """The number of this run, for all that is started from now on; empty within another run."""
+    """Put the id of this run into the environment and return it; empty within another run."""
     if RUN in os.environ:
         return ""
     os.environ[RUN] = uuid4().hex
@@ -43,7 +43,7 @@ def mark() -> str:
 
 
 def find(run: str, patience: float = PATIENCE) -> list[Left]:
-    """Who of that run still lives after so many seconds; those are killed."""
+    """Kill the processes of that run which still live after `patience` seconds; return them."""
     until = time.monotonic() + patience
     while (found := _living(run)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -54,7 +54,7 @@ def find(run: str, patience: float = PATIENCE) -> list[Left]:
 
 
 def discard_torn(data: Path) -> int:
-    """Remove what is no whole file of coverage's among those beside `data`; how many that were."""
+    """Remove the incomplete coverage files beside `data`; return how many there were."""
     torn = [file for file in data.parent.glob(f"{data.name}.*.pid*") if not _whole(file)]
     for file in torn:
         file.unlink()
@@ -74,7 +74,7 @@ def _living(run: str) -> list[Left]:
     found = []
     wanted = f"{RUN}={run}".encode()
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # another's, or one that has just ended
+        with suppress(OSError):  # another user's process, or one that has just ended
             given = (process / "environ").read_bytes().split(b"\0")
             tests = [each.removeprefix(_TEST) for each in given if each.startswith(_TEST)]
             if tests and wanted in given:

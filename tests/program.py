@@ -1,7 +1,7 @@
-"""The program in this process: `main()` with the arguments, streams and surroundings of a process.
+"""Runs the program inside the test process: `main()` with its own streams, folder and environment.
 
-A process costs a fifth of a second before it begins. What only a process shows (signals, kills,
-terminals, closed streams, two at once, an import that must not happen) is tested in one.
+Starting a process costs more than most commands. Tests start one only for what needs it: signals,
+kills, terminals, closed streams, several at once, or the modules that a command imports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STREAMS = ("stdin", "stdout", "stderr")
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished process left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -67,12 +67,12 @@ def _content(file: IO[bytes]) -> str:
 
 @contextmanager
 def _process_state() -> Iterator[None]:
-    """Afterwards everything that belongs to a process is as it was before."""
+    """Restore everything that belongs to the process."""
     environment, folder, argv = dict(os.environ), os.open(".", os.O_RDONLY), sys.argv
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     thresholds, mask, temporary = gc.get_threshold(), os.umask(0o022), tempfile.tempdir
     try:
-        tempfile.tempdir = None  # what TMPDIR says is asked for once in a process
+        tempfile.tempdir = None  # a process reads TMPDIR only once
         yield
     finally:
         tempfile.tempdir = temporary
@@ -92,7 +92,7 @@ def _process_state() -> Iterator[None]:
 
 @contextmanager
 def _descriptors(files: Sequence[IO[bytes]]) -> Iterator[None]:
-    """The standard streams, and their descriptors, are these files."""
+    """Make these files the standard streams and their descriptors."""
     streams = [getattr(sys, name) for name in _STREAMS]
     for stream in streams[1:]:
         stream.flush()

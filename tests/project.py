@@ -34,7 +34,7 @@ Gh = Literal["open", "merged", "closed", "none", "logged out", "hanging", "garba
 
 GH = """\
 #!/bin/sh
-# Stands in for gh; what it says is the content of the file beside it.
+# Stands in for gh. The file beside it says what to answer.
 pull_request() {
   printf '[{"number":7,"url":"https://forge.example/pull/7","state":"%s"}]\\n' "$1"
 }
@@ -52,7 +52,7 @@ esac
 
 @dataclass
 class Project:
-    """`root` is the repository, `home` the user's, `env` what its processes are given on top."""
+    """`root` is the repository, `home` the user's home, `env` further variables of the program."""
 
     root: Path
     home: Path
@@ -90,11 +90,11 @@ class Project:
         return (self.root / path).read_text(encoding="utf-8")
 
     def git(self, *args: str) -> str:
-        """What git says, without the last line's end; a failing git fails the test."""
+        """The output of git, without the last newline. A git that fails fails the test."""
         return self._finished("git", *args).out.removesuffix("\n")
 
     def commit(self, message: str) -> None:
-        """Commit everything that there is."""
+        """Commit everything."""
         self.git("add", "--all")
         self.git("commit", "-q", "-m", message)
 
@@ -118,7 +118,7 @@ class Project:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Result:
-        """The same in a process of its own."""
+        """Run `playbook ARGS` to its end, in a process of its own."""
         with self.spawn(*args, env=env, cwd=cwd) as process:
             try:
                 out, err = process.communicate(input.encode(), timeout=120)
@@ -145,7 +145,7 @@ class Project:
     def environment(self) -> dict[str, str]:
         return os.environ | {"HOME": str(self.home)} | self.env
 
-    # ── what stands around it ───────────────────────────────────────────────────────────────
+    # ── its surroundings ────────────────────────────────────────────────────────────────────
 
     def script(self, text: str) -> str:
         """Write a script for the embedded agent, outside the repository; what `--agent` takes."""
@@ -154,7 +154,7 @@ class Project:
         return f"script:{file}"
 
     def gh(self, mode: Gh) -> None:
-        """Put a stand-in `gh` on PATH; calling again changes what it says from now on."""
+        """Put a stand-in `gh` on PATH, or change what it says."""
         folder = self._beside("bin")
         folder.mkdir(exist_ok=True)
         if mode == "missing":
@@ -179,17 +179,17 @@ class Project:
 
     @property
     def session(self) -> Path:
-        """The folder of the one session that there is."""
+        """The folder of the only session."""
         (only,) = self.sessions
         return only
 
     def journal(self) -> list[dict[str, Any]]:
-        """The entries of the one session, as any YAML reader sees them."""
+        """The entries of the only session, as any YAML reader sees them."""
         entries: list[dict[str, Any]] = self._yaml("journal.yaml")["entries"]
         return entries
 
     def manifest(self) -> dict[str, Any]:
-        """The session.yaml of the one session."""
+        """The session.yaml of the only session."""
         return self._yaml("session.yaml")
 
     # ────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +210,7 @@ class Project:
 
 
 def remote(project: Project) -> Project:
-    """A bare remote that holds the branch, which follows it."""
+    """Add a bare remote that holds the branch, and track it."""
     bare = project.root.with_name("remote.git")
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
     project.git("remote", "add", "origin", str(bare))

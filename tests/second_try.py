@@ -1,6 +1,6 @@
-"""A second try for a test that has failed, at most so many in each process: docs/decisions/0070.
+"""Repeats a failed test once, up to N tests in each process: docs/decisions/0070.
 
-The first failure is shown at the end of the run, under the test's name. Whoever fails twice fails.
+The end of the run shows the first failure of each repeated test. A test that fails twice fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="how many failed tests each process may try once more (default: none)",
+        help="how many failed tests each process may repeat once (default: 0)",
     )
 
 
@@ -37,7 +37,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if failures:
         stash[LEFT] -= 1
         for report in failures:
-            report.outcome = FAILED_ONCE  # type: ignore[assignment]  # a word of ours
+            report.outcome = FAILED_ONCE  # type: ignore[assignment]  # an outcome of our own
             hook.pytest_runtest_logreport(report=report)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:

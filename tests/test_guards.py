@@ -254,7 +254,10 @@ class TestCommandsInTheClientsShell:
     def test_beginning_at_a_later_step_is_a_humans(self, project: Project) -> None:
         with Conversation(project) as conversation:
             refused = conversation.runs("begin", "auto-validate", "013", "--from", "qa-run")
-        assert (refused.code, "only a human may run `playbook begin --from`" in refused.err) == (3, True)
+        assert (refused.code, "only a human may run `playbook begin --from`" in refused.err) == (
+            3,
+            True,
+        )
 
     def test_begin_no_second_session_beside_the_one_that_is_bound(
         self, conversation: Conversation

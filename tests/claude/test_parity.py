@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from cli import terminal as person
 import pytest
+from cli import terminal as person
 from project import FEATURE, Project
 
 from claude.conftest import Start
