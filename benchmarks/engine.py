@@ -104,7 +104,7 @@ def commit(times: int, folder: Path) -> dict[str, float]:
     for number in range(times):
         folder.joinpath(*journal).write_text(f"# {number}\n")
         began = time.perf_counter()
-        made = SessionInGit(supervisor.store.checkout, supervisor.id, patience=60.0).commit(
+        made = SessionInGit(supervisor.store.checkout, supervisor.id, timeout=60.0).commit(
             "Record", "it", "sample"
         )
         ours.append(time.perf_counter() - began)

@@ -36,6 +36,7 @@ from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
 from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Resolution
 from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -119,7 +120,7 @@ class LoggedSupervisor(Supervisor):
 
     log: Log
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Snapshot:
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         outlook = super().answer(gate_id, resolution, text, by)
         self.log.say("answered", gate_id, resolution)
         return outlook
@@ -161,7 +162,8 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     supervisor = LoggedSupervisor(scene.store, session_id)
     supervisor.log = log
     pending = supervisor.look().pending
-    runner = Runner(supervisor, LoggedAgent(script, log), LoggedWatcher(log), Ana(), by="Ana")
+    observer, by = LoggedWatcher(log), Principal("Ana")
+    runner = Runner(supervisor, LoggedAgent(script, log), observer, Ana(), by=by)
     ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.outlook())
     assert ending.why == "completed", ending.snapshot
 

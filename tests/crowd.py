@@ -20,6 +20,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -77,7 +78,7 @@ def report_ones_own(supervisor: Supervisor, number: int, told: Told) -> None:
 def answer_the_same(supervisor: Supervisor, number: int, told: Told) -> None:
     """All answer one gate in words of their own."""
     try:
-        supervisor.answer("last#1?1", Resolution.CONTINUE, f"{number}: go", "Ana")
+        supervisor.answer("last#1?1", Resolution.CONTINUE, f"{number}: go", Principal("Ana"))
         told.append(f"last#1?1 {number}: go")
     except StateError as error:
         if error.code != "PB-STATE-REFUSED":

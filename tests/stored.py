@@ -14,6 +14,7 @@ import yaml
 
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -144,7 +145,7 @@ def finish(supervisor: Supervisor, outlook: Snapshot) -> Snapshot:
     while True:
         if isinstance(outlook.directive, Ask):
             asked = outlook.directive
-            supervisor.answer(asked.id, Resolution.CONTINUE, "continue", "Ana")
+            supervisor.answer(asked.id, Resolution.CONTINUE, "continue", Principal("Ana"))
             outlook = supervisor.outlook()
         elif running(outlook):
             outlook = supervisor.report(running(outlook)[0].id, Outcome(output="ok"))

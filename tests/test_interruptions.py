@@ -30,6 +30,7 @@ from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.process_groups import worker_alive
@@ -111,7 +112,7 @@ class Late(NullObserver):
     def ask(
         self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        self.elsewhere.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+        self.elsewhere.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
         return PromptAnswer("continue")
 
     def not_understood(self, outlook: Snapshot, question: str) -> None:

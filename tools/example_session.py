@@ -20,6 +20,7 @@ from playbook_supervisor.cli.render.page import page
 from playbook_supervisor.commands import overview
 from playbook_supervisor.kernel.directives import Ask, Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -121,7 +122,7 @@ def journaled(root: Path) -> tuple[DiskStore, str, Clock]:
                 break
             answer = ANSWERS[asked.id]
             clock.takes(60 * answer.minutes)
-            supervisor.answer(asked.id, answer.resolution, answer.words, WHO)
+            supervisor.answer(asked.id, answer.resolution, answer.words, Principal(WHO))
             outlook = supervisor.outlook()
             continue
         (attempt,) = running(outlook)

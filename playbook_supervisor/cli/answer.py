@@ -38,8 +38,8 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
         output.write("next: Claude Code continues at your next message there")
         return 0
     driven = view.driven(snapshot)
-    name = locate.name_from_here(snapshot)
+    name = locate.required_id(snapshot)
     output.write(text.next_move(snapshot, name, driven=driven))
-    if not driven and (where := locate.away(snapshot)):
+    if not driven and (where := locate.other_worktree(snapshot)):
         output.inform(printable(where))
     return 0

@@ -35,11 +35,16 @@ def demo() -> int:
     output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
     prompter = Prompt() if output.is_interactive() else _ScriptedPrompter()
     drive = driving.DriveOptions(agent=made.agent)
-    with observing(level, lambda snapshot: protocol.entries(snapshot, cwd=made.root)) as observer:
+    with observing(level, protocol.entries) as observer:
         result = driving.run(
-            made.playbook, made.args, cwd=made.root, drive=drive, watcher=observer, person=prompter
+            made.playbook,
+            made.args,
+            cwd=made.root,
+            drive=drive,
+            observer=observer,
+            prompter=prompter,
         )
-    entries = protocol.entries(result.snapshot, cwd=made.root)
+    entries = protocol.entries(result.snapshot)
     output.inform(text.summary(result.snapshot, entries, result.why))
     if not shows_list(level):
         for line in text.steps(entries):

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.commands.protocol import DirectiveDetails
+    from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
@@ -42,7 +42,7 @@ def lines_for_user(snapshot: Snapshot) -> list[str]:
 
 
 def _directive_json(snapshot: Snapshot, details: DirectiveDetails) -> dict[str, Any]:
-    return json_shapes.directive(snapshot, details.handouts, details.context, details.given)
+    return json_shapes.directive(snapshot, details.work_items, details.context, details.given)
 
 
 def _settled(snapshot: Snapshot) -> list[str]:

@@ -12,6 +12,7 @@ from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate, protocol
+from playbook_supervisor.sessions.gate_context import gate_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def drive_and_show(
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
     snapshot, entries = result.snapshot, protocol.entries(result.snapshot)
-    context = result.context or protocol.context(snapshot)
-    name = locate.name_from_here(snapshot)
+    context = result.context or gate_context(snapshot)
+    name = locate.required_id(snapshot)
     if json:
         output.write_json(
             json_shapes.result(snapshot, result.why, result.exit_code, entries, context)

@@ -13,9 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.commands.protocol import DirectiveDetails
     from playbook_supervisor.drivers.claude_code.context import HookReply
-    from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 def read_payload() -> object:
@@ -87,8 +85,8 @@ def _document(reply: HookReply) -> dict[str, Any]:
 
     to_model = [reply.note] if reply.note else []
     to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
-    if reply.tell is not None:
-        to_model += lines_for_model(reply.tell, _details(reply, reply.tell))
+    if reply.tell is not None and reply.details is not None:
+        to_model += lines_for_model(reply.tell, reply.details)
         to_user += lines_for_user(reply.tell)
     document: dict[str, Any] = {}
     if to_user:
@@ -120,21 +118,6 @@ def _settled(reply: HookReply) -> list[str]:
     from playbook_supervisor.cli.render import text
 
     return [text.settled_line(entry) for entry in reply.closed]
-
-
-def _details(reply: HookReply, snapshot: Snapshot) -> DirectiveDetails:
-    """The details, read from the folder in which the client was started.
-
-    The reply says which attempts agents have been given: the binding may be gone already.
-    """
-    from pathlib import Path
-
-    from playbook_supervisor.commands import protocol
-    from playbook_supervisor.records import replace
-
-    folder = os.environ.get("CLAUDE_PROJECT_DIR")
-    details = protocol.enclosed(snapshot, cwd=Path(folder) if folder else None)
-    return replace(details, given=reply.given_out)
 
 
 def _permission(decision: str, reason: str) -> dict[str, Any]:

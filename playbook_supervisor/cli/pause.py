@@ -24,7 +24,7 @@ def pause(named: str, *, session: str) -> int:
     snapshot = driving.pause(options.chosen_session(named, session))
     output.show_notices(snapshot.notices)
     output.write(f"session {snapshot.manifest.session_id} is paused")
-    output.write(text.next_move(snapshot, locate.name_from_here(snapshot)))
-    if where := locate.away(snapshot):
+    output.write(text.next_move(snapshot, locate.required_id(snapshot)))
+    if where := locate.other_worktree(snapshot):
         output.inform(printable(where))
     return 0

@@ -31,7 +31,7 @@ def resume(named: str, *, session: str, retry: bool, json: bool, **values: objec
     chosen, drive = options.chosen_session(named, session), options.drive_options(values)
     return drive_and_show(
         lambda observer, prompter: driving.resume(
-            chosen, retry=retry, drive=drive, watcher=observer, person=prompter
+            chosen, retry=retry, drive=drive, observer=observer, prompter=prompter
         ),
         options.level(),
         json=json,

@@ -43,7 +43,7 @@ def run(
         return _show_plan(playbook, args, start, drive, json=json)
     return drive_and_show(
         lambda observer, prompter: driving.run(
-            playbook, args, start=start, drive=drive, watcher=observer, person=prompter
+            playbook, args, start=start, drive=drive, observer=observer, prompter=prompter
         ),
         options.level(),
         json=json,

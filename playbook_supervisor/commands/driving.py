@@ -1,4 +1,4 @@
-"""What moves a session: run, resume, answer, abort, pause.
+"""The commands that move a session: run, resume, answer, abort, pause.
 
 Data in, data out, errors raised; nothing is printed here.
 """
@@ -9,30 +9,48 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from playbook_supervisor.agents import registry
+from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate
+from playbook_supervisor.drivers import budget, driver_lock, session_control
+from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.drivers.headless import DriveResult, Runner
+from playbook_supervisor.drivers.live_output import LiveOutput
+from playbook_supervisor.drivers.notifications import Notifier
+from playbook_supervisor.drivers.observers import (
+    CompositeObserver,
+    NullObserver,
+    Observer,
+    Prompter,
+)
 from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.answers import read_answer
+from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import creation, principal, selection
+from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.supervisor import Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.protocol import Agent, Budget
-    from playbook_supervisor.drivers.driver_lock import Request
-    from playbook_supervisor.drivers.headless import DriveResult
-    from playbook_supervisor.drivers.observers import Observer, Prompter
-    from playbook_supervisor.sessions.local_state import Runtime
-    from playbook_supervisor.sessions.snapshot import Snapshot
+    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.store import DiskStore
-    from playbook_supervisor.sessions.supervisor import Supervisor
 
-_PATIENCE = 60.0  # seconds that an aborting runner may take to end what runs
+_ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
 
 
 class DriveOptions(Record):
-    """How a session is to be driven headless. `agent` as `--agent` says it; empty: remembered.
+    """How to drive a session headless. `agent` is what `--agent` takes.
 
-    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits`:
-    turns and tool calls of a step, the cost of the whole run; what is left out is remembered.
+    `wall` and `idle` are a step's deadlines in seconds; `kill` ends orphaned workers. `limits` are
+    turns and tool calls of a step, and the cost of the whole run. A resumed session remembers what
+    is left out.
     """
 
     agent: str = ""
@@ -50,31 +68,29 @@ def run(
     cwd: Path | None = None,
     start: str = "",
     drive: DriveOptions | None = None,
-    watcher: Observer | None = None,
-    person: Prompter | None = None,
+    observer: Observer | None = None,
+    prompter: Prompter | None = None,
 ) -> DriveResult:
     """Begin a playbook and drive it to its end or to a gate (kai FR20, cat FR-3.7).
 
-    Without a `person` a gate ends the drive: `why` is `waiting`. Raises what `beginning` and the
+    Without a `prompter` a gate ends the drive: `why` is `waiting`. Raises what `creation` and the
     agents raise before anything is created.
     """
-    from playbook_supervisor.agents import protocol, registry
-    from playbook_supervisor.drivers import budget
-    from playbook_supervisor.sessions import creation
-
     drive = drive or DriveOptions()
     store = locate.store(cwd)
-    wanted = creation.intend(store, reference, args, start=start, commands_elsewhere=True)
-    agent = registry.choose(drive.agent, wanted.config, store.checkout.root)
+    root = store.checkout.root
+    request = creation.prepare(store, reference, args, start=start)
+    agent = registry.choose(drive.agent, request.config, root)
     budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
-    if protocol.reads_claude_commands(agent):
-        wanted = creation.intend(store, reference, args, start=start)
-    known = _remembered(drive, store.checkout.root)
-    session_id = creation.begin(store, wanted, start=start, runtime=known)
-    watching = watcher or _silence()
-    for warning in wanted.warnings:
-        watching.on_notice(warning)
-    return _drive(store, session_id, agent, drive, watching, person, start=start)
+    if reads_claude_commands(agent):
+        request.require_commands(root)
+    runtime = _runtime(drive, root)
+    session_id = creation.begin(store, request, start=start, runtime=runtime)
+    observer = observer or NullObserver()
+    for warning in request.warnings:
+        observer.on_notice(warning)
+    supervisor = Supervisor(store, session_id, config=request.config)
+    return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
 
 def resume(
@@ -83,49 +99,43 @@ def resume(
     cwd: Path | None = None,
     retry: bool = False,
     drive: DriveOptions | None = None,
-    watcher: Observer | None = None,
-    person: Prompter | None = None,
+    observer: Observer | None = None,
+    prompter: Prompter | None = None,
 ) -> DriveResult:
-    """Go on where a session stands; nothing settled runs again (kai FR15, FR32, NFR1)."""
-    from playbook_supervisor.agents import registry
-    from playbook_supervisor.drivers import budget
-    from playbook_supervisor.drivers.claude_code import authorization
-    from playbook_supervisor.drivers.headless import DriveResult
-    from playbook_supervisor.kernel import machine
-    from playbook_supervisor.project import config
-    from playbook_supervisor.sessions import selection
-
+    """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1)."""
     drive = drive or DriveOptions()
-    watching = watcher or _silence()
-    store, session_id = locate.meant(session, cwd, watching)
-    if retry or drive.mode is Mode.AUTONOMOUS:  # what takes up, or answers by itself, decides
-        locate.a_human(store, session_id, "resume --retry" if retry else "resume --mode autonomous")
+    observer = observer or NullObserver()
+    store, session_id = locate.select(session, cwd, observer)
+    if retry or drive.mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
+        command = "resume --retry" if retry else "resume --mode autonomous"
+        locate.require_human(store, session_id, command)
     authorization.refuse_living_client(store.runtime(session_id))
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
         remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
         limits = opened.runtime.limits
+    supervisor = Supervisor(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
         if over:
-            watching.on_notice(f"session {session_id} is {status}: there is nothing to do")
-        outlook = locate.supervisor(store, session_id).close()
-        for notice in outlook.notices:
-            watching.on_notice(notice)
-        return DriveResult(outlook, status.value)
-    _require_room(store, session_id)
+            observer.on_notice(f"session {session_id} is {status}: there is nothing to do")
+        snapshot = supervisor.close()
+        for notice in snapshot.notices:
+            observer.on_notice(notice)
+        return DriveResult(snapshot, status.value)
+    _require_no_other(store, session_id)
     if strayed := selection.strayed(store, session_id):
-        watching.on_notice(strayed)
-    spec = drive.agent or remembered
-    agent = registry.choose(spec, config.load(store.checkout.root), store.checkout.root)
+        observer.on_notice(strayed)
+    agent_name = drive.agent or remembered
+    agent = registry.choose(agent_name, supervisor.config, supervisor.root)
     asked = drive.limits or budget.NO_LIMITS
     budget.require_enforceable(agent, asked)
-    meant = budget.merged(asked, limits)
-    if said := budget.unenforceable(agent, meant):
-        watching.on_notice(said)
-    drive = DriveOptions(spec, drive.mode or mode, drive.wall, drive.idle, drive.kill, meant)
-    return _drive(store, session_id, agent, drive, watching, person, retry=retry)
+    merged = budget.merged(asked, limits)
+    if said := budget.unenforceable(agent, merged):
+        observer.on_notice(said)
+    drive = DriveOptions(agent_name, drive.mode or mode, drive.wall, drive.idle, drive.kill, merged)
+    return _drive(supervisor, agent, drive, observer, prompter, retry=retry)
 
 
 def answer(
@@ -135,24 +145,20 @@ def answer(
 
     The first word is a session if it has the form of an id and more words follow.
     """
-    from playbook_supervisor.kernel.answers import read_answer
-    from playbook_supervisor.kernel.directives import Ask
-    from playbook_supervisor.sessions.manifest import SESSION_ID
-
     if not session and len(words) > 1 and SESSION_ID.match(words[0]):
         session, words = words[0], words[1:]
     text = " ".join(words)
     try:
-        store, session_id = locate.meant(session, cwd)
+        store, session_id = locate.select(session, cwd)
     except StateError as error:
-        raise locate.waiting_elsewhere(error, cwd) from error
-    locate.a_human(store, session_id, "answer")
+        raise locate.with_waiting_sessions(error, cwd) from error
+    locate.require_human(store, session_id, "answer")
     supervisor = locate.supervisor(store, session_id)
-    outlook = supervisor.look()
-    asked = outlook.directive
+    snapshot = supervisor.look()
+    asked = snapshot.directive
     if not isinstance(asked, Ask):
-        none = StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
-        raise locate.waiting_elsewhere(none, cwd)
+        no_gate = StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+        raise locate.with_waiting_sessions(no_gate, cwd)
     if gate and gate != asked.id:
         raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
     reply = read_answer(text, asked.choices)
@@ -161,182 +167,124 @@ def answer(
         raise ArgumentError(
             "PB-ARG-ANSWER",
             f"{text[:80]!r} is no answer here{': ' + reply.question if reply.question else ''}",
-            where=outlook.question,
+            where=snapshot.question,
             guidance=f"Answer with one of: {choices}.",
         )
-    return locate.kept(store, supervisor.answer(asked.id, reply.resolution, text, _by(store)))
+    answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
+    return locate.with_store_notices(answered)
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
     """End the session, journaled; a runner is asked to stop what runs first."""
-    from playbook_supervisor.drivers import driver_lock
-    from playbook_supervisor.kernel.directives import Finish
-
-    store, session_id = locate.meant(session, cwd)
-    locate.a_human(store, session_id, "abort")
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "abort")
     supervisor = locate.supervisor(store, session_id)
-    _require_open(supervisor)
-    words = text or Resolution.ABORT.value
+    session_control.require_open(supervisor.look())
+    words, by = text or Resolution.ABORT.value, _person(store)
     if driver_lock.living(supervisor.private) is not None:
-        _ask_runner(supervisor, driver_lock.Request("abort", words, _by(store)), _PATIENCE)
-        outlook = supervisor.look()
-        if isinstance(outlook.directive, Finish):
-            return locate.kept(store, outlook)
-    with driver_lock.driving(supervisor.private, "abort"):  # nobody begins to drive it meanwhile
-        supervisor.end_workers()
-        outlook = supervisor.abort(words, _by(store))
-    _release(supervisor)
-    return locate.kept(store, outlook)
+        _ask_runner(supervisor, driver_lock.Request("abort", words, by.name), _ABORT_TIMEOUT)
+        snapshot = supervisor.look()
+        if isinstance(snapshot.directive, Finish):
+            return locate.with_store_notices(snapshot)
+    with driver_lock.driving(supervisor.private, "abort"):  # so that no runner begins meanwhile
+        snapshot = session_control.abort(supervisor, words, by)
+    authorization.release(store.checkout, supervisor.private)
+    return locate.with_store_notices(snapshot)
 
 
 def pause(session: str = "", *, cwd: Path | None = None) -> Snapshot:
     """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
-    from playbook_supervisor.drivers import driver_lock
-
-    store, session_id = locate.meant(session, cwd)
-    locate.a_human(store, session_id, "pause")
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "pause")
     supervisor = locate.supervisor(store, session_id)
-    _require_open(supervisor)
+    snapshot = supervisor.look()
+    session_control.require_open(snapshot)
     if driver_lock.living(supervisor.private) is not None:
-        _ask_runner(supervisor, driver_lock.Request("pause", by=_by(store)), float("inf"))
-    _release(supervisor)
-    return locate.kept(store, supervisor.look())
+        by = _person(store).name
+        _ask_runner(supervisor, driver_lock.Request("pause", by=by), float("inf"))
+        snapshot = supervisor.look()  # what the runner did until it stopped
+    authorization.release(store.checkout, supervisor.private)
+    return locate.with_store_notices(snapshot)
 
 
-# ── what they share ─────────────────────────────────────────────────────────────────────────
+# ── shared ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _drive(
-    store: DiskStore,
-    session_id: str,
+    supervisor: Supervisor,
     agent: Agent,
     drive: DriveOptions,
-    watcher: Observer,
-    person: Prompter | None,
+    observer: Observer,
+    prompter: Prompter | None,
     *,
     start: str = "",
     retry: bool = False,
 ) -> DriveResult:
-    from playbook_supervisor.drivers import budget
-    from playbook_supervisor.drivers.claude_code import authorization
-    from playbook_supervisor.drivers.driver_lock import driving
-    from playbook_supervisor.drivers.headless import Runner
+    store, private = supervisor.store, supervisor.private
+    observer = _with_absent_people(observer, supervisor)
+    authorization.take_over(store.checkout, private, os.environ)
+    with driver_lock.driving(private, drive.agent or agent.name):
 
-    supervisor = locate.supervisor(store, session_id)
-    mode = drive.mode or Mode.MANUAL
-    limits = drive.limits or budget.NO_LIMITS
-    watcher = _with_those_elsewhere(watcher, supervisor)
+        def first() -> Snapshot:
+            snapshot = supervisor.remember(_runtime(drive, supervisor.root))
+            for notice in store.notices:
+                observer.on_notice(notice)
+            return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
 
-    def first() -> Snapshot:
-        outlook = supervisor.look()
-        for notice in store.notices:
-            watcher.on_notice(notice)
-        if outlook.pending:
-            return supervisor.begin(start)
-        if retry and outlook.manifest.status is SessionStatus.FAILED:
-            return supervisor.take_up()
-        return supervisor.outlook()
-
-    authorization.take_over(store.checkout, supervisor.private, os.environ)
-    with driving(supervisor.private, drive.agent or agent.name):
-        supervisor.remember(_remembered(drive, supervisor.root))
         runner = Runner(
             supervisor,
             agent,
-            watcher,
-            person,
-            mode=mode,
+            observer,
+            prompter,
+            mode=drive.mode or Mode.MANUAL,
             wall=drive.wall,
             idle=drive.idle,
-            limits=limits,
+            limits=drive.limits or budget.NO_LIMITS,
             kill=drive.kill,
-            by=_by(store) if person else "",
+            by=_person(store) if prompter else Principal(""),
         )
         return runner.drive(first)
 
 
-def _remembered(drive: DriveOptions, root: Path) -> Runtime:
-    """What a `resume` without arguments goes by: there from the session's first moment on."""
-    from playbook_supervisor.agents.registry import with_absolute_path
-    from playbook_supervisor.drivers import budget
-    from playbook_supervisor.sessions.local_state import Runtime
-
+def _runtime(drive: DriveOptions, root: Path) -> Runtime:
+    """What a `resume` without arguments goes by, kept from the session's first moment on."""
     return Runtime(
-        agent=with_absolute_path(drive.agent, root),
+        agent=registry.with_absolute_path(drive.agent, root),
         mode=(drive.mode or Mode.MANUAL).value,
         limits=budget.to_local_state(drive.limits or budget.NO_LIMITS),
     )
 
 
-def _with_those_elsewhere(watcher: Observer, supervisor: Supervisor) -> Observer:
-    """The same, and what is told to whoever is not at this terminal."""
-    from playbook_supervisor.drivers.live_output import LiveOutput
-    from playbook_supervisor.drivers.notifications import Notifier
-    from playbook_supervisor.drivers.observers import CompositeObserver
-    from playbook_supervisor.project import config
-
+def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
+    """Also observe for people who are not at this terminal."""
     root, private = supervisor.root, supervisor.private
-    each: tuple[Observer, ...] = (watcher, LiveOutput(private))
-    if notify := config.load(root).notify:
-        each = (*each, Notifier(notify, root, private, watcher.on_notice))
+    each: tuple[Observer, ...] = (observer, LiveOutput(private))
+    if notify := supervisor.config.notify:
+        each = (*each, Notifier(notify, root, private, observer.on_notice))
     return CompositeObserver(each)
 
 
 def _pin(store: DiskStore, session_id: str) -> None:
     """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
     from playbook_supervisor.project import library
-    from playbook_supervisor.project.session_policy import emit_policy
-    from playbook_supervisor.sessions import creation
 
     if not store.drives(session_id) and not store.pinned(session_id):
-        found = library.find(store.checkout.root, store.manifest(session_id).playbook)
-        policy = creation.in_force(store.checkout.root, found.playbook)
-        store.pin(session_id, found.data, b"" if policy is None else emit_policy(policy))
+        root = store.checkout.root
+        found = library.find(root, store.manifest(session_id).playbook)
+        store.pin(session_id, found.data, creation.policy_in_force(root, found.playbook))
 
 
-def _require_room(store: DiskStore, session_id: str) -> None:
-    """One checkout drives one open session: what is open here goes before what is taken up."""
-    from playbook_supervisor.sessions import creation
-
+def _require_no_other(store: SessionStore, session_id: str) -> None:
+    """StateError PB-STATE-OPEN: one checkout drives one open session."""
     driven = store.driven()
     if driven and session_id not in driven:
-        raise creation.occupied(store, driven[0])
+        raise creation.another_is_open(store, driven[0])
 
 
-def _require_open(supervisor: Supervisor) -> None:
-    status = supervisor.look().manifest.status
-    if status not in (SessionStatus.PENDING, SessionStatus.IN_PROGRESS):
-        failed = status is SessionStatus.FAILED
-        raise StateError(
-            "PB-STATE-ENDED",
-            f"session {supervisor.id} {'has' if failed else 'is'} {status} already",
-            guidance=f"`playbook resume {supervisor.id} --retry` takes it up."
-            if failed
-            else "Begin a new session.",
-        )
-
-
-def _release(supervisor: Supervisor) -> None:
-    """No client drives it any more."""
-    from playbook_supervisor.drivers.claude_code import authorization
-
-    authorization.release(supervisor.store.checkout, supervisor.private)
-
-
-def _ask_runner(supervisor: Supervisor, request: Request, patience: float) -> None:
-    from playbook_supervisor.drivers import driver_lock
-
-    if not driver_lock.send_request(supervisor.private, request, timeout=patience):
+def _ask_runner(supervisor: Supervisor, request: Request, timeout: float) -> None:
+    if not driver_lock.send_request(supervisor.private, request, timeout=timeout):
         raise driver_lock.driven(supervisor.private)
 
 
-def _by(store: DiskStore) -> str:
-    from playbook_supervisor.system.git_process import identity
-
-    return identity(store.checkout.root)
-
-
-def _silence() -> Observer:
-    from playbook_supervisor.drivers.observers import NullObserver
-
-    return NullObserver()
+def _person(store: SessionStore) -> Principal:
+    return principal.local(store.checkout.root, "a command")

@@ -1,17 +1,94 @@
-"""What a run would do: `run --dry-run`."""
+"""What a run would do: `run --dry-run`.
+
+It looks at what `run` looks at, in the same order; nothing is created or launched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from playbook_supervisor.agents import registry
+from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import DriveOptions
-from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.drivers import budget
+from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode
+from playbook_supervisor.project import conditions, features
+from playbook_supervisor.project.references import interpolate
+from playbook_supervisor.project.session_policy import Effect, Policy, effects
+from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import creation
+from playbook_supervisor.sessions.creation import RunRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from playbook_supervisor.commands.planning import RunPlan
+    from playbook_supervisor.sessions.store import DiskStore
+
+_SHOWN = 3  # changes that are named
+
+
+class Need(Record):
+    """A condition of a step as it is now, and the earlier step that is to provide it, if any."""
+
+    probed: Probed
+    provider: str = ""
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it does not hold and no earlier step provides it."""
+        return not self.probed.held and not self.provider
+
+
+class PlannedStep(Record):
+    """One step as it would run: `step` is as tight as the policies make it.
+
+    `found` is its installed command, if there is one; `runs` is false for a step that the playbook
+    or `--from` leaves out. `people` are those who may answer for it.
+    """
+
+    step: Step
+    found: InstalledCommand | None
+    args: str
+    runs: bool
+    preconditions: tuple[Need, ...]
+    postconditions: tuple[Probed, ...]
+    effects: tuple[Effect, ...]
+    people: tuple[str, ...]
+
+
+class RunPlan(Record):
+    """What `run` would do here, phase by phase, and why it would refuse.
+
+    `file` is relative to the repository's top. `agent` is a name or, where none can be used, what
+    was asked for. `adopts` is a pending session that it would continue. `missing` and `warnings`
+    are sentences; `refusals` are the errors that `run` would end with, in its order.
+    """
+
+    playbook: Playbook
+    file: str
+    root: Path
+    feature: str
+    branch: str
+    args: Mapping[str, str]
+    mode: Mode
+    agent: str
+    phases: tuple[tuple[PlannedStep, ...], ...]
+    adopts: str
+    missing: tuple[str, ...]
+    warnings: tuple[str, ...]
+    refusals: tuple[PlaybookError, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 if it could begin, else the exit code of `run`."""
+        return self.refusals[0].exit_code if self.refusals else 0
 
 
 def plan(
@@ -22,29 +99,183 @@ def plan(
     drive: DriveOptions | None = None,
     cwd: Path | None = None,
 ) -> RunPlan:
-    """What `run` of the same would do here, and what it would be refused for.
-
-    Nothing is created or launched. Raises what is wrong with the playbook and its arguments.
-    """
-    from playbook_supervisor.commands import planning
-    from playbook_supervisor.drivers import budget
-    from playbook_supervisor.drivers.claude_code import authorization
-
+    """What the same `run` would do here. Raises what is wrong with the playbook and arguments."""
     drive = drive or DriveOptions()
-    limits = drive.limits or budget.NO_LIMITS
     store = locate.store(cwd)
-
-    def free(session_id: str) -> None:
-        authorization.refuse_living_client(store.runtime(session_id))
-        locate.undriven(store, session_id)
-
-    return planning.plan(
-        store,
-        reference,
-        args,
-        start=start,
-        agent=drive.agent,
+    root = store.checkout.root
+    request = creation.prepare(store, reference, args, start=start)
+    refusals: list[PlaybookError] = []
+    agent_name, reads_commands = _agent(drive, request, root, refusals)
+    if reads_commands:
+        try:
+            request.require_commands(root)
+        except PlaybookError as error:
+            refusals.append(error)
+    pending = _pending_session(store, request, refusals)
+    phases = _phases(store, request, start)
+    held_up = _speckit_elsewhere(phases, root, request, refusals)
+    return RunPlan(
+        playbook=request.tightened,
+        file=request.source,
+        root=root,
+        feature=request.feature,
+        branch=store.checkout.branch,
+        args=request.args,
         mode=drive.mode or Mode.MANUAL,
-        suits=lambda agent: budget.require_enforceable(agent, limits),
-        free=free,
+        agent=agent_name,
+        phases=phases,
+        adopts=pending,
+        missing=(*_missing(phases), *held_up),
+        warnings=(*request.warnings, *_unprovable(phases), *_uncommitted(root)),
+        refusals=tuple(refusals),
     )
+
+
+def _agent(
+    drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
+) -> tuple[str, bool]:
+    """The agent's name, and whether it reads Claude Code's command files."""
+    name = drive.agent or request.config.agent
+    reads_commands = name == registry.DEFAULT
+    try:
+        agent = registry.choose(drive.agent, request.config, root)
+        name, reads_commands = agent.name, reads_claude_commands(agent)
+        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
+    except PlaybookError as error:
+        refusals.append(error)
+    return name, reads_commands
+
+
+def _pending_session(store: DiskStore, request: RunRequest, refusals: list[PlaybookError]) -> str:
+    """The pending session that `run` would continue; otherwise check that one can be created."""
+    pending = ""
+    try:
+        pending = creation.pending_session(store, request)
+        if pending:
+            authorization.refuse_living_client(store.runtime(pending))
+            locate.client_supervisor(store, pending, request.config)
+        else:
+            store.require_room()
+    except PlaybookError as error:
+        refusals.append(error)
+    return pending
+
+
+def _speckit_elsewhere(
+    phases: tuple[tuple[PlannedStep, ...], ...],
+    root: Path,
+    request: RunRequest,
+    refusals: list[PlaybookError],
+) -> tuple[str, ...]:
+    """Where spec-kit would work on another feature: a refusal if it is asked first, else a warning.
+
+    The warning says which step will not begin.
+    """
+    running = [[each.step for each in phase if each.runs] for phase in phases]
+    running = [phase for phase in running if phase]
+    speckit = [
+        step for phase in running for step in phase if step.command.startswith(features.SPECKIT)
+    ]
+    if not speckit:
+        return ()
+    try:
+        features.require_speckit(root, request.feature, request.config)
+    except PlaybookError as error:
+        if speckit[0] in running[0]:
+            refusals.append(error)
+            return ()
+        return (f"{speckit[0].id} will not begin: {error.message}",)
+    return ()
+
+
+def _uncommitted(root: Path) -> Iterator[str]:
+    from playbook_supervisor.commands.worktrees.start_point import changes
+
+    try:
+        changed = changes(root)
+    except PlaybookError:  # `run` does not ask git
+        return
+    if changed:
+        some = ", ".join(line.strip() for line in changed[:_SHOWN])
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        said = counted(len(changed), "change")
+        yield f"{said} not committed ({some}{more}), which a step that commits may take along"
+
+
+# ── the steps ───────────────────────────────────────────────────────────────────────────────
+
+
+def _phases(
+    store: DiskStore, request: RunRequest, start: str
+) -> tuple[tuple[PlannedStep, ...], ...]:
+    playbook, policy = request.tightened, request.policy or Policy()
+    root = store.checkout.root
+    ids = [step.id for step in playbook.steps]
+    runs = {
+        step.id: step.autonomy is not Autonomy.SKIP
+        for step in playbook.steps[ids.index(start) if start else 0 :]
+    }
+    workspace = conditions.Workspace(root, request.feature, store.checkout.branch, request.config)
+    asked = dict.fromkeys(
+        condition
+        for step in playbook.steps
+        if runs.get(step.id)
+        for condition in (*step.preconditions, *step.postconditions)
+    )
+    now = {condition: conditions.probe(condition, workspace) for condition in asked}
+    tightenings = effects(request.playbook, policy)
+    index = CommandIndex(root, home=Path.home())
+    values = {arg.name: request.args.get(arg.name, "") for arg in playbook.args}
+
+    def planned(step: Step) -> PlannedStep:
+        goes = runs.get(step.id, False)
+        before = [each for each in playbook.steps if _precedes(playbook, each, step)]
+        return PlannedStep(
+            step=step,
+            found=index.resolve(step.command),
+            args=interpolate(step.args, values).strip(),
+            runs=goes,
+            preconditions=tuple(
+                Need(now[each], _provider(each, now, [s for s in before if runs.get(s.id)]))
+                for each in (step.preconditions if goes else ())
+            ),
+            postconditions=tuple(now[each] for each in (step.postconditions if goes else ())),
+            effects=tuple(effect for effect in tightenings if effect.step == step.id),
+            people=tuple(" or ".join(demand.answered_by) for demand in policy.people(step.id)),
+        )
+
+    return tuple(tuple(map(planned, phase)) for phase in playbook.phases)
+
+
+def _precedes(playbook: Playbook, one: Step, other: Step) -> bool:
+    return playbook.phase_of[one.id] < playbook.phase_of[other.id]
+
+
+def _provider(condition: Condition, now: Mapping[Condition, Probed], before: list[Step]) -> str:
+    """The step that provides a condition that does not hold yet; empty if it holds or none does."""
+    if now[condition].held:
+        return ""
+    return next((step.id for step in reversed(before) if condition in step.postconditions), "")
+
+
+def _missing(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
+    """Why steps will not begin, once for each condition."""
+    reported: set[str] = set()
+    for planned in (each for phase in phases for each in phase):
+        for need in planned.preconditions:
+            probed = need.probed
+            if need.lacking and probed.name not in reported:
+                reported.add(probed.name)
+                how = ", which cannot be checked" if probed.answer is Answer.ERROR else ""
+                yield f"{planned.step.id} needs {probed.name}{how}: {probed.evidence}"
+
+
+def _unprovable(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
+    """Postconditions that cannot be checked now, so that people learn it before an hour's run."""
+    for planned in (each for phase in phases for each in phase):
+        for probed in planned.postconditions:
+            if probed.answer is Answer.ERROR:
+                yield (
+                    f"{planned.step.id} makes {probed.name}, which cannot be checked now: "
+                    f"{probed.evidence}"
+                )

@@ -1,4 +1,4 @@
-"""Where a command acts: the store of this worktree, and the session that is meant."""
+"""Where a command acts: the store of this worktree, and the selected session."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from playbook_supervisor.records import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
+    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.sessions.supervisor import Supervisor
@@ -20,19 +22,19 @@ VARIABLE = "PLAYBOOK_SESSION"
 
 
 def current_folder() -> Path:
-    """The folder that this process stands in. StateError if somebody has removed it."""
+    """The current folder. StateError if it has been removed."""
     try:
         return Path.cwd()
     except FileNotFoundError as error:
         raise StateError(
             "PB-STATE-NO-REPOSITORY",
-            "the folder that you stand in is gone",
-            guidance="Change to one that is there.",
+            "the current folder no longer exists",
+            guidance="Change to one that does.",
         ) from error
 
 
 def store(cwd: Path | None = None) -> DiskStore:
-    """The sessions of the worktree that the folder lies in. StateError outside of one."""
+    """The sessions of the worktree that contains the folder. StateError outside of one."""
     from playbook_supervisor.sessions.store import DiskStore
     from playbook_supervisor.system import checkout
 
@@ -40,62 +42,67 @@ def store(cwd: Path | None = None) -> DiskStore:
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(store: DiskStore, session_id: str, *, exports: bool = True) -> Supervisor:
-    """What drives a session of that store; `exports`: workers are given its environment."""
+def supervisor(
+    store: SessionStore, session_id: str, *, exports: bool = True, config: Config | None = None
+) -> Supervisor:
+    """The supervisor for one command, which keeps copies of what it journals."""
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-    return Supervisor(store, session_id, exports=exports)
+    return Supervisor(store, session_id, exports=exports, copies=True, config=config)
 
 
-def undriven(store: DiskStore, session_id: str) -> Supervisor:
-    """What a client drives a session with; StateError `PB-STATE-DRIVEN` while a runner does."""
-    from playbook_supervisor.drivers import driver_lock
+def client_supervisor(
+    store: SessionStore, session_id: str, config: Config | None = None
+) -> Supervisor:
+    """The supervisor for a client; StateError `PB-STATE-DRIVEN` while a runner drives it."""
+    from playbook_supervisor.drivers import session_control
 
-    driving = supervisor(store, session_id, exports=False)
-    if driver_lock.living(driving.private) is not None:
-        raise driver_lock.driven(driving.private)
-    return driving
+    found = supervisor(store, session_id, exports=False, config=config)
+    session_control.require_no_runner(found)
+    return found
 
 
-def admitted(store: DiskStore, session_id: str) -> Supervisor:
-    """The same, for a conversation of Claude Code only where our hooks have seen it."""
-    driving = undriven(store, session_id)
-    if inside():
+def admitted_supervisor(
+    store: SessionStore, session_id: str, config: Config | None = None
+) -> Supervisor:
+    """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
+    found = client_supervisor(store, session_id, config)
+    if in_claude_code():
         from playbook_supervisor.drivers.claude_code import authorization
 
-        authorization.admit(store.checkout, driving.private, os.environ)
-    return driving
+        authorization.admit(store.checkout, found.private, os.environ)
+    return found
 
 
-def a_human(store: DiskStore, session_id: str, command: str) -> None:
+def require_human(store: SessionStore, session_id: str, command: str) -> None:
     """StateError PB-STATE-HUMAN-ONLY where a client drives the session and a model may ask."""
     from playbook_supervisor.drivers.claude_code import authorization
 
     if command == "repair" and not store.drives(session_id):
-        return  # nothing is kept of it: there is no difference to decide about
+        return  # nothing is recorded of it, so there is no difference to decide about
     authorization.require_human(store.runtime(session_id), command, os.environ)
 
 
-def inside() -> bool:
+def in_claude_code() -> bool:
     """Whether this is a shell of Claude Code."""
     return bool(os.environ.get("CLAUDECODE"))
 
 
-def named() -> str:
-    """The session that the environment names, or nothing."""
+def named_by_environment() -> str:
+    """The session that the environment names; empty if none."""
     return os.environ.get(VARIABLE, "")
 
 
-def meant(
-    session: str, cwd: Path | None = None, watcher: Observer | None = None
+def select(
+    session: str, cwd: Path | None = None, observer: Observer | None = None
 ) -> tuple[DiskStore, str]:
-    """The session that is meant, and the store of the worktree that it lives in.
+    """The selected session, and the store of the worktree that it lives in.
 
     One that is named, by argument or environment, may live in any worktree of the repository.
     """
-    here, name = store(cwd), session or named()
+    here, name = store(cwd), session or named_by_environment()
     if not name:
-        name = chosen(here, "", watcher)
+        name = choose(here, "", observer)
     elif not here.drives(name):
         from playbook_supervisor.commands.overview import find
 
@@ -107,26 +114,26 @@ def meant(
     return here, name
 
 
-def chosen(store: DiskStore, session: str, watcher: Observer | None = None) -> str:
+def choose(store: DiskStore, session: str, observer: Observer | None = None) -> str:
     """The session of that name, else of the environment, else of this worktree (kai FR15).
 
     Where this worktree has none, the error tells a person which are open in the others.
     """
-    from playbook_supervisor.sessions.selection import choose
+    from playbook_supervisor.sessions import selection
 
-    name = session or named()
+    name = session or named_by_environment()
     try:
-        found = choose(store, name)
+        found = selection.choose(store, name)
     except StateError as error:
-        if name or inside():
+        if name or in_claude_code():
             raise
-        raise _open_elsewhere(error, store) from error
-    if found.others and watcher is not None:
-        watcher.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
+        raise _with_open_sessions(error, store) from error
+    if found.others and observer is not None:
+        observer.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
 
 
-def _open_elsewhere(error: StateError, store: DiskStore) -> StateError:
+def _with_open_sessions(error: StateError, store: DiskStore) -> StateError:
     from playbook_supervisor.commands.overview import sessions
     from playbook_supervisor.sessions.selection import OPEN
 
@@ -138,34 +145,8 @@ def _open_elsewhere(error: StateError, store: DiskStore) -> StateError:
     return StateError(error.code, error.message, where=error.where, guidance=guidance)
 
 
-def name_from_here(outlook: Snapshot, cwd: Path | None = None) -> str:
-    """The session's id, where a command that names none would mean another; else empty."""
-    from playbook_supervisor.sessions.selection import choose
-
-    session_id = outlook.manifest.session_id
-    try:
-        here = store(cwd)
-        unnamed = named() or choose(here).session_id
-        same = unnamed == session_id and (bool(named()) or here.drives(session_id))
-    except StateError:  # none belongs here, or there is no repository
-        same = False
-    return "" if same else session_id
-
-
-def away(outlook: Snapshot, cwd: Path | None = None) -> str:
-    """Where an open session lives that is not of this worktree; else empty."""
-    from playbook_supervisor.sessions.selection import OPEN
-
-    known = outlook.manifest
-    home = meant(known.session_id, cwd)[0].checkout.root
-    if known.status not in OPEN or home == store(cwd).checkout.root:
-        return ""
-    folder = os.path.relpath(home, cwd or current_folder())
-    return f"It lives in {folder}."
-
-
-def waiting_elsewhere(error: StateError, cwd: Path | None = None) -> StateError:
-    """The same error; where a gate waits in some worktree, it says how to answer that one."""
+def with_waiting_sessions(error: StateError, cwd: Path | None = None) -> StateError:
+    """The error, with guidance to the sessions of any worktree that wait at a gate."""
     if error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-GATE"):
         return error
     from playbook_supervisor.commands.overview import sessions
@@ -179,9 +160,35 @@ def waiting_elsewhere(error: StateError, cwd: Path | None = None) -> StateError:
     return StateError(error.code, error.message, where=error.where, guidance=f"{guidance}{more}.")
 
 
-def kept(store: DiskStore, outlook: Snapshot) -> Snapshot:
-    """The same, with what the store has to say; what was journaled is copied out of reach."""
-    if outlook.events:
-        with store.open(outlook.manifest.session_id) as opened:
-            opened.copy()
-    return replace(outlook, notices=(*outlook.notices, *store.notices))
+# ── what the person at the current folder has to know of a snapshot ─────────────────────────
+
+
+def required_id(snapshot: Snapshot, cwd: Path | None = None) -> str:
+    """The session's id, where a command that names none would select another; else empty."""
+    from playbook_supervisor.sessions import selection
+
+    session_id, named = snapshot.session_id, named_by_environment()
+    if named:
+        return "" if named == session_id else session_id
+    try:
+        here = store(cwd)
+        found = here.drives(session_id) and selection.choose(here).session_id == session_id
+    except StateError:  # there is no repository
+        found = False
+    return "" if found else session_id
+
+
+def other_worktree(snapshot: Snapshot, cwd: Path | None = None) -> str:
+    """A sentence that says where an open session lives, if not in this worktree; else empty."""
+    from playbook_supervisor.sessions.selection import OPEN
+
+    home = snapshot.store.checkout.root
+    if snapshot.manifest.status not in OPEN or home == store(cwd).checkout.root:
+        return ""
+    folder = os.path.relpath(home, cwd or current_folder())
+    return f"It lives in {folder}."
+
+
+def with_store_notices(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the notices of its store."""
+    return replace(snapshot, notices=(*snapshot.notices, *snapshot.store.notices))

@@ -52,9 +52,9 @@ def run(
     Raises PlaybookErrors before anything is begun.
     """
     drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
-    watcher = _EventObserver(on_event or _ignore)
+    observer = _EventObserver(on_event or _ignore)
     given = [f"{k}={v}" for k, v in args.items()] if isinstance(args, Mapping) else list(args)
-    return driving.run(reference, given, cwd=_folder(cwd), drive=drive, watcher=watcher)
+    return driving.run(reference, given, cwd=_folder(cwd), drive=drive, observer=observer)
 
 
 def resume(
@@ -70,12 +70,12 @@ def resume(
 
     ArgumentError PB-ARG-ANSWER if it is none of the gate's choices; nothing is recorded then.
     """
-    folder, watcher = _folder(cwd), _EventObserver(on_event or _ignore)
+    folder, observer = _folder(cwd), _EventObserver(on_event or _ignore)
     if answer:
         for event in driving.answer([answer], session=session, cwd=folder).events:
-            watcher.callback(event)
+            observer.callback(event)
     drive = driving.DriveOptions(agent=agent)
-    return driving.resume(session, cwd=folder, retry=retry, drive=drive, watcher=watcher)
+    return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
 
 
 class _EventObserver(Record):

@@ -46,13 +46,13 @@ def repair(
 
     `undo` also restores the session's worktree if it was removed by hand.
     """
-    store, session_id = locate.meant(session, cwd)
-    locate.a_human(store, session_id, "repair")
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "repair")
     removed = not (store.checkout.root / ".git").exists()
     if removed and undo:
         worktree.restore(store.checkout)
     store.require_worktree(session_id)
-    locate.undriven(store, session_id)
+    locate.client_supervisor(store, session_id)
     store.folder(session_id)
     found = differences(store, session_id)
     if not found:

@@ -60,7 +60,7 @@ def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionF
         for each in sorted(seen, key=lambda each: each.session_id):
             yield _in_store(each.store, each.session_id, here)
         return
-    for name in names or (locate.chosen(locate.store(here), ""),):
+    for name in names or (locate.choose(locate.store(here), ""),):
         if SESSION_ID.match(name):
             yield _in_store(overview.find(locate.store(here), name), name, here)
         else:

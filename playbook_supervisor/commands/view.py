@@ -72,12 +72,11 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
         yield seen
 
 
-def driven(outlook: Snapshot, *, cwd: Path | None = None) -> bool:
-    """Whether a runner lives that drives the session of this outlook."""
+def driven(snapshot: Snapshot) -> bool:
+    """Whether a living runner drives the session."""
     from playbook_supervisor.drivers import driver_lock
 
-    store, session_id = locate.meant(outlook.manifest.session_id, cwd)
-    return driver_lock.living(store.runtime(session_id)) is not None
+    return driver_lock.living(snapshot.private) is not None
 
 
 class SessionView(Record):
@@ -113,7 +112,7 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
     from playbook_supervisor.commands import overview
 
     store = locate.store(cwd)
-    session_id = session_meant(store, session)
+    session_id = selected_session(store, session)
     (seen,) = status(session_id, cwd=cwd)
     entries: tuple[Entry, ...] = ()
     problem = StateError(seen.code, seen.problem, where=session_id) if seen.problem else None
@@ -142,13 +141,13 @@ def keep(file: Path, text: str) -> None:
     write_atomically(file, text.encode(), durable=False)
 
 
-def session_meant(store: DiskStore, named: str) -> str:
+def selected_session(store: DiskStore, named: str) -> str:
     """The session of that name in any worktree, else the one of this one."""
     from playbook_supervisor.commands import overview
 
-    named = named or locate.named()
+    named = named or locate.named_by_environment()
     if not named:
-        return locate.chosen(store, "")
+        return locate.choose(store, "")
     overview.find(store, named)
     return named
 
@@ -217,7 +216,7 @@ def _feature(store: DiskStore, given: str, session: str) -> str:
     root = store.checkout.root
     if given:
         return features.resolve(root, given, config.load(root), lambda: branches(root)).name
-    named = session or locate.named()
+    named = session or locate.named_by_environment()
     if named:
         return store.manifest(named).feature
     here = open_here(store)

@@ -21,6 +21,8 @@ from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome,
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, Work
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, heeding
@@ -67,7 +69,7 @@ class Runner(Record, frozen=False):
     idle: float | None = None
     limits: Budget = budget.NO_LIMITS
     kill: bool = False
-    by: str = ""
+    by: Principal = Principal("")
     _workers: WorkerPool = field(init=False)
     _launched: set[str] = field(default_factory=set)
     _last_lines: dict[str, str] = field(default_factory=dict)
@@ -224,10 +226,9 @@ class Runner(Record, frozen=False):
         passable = gate.reason is GateReason.GATE_ALWAYS and not snapshot.answered_by
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
-            autonomous = Mode.AUTONOMOUS.value
-            return self._answer(gate, resolution, resolution.value, autonomous), None
+            return self._answer(gate, resolution, resolution.value, AUTONOMOUS), None
         self._write_copies()
-        context = self.supervisor.context(snapshot, self._last_lines.get(gate.member.id, ""))
+        context = gate_context(snapshot, self._last_lines.get(gate.member.id, ""))
         self.observer.on_gate(snapshot)
         if self.prompter is None:
             return snapshot, DriveResult(snapshot, "waiting", context=context)
@@ -258,7 +259,7 @@ class Runner(Record, frozen=False):
                     self.supervisor.look()  # so that `changed` does not report the refusal
             prompter.not_understood(snapshot, question)
 
-    def _answer(self, gate: Ask, resolution: Resolution, text: str, by: str) -> Snapshot:
+    def _answer(self, gate: Ask, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         """Record the answer and go on; another terminal may have answered a moment earlier."""
         try:
             before = self.supervisor.answer(gate.id, resolution, text, by)
@@ -296,7 +297,8 @@ class Runner(Record, frozen=False):
         if request.what == "abort":
             self._stop_workers()
             self.supervisor.end_workers()  # those of an earlier runner
-            return self.supervisor.abort(request.text, request.by), None
+            by = Principal(request.by, "request")
+            return self.supervisor.abort(request.text, by), None
         self._pausing = True
         if not self._workers.active:
             return snapshot, DriveResult(snapshot, "paused")

@@ -14,7 +14,11 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, as_mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SCHEMA = NEWEST["session.yaml"]
 
@@ -146,3 +150,25 @@ def _read_gate(fields: Fields) -> Waiting | None:
         )
     except UnfitError as unfit:
         raise UnfitError("gate", f"in it, {unfit}") from None
+
+
+def manifest_to_json(manifest: Manifest) -> dict[str, Any]:
+    """The manifest for the runtime state."""
+    gate = manifest.gate
+    made = {"args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+    return as_mapping(manifest) | made
+
+
+def _gate_to_json(gate: Waiting) -> dict[str, Any]:
+    return {
+        "id": gate.id,
+        "reason": gate.reason,
+        "question": gate.question,
+        "opened_at": gate.opened_at,
+    }
+
+
+def manifest_from_json(data: dict[str, Any]) -> Manifest:
+    """The inverse of `manifest_to_json`."""
+    gate = Waiting(**data["gate"]) if data["gate"] else None
+    return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})

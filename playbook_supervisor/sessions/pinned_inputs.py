@@ -13,7 +13,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import session_policy
-from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.project.session_policy import Policy, emit_policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.integrity import read_file, shown, tampered
@@ -35,6 +35,34 @@ def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook,
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
     held = _policy(folder, private, runtime)
     return session_policy.tightened(playbook, held), held
+
+
+def pin(
+    folder: Path,
+    private: Path,
+    runtime: Runtime,
+    text: bytes,
+    playbook: Playbook | None,
+    policy: Policy | None,
+) -> tuple[Playbook, Policy]:
+    """Write what a new session begins with, and return it as `begun_with` will.
+
+    `playbook` is what `text` says; None if it is still to be read.
+    """
+    playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
+    write(folder, text, policy)
+    if policy is not None:
+        _keep_compiled(_POLICY, private, runtime, emit_policy(policy), policy)
+    _keep_compiled(_PLAYBOOK, private, runtime, text, playbook)
+    held = policy or Policy()
+    return session_policy.tightened(playbook, held), held
+
+
+def write(folder: Path, text: bytes, policy: Policy | None) -> None:
+    """Write the pinned files alone."""
+    if policy is not None:
+        write_atomically(folder / _POLICY.file, emit_policy(policy))
+    write_atomically(folder / _PLAYBOOK.file, text)
 
 
 def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
@@ -69,11 +97,20 @@ def _unchanged(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime)
     source = shown(folder, kind.file)
     found = _read(kind, data, runtime, source)
     if not runtime.ours(kind.file, written):
-        _same(kind, found, private, runtime, source)
-        runtime.digests[kind.file] = [written]
-    made = json.dumps({"digest": written, kind.word: kind.to_json(found)}, separators=(",", ":"))
-    write_atomically(private / kind.compiled, made.encode(), durable=False)
+        _require_unchanged(kind, found, private, runtime, source)
+    _keep_compiled(kind, private, runtime, data, found)
     return found
+
+
+def _keep_compiled(
+    kind: _PinnedKind, private: Path, runtime: Runtime, data: bytes, value: Any
+) -> None:
+    """Keep what the bytes say in a form that is read faster, and note that they are ours."""
+    written = digest(data)
+    if not runtime.ours(kind.file, written):
+        runtime.digests[kind.file] = [written]
+    made = json.dumps({"digest": written, kind.word: kind.to_json(value)}, separators=(",", ":"))
+    write_atomically(private / kind.compiled, made.encode(), durable=False)
 
 
 def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
@@ -85,7 +122,9 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
         raise tampered(f"{_changed(kind)}: {error.message}", source) from error
 
 
-def _same(kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str) -> None:
+def _require_unchanged(
+    kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str
+) -> None:
     """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
     for known in runtime.digests.get(kind.file, ()):
         recorded = _compiled(kind, private, known)

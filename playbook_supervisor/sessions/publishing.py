@@ -1,10 +1,12 @@
 """When a session's folder goes into git: before a step that publishes, and at the end.
 
-So the journal is *in* the pull request, and what is there does not stay `in_progress` for ever.
-Whatever git refuses is told and nothing else: it fails no step and no session.
+So the journal is part of the pull request, and what is committed does not stay `in_progress` for
+ever. Where git refuses, the person is told so; no step and no session fails for it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
@@ -20,72 +22,68 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.project.config import Config
+    from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
-    from playbook_supervisor.sessions.session_store import SessionStore
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
 _SUBJECT = 72  # characters of a commit's first line
 
 
 def publishes(step: Step) -> bool:
-    """Whether the step makes a pull request: what it publishes is to hold the journal."""
+    """Whether the step makes a pull request, which should contain the journal."""
     return conditions.publishes(step.postconditions)
 
 
-def published(
-    store: SessionStore, outlook: Snapshot, config: Config, *, patience: float
-) -> Snapshot:
-    """The same outlook, once what its events call for is in git (config `commit_sessions`).
+def published(snapshot: Snapshot, config: Config, *, timeout: float) -> Snapshot:
+    """Commit and push what the snapshot's events call for (config `commit_sessions`).
 
-    `patience` is in seconds. What was done, or could not be, is among the notices.
+    `timeout` is in seconds. What was done, or could not be, is among the notices.
     """
-    occasion = _occasion(outlook, config)
-    return _kept(store, outlook, config, occasion, patience) if occasion else outlook
+    occasion = _occasion(snapshot, config)
+    return _publish(snapshot, config, occasion, timeout) if occasion else snapshot
 
 
-def closed(store: SessionStore, outlook: Snapshot, config: Config, *, patience: float) -> Snapshot:
-    """The same for a session that has ended, whatever was refused or cut off when it did."""
-    owed = isinstance(outlook.directive, Finish) and config.commit_sessions != "never"
-    return _kept(store, outlook, config, _end(outlook), patience) if owed else outlook
+def closed(snapshot: Snapshot, config: Config, *, timeout: float) -> Snapshot:
+    """As `published`, for a session that has ended: git may have refused when it did."""
+    due = isinstance(snapshot.directive, Finish) and config.commit_sessions != "never"
+    return _publish(snapshot, config, _at_the_end(snapshot), timeout) if due else snapshot
 
 
-def _occasion(outlook: Snapshot, config: Config) -> str:
-    """What the commit is made for, as its subject ends; nothing where none is due."""
-    events, how = outlook.events, config.commit_sessions
+def _occasion(snapshot: Snapshot, config: Config) -> str:
+    """The end of the commit's subject, which says what it is made for; empty where none is due."""
+    events, how = snapshot.events, config.commit_sessions
     if not events or how == "never":
         return ""
-    if isinstance(outlook.directive, Finish):
-        return _end(outlook)
-    playbook = outlook.state.playbook
+    if isinstance(snapshot.directive, Finish):
+        return _at_the_end(snapshot)
+    playbook = snapshot.state.playbook
     launched = [event.entry.step_id for event in events if event.change is Change.LAUNCHED]
-    if going := [name for name in launched if publishes(playbook.step(name))]:
-        return f" before {', '.join(going)}"
+    if publishing := [name for name in launched if publishes(playbook.step(name))]:
+        return f" before {', '.join(publishing)}"
     settled = [event.entry.step_id for event in events if event.change in _SETTLED]
     return f" after {', '.join(dict.fromkeys(settled))}" if how == "step" and settled else ""
 
 
-def _end(outlook: Snapshot) -> str:
-    return f": {outlook.manifest.status}"
+def _at_the_end(snapshot: Snapshot) -> str:
+    return f": {snapshot.manifest.status}"
 
 
 def _when(occasion: str) -> str:
-    """As a person is told: `before pr`, `after plan, tasks`, `at its end`."""
+    """For a person: `before pr`, `after plan, tasks`, `at its end`."""
     return "at its end" if occasion.startswith(":") else first_line(occasion.strip(), _SUBJECT)
 
 
-def _kept(
-    store: SessionStore, outlook: Snapshot, config: Config, occasion: str, patience: float
-) -> Snapshot:
+def _publish(snapshot: Snapshot, config: Config, occasion: str, timeout: float) -> Snapshot:
     from playbook_supervisor.sessions.session_commits import SessionInGit
 
-    folder = SessionInGit(store.checkout, outlook.manifest.session_id, patience=patience)
-    notices, what = [], "committed"
+    folder = SessionInGit(snapshot.store.checkout, snapshot.session_id, timeout=timeout)
+    launches, notices, what = snapshot.launches, [], "committed"
     try:
-        if made := _commit(folder, outlook, config, occasion):
+        if made := _commit(folder, snapshot, config, occasion):
             notices.append(f"the session is committed {_when(occasion)}: {made.id[:7]}")
-            _begin_there(store, outlook, made)
+            launches = _move_launches(snapshot, made)
         what = "pushed"
-        if config.push_sessions and _went_out(store, outlook) and (place := folder.push()):
+        if config.push_sessions and _has_published(snapshot) and (place := folder.push()):
             notices.append(f"its last commit is pushed to {place}")
     except (GitError, StorageError) as error:
         said = f"{error.message} [{error.code}]. {error.guidance}"
@@ -93,43 +91,42 @@ def _kept(
     except Interrupted:
         said = "git was interrupted; resuming the session makes up for it"
         notices.append(f"the session is not {what}: {said}")
-    return replace(outlook, notices=(*outlook.notices, *notices))
+    return replace(snapshot, launches=launches, notices=(*snapshot.notices, *notices))
 
 
 def _commit(
-    folder: SessionInGit, outlook: Snapshot, config: Config, occasion: str
+    folder: SessionInGit, snapshot: Snapshot, config: Config, occasion: str
 ) -> Commit | None:
-    """A session that failed or was aborted before anything of it was in git is no news there."""
-    manifest = outlook.manifest
+    """Commit the folder. A session that failed or was aborted before git knew it is left out."""
+    manifest = snapshot.manifest
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
     ran = first_line(f"{manifest.playbook} {manifest.feature}")
     return folder.commit(
         first_line(f"Record session {manifest.session_id}{occasion}", _SUBJECT),
-        f"{ran}: {outlook.done}/{outlook.total} steps done",
+        f"{ran}: {snapshot.done}/{snapshot.total} steps done",
         manifest.playbook,
         known=in_vain and config.commit_sessions == "publish",
     )
 
 
-def _begin_there(store: SessionStore, outlook: Snapshot, made: Commit) -> None:
-    """What was launched at the commit's parent begins at the commit: ours is no step's work."""
-    with store.open(outlook.manifest.session_id) as opened:
+def _move_launches(snapshot: Snapshot, made: Commit) -> Mapping[str, Launch]:
+    """Let what was launched at the commit's parent begin at the commit, which is no step's work."""
+    if all(launch.head != made.parent for launch in snapshot.launches.values()):
+        return snapshot.launches
+    with snapshot.store.open(snapshot.session_id) as opened:
         launches = opened.runtime.launches
-        moved = {
-            attempt: replace(launch, head=made.id)
-            for attempt, launch in launches.items()
-            if launch.head == made.parent
-        }
-        if moved:
-            launches.update(moved)
-            opened.save()
+        for attempt, launch in launches.items():
+            if launch.head == made.parent:
+                launches[attempt] = replace(launch, head=made.id)
+        opened.save()
+        return dict(launches)
 
 
-def _went_out(store: SessionStore, outlook: Snapshot) -> bool:
+def _has_published(snapshot: Snapshot) -> bool:
     """Whether a step that publishes has run, and none is about to."""
-    names = {step.id for step in outlook.state.playbook.steps if publishes(step)}
+    names = {step.id for step in snapshot.state.playbook.steps if publishes(step)}
     if not names:
         return False
-    journal = store.journal(outlook.manifest.session_id).entries
+    journal = snapshot.store.journal(snapshot.session_id).entries
     entries = [entry for entry in journal if entry.step_id in names]
     return all(entry.settled for entry in entries) and any(entry.ran for entry in entries)

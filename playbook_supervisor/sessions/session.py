@@ -1,7 +1,7 @@
 """One open session: its state, its three files, and the one way to write them.
 
-Whoever holds an `OpenSession` holds the session's lock. `accept` takes facts in, `write`
-takes them to the disk; nothing else does.
+An `OpenSession` exists only under the session's lock. `accept` takes events in, `write` makes them
+durable.
 """
 
 from __future__ import annotations
@@ -17,19 +17,27 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.records import Record, as_mapping, field, replace
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
 from playbook_supervisor.sessions.integrity import FILES
-from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
+from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
-from playbook_supervisor.sessions.local_state import Runtime, unreadable
-from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest, update_manifest
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
+from playbook_supervisor.sessions.manifest import (
+    Manifest,
+    Waiting,
+    emit_manifest,
+    manifest_from_json,
+    manifest_to_json,
+    read_manifest,
+    update_manifest,
+)
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 _ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
 
@@ -37,7 +45,7 @@ _ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus
 class OpenSession(Record, frozen=False):
     """The session under its lock. `folder` is in the work tree, `private` in the git directory.
 
-    `playbook` is the one that it runs: the pinned one, as tight as `policy` makes it.
+    `playbook` is the pinned one, tightened by `policy`.
     """
 
     folder: Path
@@ -53,7 +61,7 @@ class OpenSession(Record, frozen=False):
     _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
-    """The entries of the due phase as the text has them."""
+    """The entries of the due phase that the text contains."""
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
@@ -61,12 +69,12 @@ class OpenSession(Record, frozen=False):
 
     @property
     def current(self) -> bool:
-        """Whether the files are still those that this object last saw."""
+        """Whether no other process has changed the files."""
         return self._seen == self._look()
 
     @property
     def vanished(self) -> bool:
-        """Whether something has taken the files away that this object has written."""
+        """Whether files that this object wrote are gone, and the others unchanged."""
         seen = self._look()
         return (
             seen[:1] == self._seen[:1]
@@ -75,29 +83,32 @@ class OpenSession(Record, frozen=False):
         )
 
     def accept(self, events: Iterable[Event]) -> None:
-        """Take in facts that the kernel has decided; `write` makes them durable."""
+        """Apply events that the kernel has decided."""
         for event in events:
-            self._take_in(event)
+            evolved = machine.evolve(self.state, event)
+            if evolved.past.phases > self.state.past.phases:
+                self._leave_phase(self.state.with_entry(event.entry).entries)
+            self.state = evolved
 
     def write(self) -> None:
-        """What was accepted is on the disk, fsynced, when this returns (kai NFR2).
+        """Write what was accepted; it is fsynced when this returns (kai NFR2).
 
-        The runtime state goes first and names the journal that is to come: a crash between the
-        two leaves the former journal, known as ours. session.yaml only repeats what the journal
-        says: where it cannot be written now, the next opening will write it.
+        The runtime state is written first, with the digest of the new journal. A crash between the
+        two leaves the former journal, whose digest is also there. session.yaml only repeats the
+        journal: if it cannot be written now, the next opening writes it.
         """
-        self._put_down(self.state.entries)
+        self._update_text(self.state.entries)
         data = self.text.data
         journaled = digest(data)
-        grown = not self.runtime.latest("journal.yaml", journaled)
-        if grown:
-            self.runtime.will_write("journal.yaml", journaled)
-        changed = self._project()
+        journal_changed = not self.runtime.latest(JOURNAL, journaled)
+        if journal_changed:
+            self.runtime.will_write(JOURNAL, journaled)
+        manifest_changed = self._project()
         self._save()
-        if grown:
-            write_atomically(self.folder / "journal.yaml", data)
+        if journal_changed:
+            write_atomically(self.folder / JOURNAL, data)
         try:
-            if changed:
+            if manifest_changed:
                 write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
         except StorageError:
             self._seen = ()
@@ -105,18 +116,18 @@ class OpenSession(Record, frozen=False):
             self._seen = self._look()
 
     def save(self) -> None:
-        """Write the runtime state alone, where nothing has been accepted."""
+        """Write the runtime state alone, when nothing has been accepted."""
         self._save()
         self._seen = self._look()
 
     def copy(self) -> None:
-        """Keep copies of the files out of a worker's reach; not durable, they are a comfort."""
-        write_atomically(self.private / "journal.yaml", self.text.data, durable=False)
+        """Keep copies of the files in the git directory; they need not survive a crash."""
+        write_atomically(self.private / JOURNAL, self.text.data, durable=False)
         write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
         for name in integrity.PINNED:
-            kept = self.private / name
-            if name in self.runtime.digests and not kept.exists():
-                write_atomically(kept, read_bytes(self.folder / name), durable=False)
+            copy = self.private / name
+            if name in self.runtime.digests and not copy.exists():
+                write_atomically(copy, read_bytes(self.folder / name), durable=False)
 
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
@@ -125,21 +136,15 @@ class OpenSession(Record, frozen=False):
                 return entry
         raise KeyError(attempt_id)
 
-    def _take_in(self, event: Event) -> None:
-        evolved = machine.evolve(self.state, event)
-        if evolved.past.phases > self.state.past.phases:
-            self._leave_behind(self.state.with_entry(event.entry).entries)
-        self.state = evolved
-
-    def _leave_behind(self, entries: tuple[Entry, ...]) -> None:
-        self._put_down(entries)
+    def _leave_phase(self, entries: tuple[Entry, ...]) -> None:
+        self._update_text(entries)
         self.runtime.chain = integrity.chain(self.runtime.chain, entries)
         self.runtime.launches.clear()
         self.runtime.failing.clear()
         self.text, self._entered = self.text.settled(), ()
 
-    def _put_down(self, entries: tuple[Entry, ...]) -> None:
-        """Make the text say what these entries of the due phase say; one that changed, once."""
+    def _update_text(self, entries: tuple[Entry, ...]) -> None:
+        """Bring the text of the due phase's entries up to date."""
         for index, entry in enumerate(entries):
             if index == len(self._entered):
                 self.text = self.text.with_new(entry)
@@ -161,7 +166,7 @@ class OpenSession(Record, frozen=False):
     def _save(self) -> None:
         self.runtime.state = serialize.state_to_json(self.state)
         self.runtime.text = self.text.places()
-        self.runtime.manifest = _manifest_to_json(self.manifest)
+        self.runtime.manifest = manifest_to_json(self.manifest)
         self.runtime.save(self.place)
 
     def _look(self) -> tuple[object, ...]:
@@ -172,16 +177,16 @@ class OpenSession(Record, frozen=False):
 
 
 def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
-    """The session as its files and the runtime state say, which must agree in their data.
+    """The session from its files and the runtime state, which must agree in their data.
 
-    StateError `PB-STATE-TAMPERED` if something else changed data; what a person changed in
-    comments and layout is taken silently, and what a crash left unfinished is finished.
+    StateError `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout
+    are accepted, and what a crash left unfinished is finished.
     """
     known = {name: list(digests) for name, digests in runtime.digests.items()}
     playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
     try:
-        state, text = _journaled(folder, private, playbook, runtime)
-        manifest, data = _projected(folder, runtime)
+        state, text = _load_journal(folder, private, playbook, runtime)
+        manifest, data = _load_manifest(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(
@@ -194,18 +199,40 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     return opened
 
 
-def adopt(
-    folder: Path, private: Path, place: ABFile, runtime: Runtime | None = None
+def create(
+    folder: Path,
+    private: Path,
+    place: ABFile,
+    runtime: Runtime,
+    manifest: Manifest,
+    playbook: Playbook,
+    policy: Policy,
 ) -> OpenSession:
-    """The session as its files say, where this worktree knows no more of it than `runtime`."""
-    runtime = runtime or Runtime()
+    """A new session, whose pinned files are written. `playbook` is tightened by `policy`."""
+    manifest_text = emit_manifest(manifest)
+    write_atomically(folder / JOURNAL, EMPTY)
+    write_atomically(folder / "session.yaml", manifest_text)
+    runtime.chain = integrity.chain("", ())
+    runtime.digests[JOURNAL] = [digest(EMPTY)]
+    runtime.digests["session.yaml"] = [digest(manifest_text)]
+    state, text = machine.replay(playbook, ()), JournalText()
+    opened = OpenSession(
+        folder, private, playbook, policy, state, manifest, text, runtime, place, manifest_text
+    )
+    opened.write()
+    return opened
+
+
+def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
+    """The session from its files alone: this worktree has no runtime state of it."""
+    runtime = Runtime()
     playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
-    data = integrity.read_file(folder, "journal.yaml")
-    parsed = parse_journal(data, integrity.shown(folder, "journal.yaml"))
+    data = integrity.read_file(folder, JOURNAL)
+    parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
     state = machine.replay(playbook, parsed.entries)
     due = len(state.entries)
     runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
-    runtime.digests["journal.yaml"] = [digest(data)]
+    runtime.digests[JOURNAL] = [digest(data)]
     manifest_text = integrity.read_file(folder, "session.yaml")
     known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
@@ -218,9 +245,9 @@ def adopt(
 
 
 def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with what the journal says: `status`, `current_step`, `gate`, the end.
+    """The manifest with `status`, `current_step`, `gate` and end from the journal.
 
-    The original's own tools ended sessions without a word in the journal: that stands.
+    kai's own tools ended sessions without a journal entry; those remain ended.
     """
     status = machine.status(state)
     if manifest.legacy and manifest.status in _ENDED and status not in _ENDED:
@@ -245,35 +272,35 @@ def project(manifest: Manifest, state: State) -> Manifest:
 
 
 def question(state: State, asked: Ask) -> str:
-    """The question of the gate that is being asked."""
+    """The question of the open gate."""
     entry = state.last(asked.member.step.id)
     return gates.question(
         asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
     )
 
 
-def _journaled(
+def _load_journal(
     folder: Path, private: Path, playbook: Playbook, runtime: Runtime
 ) -> tuple[State, JournalText]:
     """The recorded state, which the journal must agree with, and the journal's text."""
-    data = integrity.read_file(folder, "journal.yaml")
+    data = integrity.read_file(folder, JOURNAL)
     written = digest(data)
-    if not runtime.ours("journal.yaml", written):
-        parsed = _taken(data, private, playbook, runtime, integrity.shown(folder, "journal.yaml"))
+    if not runtime.ours(JOURNAL, written):
+        parsed = _read_edited(data, private, playbook, runtime, integrity.shown(folder, JOURNAL))
         state = serialize.state_from_json(runtime.state, playbook)
-        runtime.digests["journal.yaml"] = [written]
+        runtime.digests[JOURNAL] = [written]
         return state, JournalText.parsed(data, parsed, len(state.entries))
-    if not runtime.latest("journal.yaml", written):
+    if not runtime.latest(JOURNAL, written):
         runtime.step_back()
     return serialize.state_from_json(runtime.state, playbook), JournalText.placed(
         data, runtime.text
     )
 
 
-def _taken(
+def _read_edited(
     data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
 ) -> ParsedJournal:
-    """What somebody else has written, whose data must be those of the last journal or the former.
+    """A journal that something else wrote; its data must be those of the last one or the former.
 
     StateError `PB-STATE-TAMPERED` if they are not.
     """
@@ -281,7 +308,7 @@ def _taken(
 
     def difference() -> str:
         recorded = serialize.state_from_json(runtime.state, playbook)
-        copy = private / "journal.yaml"
+        copy = private / JOURNAL
         return integrity.journal_difference(recorded, runtime.chain, parsed.entries, copy)
 
     found = difference()
@@ -294,8 +321,8 @@ def _taken(
     return parsed
 
 
-def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
-    """The manifest as it stands in session.yaml, which may lag behind the journal, and its text."""
+def _load_manifest(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
+    """The manifest of session.yaml, which may lag behind the journal, and its text."""
     recorded = manifest_from_json(runtime.manifest)
     data = integrity.read_file(folder, "session.yaml")
     written = digest(data)
@@ -312,29 +339,8 @@ def _projected(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
     return found, data
 
 
-def _manifest_to_json(manifest: Manifest) -> dict[str, Any]:
-    gate = manifest.gate
-    made = {"args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
-    return as_mapping(manifest) | made
-
-
-def _gate_to_json(gate: Waiting) -> dict[str, Any]:
-    return {
-        "id": gate.id,
-        "reason": gate.reason,
-        "question": gate.question,
-        "opened_at": gate.opened_at,
-    }
-
-
-def manifest_from_json(data: dict[str, Any]) -> Manifest:
-    """The manifest as the runtime state keeps it."""
-    gate = Waiting(**data["gate"]) if data["gate"] else None
-    return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
-
-
 def _signature(path: str) -> tuple[int, ...] | None:
-    """What changes whenever a file is written: also where its times were put back."""
+    """Changes with every write of the file, even if its times were reset."""
     try:
         seen = os.lstat(path)
     except FileNotFoundError:

@@ -81,15 +81,15 @@ class _Seen(Record):
 class SessionInGit:
     """The folder of one session in one worktree.
 
-    All that is asked of it may take `patience`, in seconds from now on, and hardly longer.
+    Everything together may take `timeout` seconds from now on, and hardly longer.
     """
 
-    def __init__(self, at: Checkout, session: str, *, patience: float) -> None:
+    def __init__(self, at: Checkout, session: str, *, timeout: float) -> None:
         self._at, self._session = at, session
         self._folder = f"{_SESSIONS}/{session}"
         self._paths = (self._folder, f":(exclude,glob){self._folder}/**/{_UNFINISHED}")
-        self._until = time.monotonic() + patience
-        self._patience = patience
+        self._until = time.monotonic() + timeout
+        self._timeout = timeout
 
     # ── committing ──────────────────────────────────────────────────────────────────────────
 
@@ -309,7 +309,7 @@ class SessionInGit:
     def _refused(self, code: str, command: str, done: Completed) -> GitError:
         if done.timed_out:
             return GitError(
-                code, f"git {command} took longer than {self._patience:g} seconds, and was ended"
+                code, f"git {command} took longer than {self._timeout:g} seconds, and was ended"
             )
         told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"  # where hooks speak
         said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.sessions.journal import ParsedJournal
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.manifest import Manifest
@@ -38,7 +40,8 @@ class SessionStore(Protocol):
         text: bytes,
         feature: str,
         args: Mapping[str, str],
-        policy: bytes = b"",
+        definition: Playbook | None = None,
+        policy: Policy | None = None,
         session_id: str = "",
         runtime: Runtime | None = None,
     ) -> str:

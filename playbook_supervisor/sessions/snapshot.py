@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Ask, Attempt, Directive, Run
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.records import Record, replace
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import session
+from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.session import OpenSession
 
-_NONE = Policy()
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.session_store import SessionStore
 
 
 class Work(Record):
@@ -42,16 +48,28 @@ class Work(Record):
 class Snapshot(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first.
 
-    `policy` is what the session's project asks of it beyond the playbook.
-    `notices` are sentences for the person: what was restored or committed, what is worth a warning.
+    `store` is where the session is kept. `policy` is what the project asks of it beyond the
+    playbook, `launches` what was known when each attempt of the due phase was launched. `notices`
+    are sentences for the person: what was restored or committed, or deserves a warning.
     """
 
+    store: SessionStore = field(repr=False, compare=False)
     manifest: Manifest
     state: State
     directive: Directive
-    events: tuple[Event, ...] = ()
+    events: tuple[Event, ...]
+    policy: Policy
+    launches: Mapping[str, Launch]
     notices: tuple[str, ...] = ()
-    policy: Policy = _NONE
+
+    @property
+    def session_id(self) -> str:
+        return self.manifest.session_id
+
+    @property
+    def private(self) -> Path:
+        """The session's local folder, in the git directory."""
+        return self.store.runtime(self.session_id)
 
     @property
     def done(self) -> int:
@@ -60,18 +78,17 @@ class Snapshot(Record):
 
     @property
     def total(self) -> int:
-        """How many steps the playbook has."""
         return len(self.state.playbook.steps)
 
     @property
     def question(self) -> str:
-        """The question of the gate that is asked; empty where none is."""
+        """The question of the open gate; empty where none is open."""
         asked = self.directive
         return session.question(self.state, asked) if isinstance(asked, Ask) else ""
 
     @property
     def answered_by(self) -> tuple[str, ...]:
-        """Who may answer the gate that is asked, a policy each; empty where anybody may."""
+        """Who may answer the open gate, one line for each policy; empty where anyone may."""
         asked = self.directive
         if not isinstance(asked, Ask):
             return ()
@@ -87,16 +104,16 @@ class Snapshot(Record):
 
     @property
     def repeated(self) -> bool:
-        """Whether the directive is work that had been handed out before."""
+        """Whether the directive is work that was launched earlier."""
         launched = {event.entry.id for event in self.events if event.change is Change.LAUNCHED}
         return any(member.id not in launched for member in running(self))
 
     def without_events(self) -> Snapshot:
-        """The same, where nothing new has led to it."""
+        """A copy that reports nothing new."""
         return replace(self, events=(), notices=())
 
     def after(self, earlier: Snapshot) -> Snapshot:
-        """The same, with what had happened in an earlier outlook told first."""
+        """A copy that reports the events and notices of `earlier` before its own."""
         return replace(
             self,
             events=(*earlier.events, *self.events),
@@ -108,12 +125,17 @@ class Snapshot(Record):
         return self.state.last(attempt.step.id)
 
 
-def outlook(opened: OpenSession, events: tuple[Event, ...] = ()) -> Snapshot:
-    """The outlook of a session as it stands; `events` led here."""
-    asked = machine.directive(opened.state)
-    return Snapshot(opened.manifest, opened.state, asked, events, policy=opened.policy)
+def take_snapshot(
+    store: SessionStore, opened: OpenSession, events: tuple[Event, ...] = ()
+) -> Snapshot:
+    """The open session as it is now; `events` led here."""
+    directive = machine.directive(opened.state)
+    launches = dict(opened.runtime.launches)
+    return Snapshot(
+        store, opened.manifest, opened.state, directive, events, opened.policy, launches
+    )
 
 
-def running(outlook: Snapshot) -> tuple[Attempt, ...]:
+def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
     """The attempts that are launched and have not returned."""
-    return outlook.directive.members if isinstance(outlook.directive, Run) else ()
+    return snapshot.directive.members if isinstance(snapshot.directive, Run) else ()

@@ -16,11 +16,15 @@ from pathlib import Path
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.project.session_policy import FILE as POLICY
-from playbook_supervisor.sessions import integrity, session
-from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
+from playbook_supervisor.sessions import integrity, pinned_inputs, session
+from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
-from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, emit_manifest, read_manifest
+from playbook_supervisor.sessions.manifest import (
+    SESSION_ID,
+    Manifest,
+    manifest_from_json,
+    read_manifest,
+)
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
@@ -31,8 +35,12 @@ from playbook_supervisor.system.files import (
     read_bytes,
     reserve_folder,
     sweep,
-    write_atomically,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.session_policy import Policy
 
 SESSIONS = ".playbooks/sessions"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -138,7 +146,7 @@ class DiskStore:
         runtime = self._recorded(session_id)
         if runtime is None or not runtime.manifest:
             return found
-        return session.manifest_from_json(runtime.manifest)
+        return manifest_from_json(runtime.manifest)
 
     def journal(self, session_id: str) -> ParsedJournal:
         """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
@@ -161,14 +169,15 @@ class DiskStore:
         text: bytes,
         feature: str,
         args: Mapping[str, str],
-        policy: bytes = b"",
+        definition: Playbook | None = None,
+        policy: Policy | None = None,
         session_id: str = "",
         runtime: Runtime | None = None,
     ) -> str:
         """A new, pending session with what it is pinned to (kai FR11, FR12); returns its id.
 
-        `policy` is the text of its policy.yaml; it has none where that is empty. `session_id` is
-        an id that was reserved before. `runtime` knows with what it is going to be driven.
+        `definition` is what `text` says, if the caller has read it. `session_id` is an id that was
+        reserved before. `runtime` says how it is going to be driven.
         """
         now = self.clock()
         session_id = session_id or self.reserve(now)
@@ -186,10 +195,11 @@ class DiskStore:
             branch=self.checkout.branch,
         )
         with locked(private / "lock"):
-            self._pin(folder, text, policy)
-            write_atomically(folder / "journal.yaml", EMPTY)
-            write_atomically(folder / "session.yaml", emit_manifest(made))
-            self._adopt(session_id, runtime)
+            runtime = runtime or Runtime()
+            begun = pinned_inputs.pin(folder, private, runtime, text, definition, policy)
+            opened = session.create(folder, private, self._place(session_id), runtime, made, *begun)
+            opened.copy()
+            self._known[session_id] = opened
         return session_id
 
     def require_room(self) -> None:
@@ -280,11 +290,11 @@ class DiskStore:
                 "and staged there, and the session; `git worktree prune` gives it up.",
             )
 
-    def _adopt(self, session_id: str, runtime: Runtime | None = None) -> OpenSession:
-        """Take the session's files as they are: a new one, or one that another machine began."""
+    def _adopt(self, session_id: str) -> OpenSession:
+        """Take the session's files as they are: another machine began it."""
         place = self._place(session_id)
         folder, private = self.folder(session_id), self.runtime(session_id)
-        opened = session.adopt(folder, private, place, runtime)
+        opened = session.adopt(folder, private, place)
         opened.copy()
         return opened
 
@@ -292,14 +302,9 @@ class DiskStore:
         """Whether the session keeps the playbook that it runs."""
         return (self.folder(session_id) / "playbook.yaml").is_file()
 
-    def pin(self, session_id: str, text: bytes, policy: bytes = b"") -> None:
+    def pin(self, session_id: str, text: bytes, policy: Policy | None = None) -> None:
         """Give a session of kai's own tools, which pinned nothing, what it runs under."""
-        self._pin(self.folder(session_id), text, policy)
-
-    def _pin(self, folder: Path, text: bytes, policy: bytes) -> None:
-        if policy:
-            write_atomically(folder / POLICY, policy)
-        write_atomically(folder / "playbook.yaml", text)
+        pinned_inputs.write(self.folder(session_id), text, policy)
 
     def _shown(self, path: Path) -> str:
         return os.path.relpath(path, self.seen_from)

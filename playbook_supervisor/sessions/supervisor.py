@@ -1,14 +1,14 @@
-"""The pump: replay, answer every `Check` ourselves, and stop at what the outside must do.
+"""The supervisor of one session: it asks the kernel what is due, and answers every `Check` itself.
 
-A driver asks for the outlook, carries out its directive, and reports. Every call takes the lock,
-journals what it learned before anything else happens, and answers with the outlook that follows.
+A driver asks for a snapshot, carries out its directive, and reports. Every call takes the lock,
+journals what it learned before anything else happens, and returns the snapshot that follows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.errors import CODES
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
@@ -25,17 +25,16 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     TakenUp,
 )
-from playbook_supervisor.kernel.state import Change, Entry, Event
+from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project import config
+from playbook_supervisor.project import config as project_config
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import publishing
-from playbook_supervisor.sessions.local_state import Launch, Runtime
+from playbook_supervisor.sessions import principal, publishing
+from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.sessions.snapshot import Snapshot, Work, running
-from playbook_supervisor.sessions.snapshot import outlook as outlook_of
+from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.process_groups import kill_worker
@@ -43,21 +42,27 @@ from playbook_supervisor.system.process_groups import kill_worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.evidence import CheckInputs
     from playbook_supervisor.sessions.session_store import SessionStore
 
-# What evidence needs is imported where there is a check to answer or a launch to record: `next`
-# and `report` of most steps ask nothing of the world.
+# `evidence` is imported where there is a check to answer or a launch to record: `next` and
+# `report` of most steps need neither.
 _SPECKIT = "/speckit"
-_PATIENCE, _BRIEFLY = 120.0, 20.0  # seconds for git; a client waits half a minute for its hook
-_LONGEST = 2_000  # characters of an error's text; a reviewer must not scroll past more
+_GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
+_ERROR_LENGTH = 2_000  # characters of an error's text that are journaled
+
+Observe = Callable[[OpenSession], Observation]
+"""Makes the observation once the session is open."""
 
 
 class Supervisor:
-    """Drives one session of one worktree. Nothing here talks to a person or an agent.
+    """Supervises one session of one worktree. Talks to no person and no agent.
 
     `exports` says whether the driver gives `environment` to its workers; `asks_the_world` whether
-    it may wait for programs that conditions start (else such a check is left outstanding).
+    it may wait for programs that conditions start (if not, such a check is left outstanding).
+    `copies`: keep copies of the files with each change; a long drive makes them when it waits.
+    `config` is the project's, if the caller has read it.
     """
 
     def __init__(
@@ -67,30 +72,36 @@ class Supervisor:
         *,
         exports: bool = True,
         asks_the_world: bool = True,
+        copies: bool = False,
+        config: Config | None = None,
     ) -> None:
         self.store = store
         self.exports = exports
         self.asks_the_world = asks_the_world
+        self.copies = copies
         self.id = session_id
         self.root = store.checkout.root
-        self._config = config.load(self.root)
+        self.config = project_config.load(self.root) if config is None else config
 
-    # ── what the outside asks and answers ───────────────────────────────────────────────────
+    # ── what drivers call ───────────────────────────────────────────────────────────────────
 
     def look(self) -> Snapshot:
         """What is outstanding now, with nothing answered and nothing launched."""
         with self.store.open(self.id) as opened:
-            return outlook_of(opened, ())
+            return take_snapshot(self.store, opened)
 
-    def remember(self, known: Runtime) -> None:
-        """With what the session is driven, so that `resume` needs no arguments."""
+    def remember(self, known: Runtime) -> Snapshot:
+        """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
         with self.store.open(self.id) as opened:
-            opened.runtime.agent, opened.runtime.mode = known.agent, known.mode
-            opened.runtime.limits = dict(known.limits)
-            opened.save()
+            runtime = opened.runtime
+            now = (known.agent, known.mode, dict(known.limits))
+            if (runtime.agent, runtime.mode, runtime.limits) != now:
+                runtime.agent, runtime.mode, runtime.limits = now
+                opened.save()
+            return take_snapshot(self.store, opened)
 
     def end_workers(self) -> None:
-        """End what a driver that is gone has left running."""
+        """End what a driver that has died left running."""
         for attempt in running(self.look()):
             kill_worker(self.worker_file(attempt))
 
@@ -99,160 +110,138 @@ class Supervisor:
         return self._pump()
 
     def begin(self, start: str = "") -> Snapshot:
-        """Begin a pending session, at a later step if a person said so (`--from`)."""
+        """Begin a pending session, at a later step if a person asked for it (`--from`)."""
         from playbook_supervisor.sessions import evidence
 
-        with self.store.open(self.id) as opened:
-            here = self._here()
-            now = self.store.clock()
-            opened.policy.admit_start(opened.playbook, start, self._identity)
-            world = self._world(opened.manifest, here)
-            opened.runtime.begun = evidence.begun(opened.playbook, world, here.head, now)
-            events = self._accept(opened, Begun(now, start))
-            opened.write()
-        return self._pump(events=events)
+        def begun(opened: OpenSession) -> Begun:
+            now, here = self.store.clock(), self._checkout()
+            opened.policy.admit_start(
+                opened.playbook, start, lambda: principal.local(self.root).name
+            )
+            workspace = self._workspace(opened.manifest, here)
+            opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
+            return Begun(now, start)
+
+        return self._pump(begun)
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
-        """A worker came back. What it brought is journaled before anything is judged."""
-        return self._pump(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
+        """A worker came back. Its outcome is journaled before anything is judged."""
+        returned = Returned(self.store.clock(), attempt_id, _shortened(outcome))
+        return self._pump(lambda _: returned)
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(Returned(self.store.clock(), attempt_id, _bounded(outcome)))
+        return self._record(Returned(self.store.clock(), attempt_id, _shortened(outcome)))
 
-    def answer(self, gate_id: str, resolution: Resolution, text: str, by: str) -> Snapshot:
-        """A human decided at a gate; what follows is asked for by `outlook`.
+    def answer(
+        self, gate_id: str, resolution: Resolution, text: str, by: principal.Principal
+    ) -> Snapshot:
+        """A human decided at a gate; call `outlook` for what follows.
 
-        PolicyError PB-POLICY-ANSWER, and the gate stays open, where the policies do not let `by`.
+        PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
+        answer.
         """
-        return self._record(Answered(self.store.clock(), gate_id, resolution, text, by))
+        return self._record(Answered(self.store.clock(), gate_id, resolution, text, by.name))
 
-    def abort(self, text: str, by: str) -> Snapshot:
+    def abort(self, text: str, by: principal.Principal) -> Snapshot:
         """A human ends the session."""
-        return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by))
+        return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by.name))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
-        """What runs is settled as interrupted; the session stays open. `commits`: git is told."""
+        """Settle what runs as interrupted; the session stays open. `commits`: also commit it."""
         cancelled = Cancelled(self.store.clock(), Cancellation.INTERRUPT)
         return self._record(cancelled, commits=commits)
 
     def close(self) -> Snapshot:
-        """What there is to say of a session that has ended; git is given what it is still owed."""
-        outlook = self.outlook()
-        return publishing.closed(self.store, outlook, self._config, patience=self._patience)
+        """The last snapshot of a session that has ended; commits and pushes what is still due."""
+        return publishing.closed(self.outlook(), self.config, timeout=self._git_timeout)
 
     def take_up(self) -> Snapshot:
-        """A failed session is resumed: its failed steps run again."""
-        return self._pump(TakenUp(self.store.clock()))
+        """Resume a failed session: its failed steps run again."""
+        return self._pump(lambda _: TakenUp(self.store.clock()))
 
     def lose(self, attempt: Attempt) -> Snapshot:
-        """A launched attempt's worker is gone: its postconditions say whether it had finished."""
+        """A launched attempt's worker has gone: its postconditions say whether it had finished."""
         from playbook_supervisor.sessions import evidence
 
         with self.store.open(self.id) as opened:
-            world = self._world(opened.manifest, self._here())
+            workspace = self._workspace(opened.manifest, self._checkout())
             known = opened.runtime.launches.get(attempt.id)
-        done = evidence.had_finished(attempt.step, world, known)
-        return self._pump(Lost(self.store.clock(), attempt.id, done))
+        # Its postconditions may start programs, so the lock is not held meanwhile.
+        done = evidence.had_finished(attempt.step, workspace, known)
+        return self._pump(lambda _: Lost(self.store.clock(), attempt.id, done))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
-    def work(self, outlook: Snapshot, attempt: Attempt) -> Work:
+    def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
         """The attempt's installed command and interpolated arguments (kai FR23)."""
         from playbook_supervisor.project.slash_commands import resolve
 
         found = resolve(self.root, attempt.step.command, home=Path.home())
-        args = outlook.manifest.args
-        values = {arg.name: args.get(arg.name, "") for arg in outlook.state.playbook.args}
+        args = snapshot.manifest.args
+        values = {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}
         command = found.name if found else attempt.step.command
         return Work(attempt, command, interpolate(attempt.step.args, values).strip())
 
-    def environment(self, outlook: Snapshot, work: Work) -> dict[str, str]:
-        """Variables that make the project's own tools look at the session's feature."""
+    def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
+        """Variables that point the project's own tools at the session's feature."""
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
-        feature = self._world(outlook.manifest, self._here()).feature
+        feature = self._workspace(snapshot.manifest, self._checkout()).feature
         return self._point_speckit(feature)
 
     @property
     def private(self) -> Path:
-        """The session's folder in the git directory."""
+        """The session's local folder, in the git directory."""
         return self.store.runtime(self.id)
 
     def changed(self) -> bool:
         """Whether another process has written the session since this one last looked."""
         return self.store.changed(self.id)
 
-    def context(self, outlook: Snapshot, last_words: str = "") -> tuple[str, ...]:
-        """What helps to answer the gate that is asked, made when it is shown (kai FR24).
-
-        The evidence, the agent's last line as far as it is known (`last_words`, else what the
-        journal keeps of its output), and `git diff --stat` since the launch.
-        """
-        asked = outlook.directive
-        if not isinstance(asked, Ask):
-            return ()
-        from playbook_supervisor.system.git_process import diff_stat
-
-        entry = outlook.entry(asked.member)
-        lines = [f"answered by: {people}" for people in outlook.answered_by]
-        lines += entry.evidence
-        if said := last_words or entry.output:
-            lines.append(f"the agent said: {said}")
-        if entry.error_guidance not in ("", CODES.get(entry.error_code)):  # its own
-            lines.append(f"to mend it: {entry.error_guidance}")
-        if (launch := self._launched(entry)) and launch.head:
-            lines += diff_stat(self.root, launch.head, since_ms=launch.at)
-        return tuple(lines)
-
     def worker_file(self, attempt: Attempt) -> Path:
         """The file that every process of the attempt's worker inherits, open and locked."""
         return self.private / f"worker-{attempt.id}"
 
-    def _launched(self, entry: Entry) -> Launch | None:
-        """What was known when the attempt was launched, if it was, from here."""
-        with self.store.open(self.id) as opened:
-            return opened.runtime.launches.get(entry.id)
-
-    # ── the pump ────────────────────────────────────────────────────────────────────────────
+    # ── from observation to snapshot ────────────────────────────────────────────────────────
 
     def _record(self, observation: Observation, *, commits: bool = True) -> Snapshot:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
             opened.write()
-            outlook = outlook_of(opened, events)
-        return self._published(outlook) if commits else outlook
+            snapshot = self._snapshot(opened, events)
+        return self._published(snapshot) if commits else snapshot
 
-    def _published(self, outlook: Snapshot) -> Snapshot:
-        """The same, once what has happened is in git as far as it is due there."""
-        patience = self._patience
-        return publishing.published(self.store, outlook, self._config, patience=patience)
+    def _snapshot(self, opened: OpenSession, events: tuple[Event, ...]) -> Snapshot:
+        if events and self.copies:
+            opened.copy()
+        return take_snapshot(self.store, opened, events)
+
+    def _published(self, snapshot: Snapshot) -> Snapshot:
+        return publishing.published(snapshot, self.config, timeout=self._git_timeout)
 
     @property
-    def _patience(self) -> float:
-        """Seconds that git and its hooks may take."""
-        return _PATIENCE if self.asks_the_world else _BRIEFLY
+    def _git_timeout(self) -> float:
+        return _GIT_TIMEOUT if self.asks_the_world else _GIT_TIMEOUT_IN_HOOK
 
-    def _pump(
-        self, observation: Observation | None = None, events: tuple[Event, ...] = ()
-    ) -> Snapshot:
-        """Take an observation in and answer checks until something outward is due.
+    def _pump(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
+        """Accept an observation and answer checks until a driver must act.
 
-        A check that starts a program is answered without the lock: meanwhile somebody else may
-        have answered it, and then what is due now counts.
+        A check that starts a program is answered without the lock. Another process may have
+        answered it meanwhile, so the session is opened again, and what is due then counts.
         """
         with self.store.open(self.id) as opened:
-            accepted = () if observation is None else self._accept(opened, observation)
-            events += accepted + self._answer_checks(opened, brought=bool(accepted))
-            outlook = outlook_of(opened, events)
-            asked = outlook.directive
+            accepted = () if observe is None else self._accept(opened, observe(opened))
+            events += accepted + self._answer_checks(opened, observed=bool(accepted))
+            snapshot = self._snapshot(opened, events)
+            asked = snapshot.directive
             asking = isinstance(asked, Check) and self.asks_the_world
-            inquiry = self._inquiry(opened) if asking else None
-        if inquiry is None or not isinstance(asked, Check):
-            return self._published(outlook)
+            inputs = self._check_inputs(opened) if asking else None
+        if inputs is None or not isinstance(asked, Check):
+            return self._published(snapshot)
         from playbook_supervisor.sessions import evidence
 
-        checked, failing = evidence.answer(asked, inquiry, self.store.clock())
+        checked, failing = evidence.answer(asked, inputs, self.store.clock())
         with self.store.open(self.id) as opened:
             if machine.directive(opened.state) == asked:
                 opened.runtime.failing.update(failing)
@@ -260,10 +249,11 @@ class Supervisor:
                 opened.write()
         return self._pump(events=events)
 
-    def _answer_checks(self, opened: OpenSession, *, brought: bool) -> tuple[Event, ...]:
+    def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.
 
-        What was brought from outside is dear: it is on the disk before anything is looked at.
+        `observed`: an observation was accepted and is not written. It is written before any file
+        is looked at, because a worker's outcome must not be lost.
         """
         events: tuple[Event, ...] = ()
         while isinstance(asked := machine.directive(opened.state), Check):
@@ -274,13 +264,14 @@ class Supervisor:
             if evidence.asks_nothing(asked):
                 checked = evidence.nothing(asked, self.store.clock())
             else:
-                if brought:
+                if observed:
                     opened.write()
-                    brought = False
-                checked, failing = evidence.answer(asked, self._inquiry(opened), self.store.clock())
+                    observed = False
+                inputs = self._check_inputs(opened)
+                checked, failing = evidence.answer(asked, inputs, self.store.clock())
                 opened.runtime.failing.update(failing)
             events += self._accept(opened, checked)
-        if brought or events:
+        if observed or events:
             opened.write()
         return events
 
@@ -288,69 +279,71 @@ class Supervisor:
         if observation.at < opened.manifest.started_at:  # the clock stepped back
             observation = replace(observation, at=opened.manifest.started_at)
         if isinstance(observation, Answered):
-            asked = machine.directive(opened.state)
-            if isinstance(asked, Ask) and asked.id == observation.id:
-                opened.policy.admit(asked.member.step.id, observation.resolution, observation.by)
-                from playbook_supervisor.sessions import evidence
-
-                entry = opened.entry(asked.member.id)
-                evidence.answered(opened.runtime, entry, observation.resolution)
+            self._admit_answer(opened, observation)
         events = machine.decide(opened.state, observation)
-        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
-        if launched:
-            from playbook_supervisor.sessions import evidence
-
-            here = self._here()
-            world = self._world(opened.manifest, here)
-            steps = [opened.playbook.step(entry.step_id) for entry in launched]
-            if any(step.command.startswith(_SPECKIT) for step in steps):
-                self._point_speckit(world.feature)  # or refuse, before anything is launched
-            for entry, step in zip(launched, steps, strict=True):
-                at = entry.launched_at or entry.started_at
-                opened.runtime.launches[entry.id] = evidence.launch(step, world, here.head, at)
+        self._record_launches(opened, events)
         opened.accept(events)
         return events
+
+    def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
+        asked = machine.directive(opened.state)
+        if isinstance(asked, Ask) and asked.id == answered.id:
+            from playbook_supervisor.sessions import evidence
+
+            opened.policy.admit(asked.member.step.id, answered.resolution, answered.by)
+            entry = opened.entry(asked.member.id)
+            evidence.answered(opened.runtime, entry, answered.resolution)
+
+    def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
+        """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
+        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
+        if not launched:
+            return
+        from playbook_supervisor.sessions import evidence
+
+        here = self._checkout()
+        workspace = self._workspace(opened.manifest, here)
+        steps = [opened.playbook.step(entry.step_id) for entry in launched]
+        if any(step.command.startswith(_SPECKIT) for step in steps):
+            self._point_speckit(workspace.feature)  # refuses before anything is launched
+        for entry, step in zip(launched, steps, strict=True):
+            at = entry.launched_at or entry.started_at
+            opened.runtime.launches[entry.id] = evidence.launch(step, workspace, here.head, at)
 
     def _point_speckit(self, feature: str) -> dict[str, str]:
         from playbook_supervisor.project import features
 
         exported = self.exports
-        return dict(features.point_speckit(self.root, feature, self._config, exported=exported))
+        return dict(features.point_speckit(self.root, feature, self.config, exported=exported))
 
-    def _inquiry(self, opened: OpenSession) -> CheckInputs:
+    def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.evidence import CheckInputs
 
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
-        world = self._world(opened.manifest, self._here())
-        return CheckInputs(world, opened.runtime, opened.manifest.started_at, launched)
+        workspace = self._workspace(opened.manifest, self._checkout())
+        return CheckInputs(workspace, opened.runtime, opened.manifest.started_at, launched)
 
-    def _here(self) -> Checkout:
-        """The checkout as it is now: steps may commit and switch branches."""
+    def _checkout(self) -> Checkout:
+        """The checkout as it is now, read each time: steps may commit and switch branches."""
         return checkout.again(self.store.checkout)
 
-    def _identity(self) -> str:
-        from playbook_supervisor.system.git_process import identity
-
-        return identity(self.root)
-
-    def _world(self, manifest: Manifest, here: Checkout) -> Workspace:
-        """Where conditions look."""
+    def _workspace(self, manifest: Manifest, here: Checkout) -> Workspace:
         from playbook_supervisor.project import features
         from playbook_supervisor.project.conditions import Workspace
 
         feature = manifest.feature or features.of_branch(here.branch)
-        return Workspace(self.root, feature, here.branch, self._config)
+        return Workspace(self.root, feature, here.branch, self.config)
 
 
-def _bounded(outcome: Outcome) -> Outcome:
-    """The outcome as the journal keeps it: the output's first line, the error cut short."""
+def _shortened(outcome: Outcome) -> Outcome:
+    """The outcome as the journal keeps it: one line of output, and an error of bounded length."""
     outcome, error = replace(outcome, output=first_line(outcome.output)), outcome.error
     if error is None:
         return outcome
     message, guidance, cause = (
-        text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        text if len(text) <= _ERROR_LENGTH else f"{text[: _ERROR_LENGTH - 1]}…"
         for text in (error.message, error.guidance, error.cause)
     )
     return replace(outcome, error=replace(error, message=message, guidance=guidance, cause=cause))

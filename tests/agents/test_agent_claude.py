@@ -345,7 +345,7 @@ def test_one_that_was_remembered_is_told_of(project: Project) -> None:
     with_limits = driving.DriveOptions("claude", limits=Budget(max_turns=1))
     driving.resume(cwd=project.root, retry=True, drive=with_limits)
     driving.resume(
-        cwd=project.root, retry=True, drive=driving.DriveOptions(script), watcher=Listener()
+        cwd=project.root, retry=True, drive=driving.DriveOptions(script), observer=Listener()
     )
     assert "the agent script does not report its usage, so it cannot keep --max-turns" in told
 

@@ -63,13 +63,13 @@ class Sitting:
         terminal = self._terminal(100, 30, level)
         named = agent.startswith("exec:")
         drive = driving.DriveOptions(agent=agent if named else self.project.script(agent))
-        ending = driving.run("many", drive=drive, watcher=terminal)
+        ending = driving.run("many", drive=drive, observer=terminal)
         return self._left(terminal, 100, 30), ending
 
     def resumes(self, columns: int, lines: int) -> Screen:
         """What stands on a screen of that size after a resume that nobody answers."""
         terminal = self._terminal(columns, lines, Level.INFO)
-        assert driving.resume(watcher=terminal).why == "waiting"
+        assert driving.resume(observer=terminal).why == "waiting"
         return self._left(terminal, columns, lines)
 
     def _terminal(self, columns: int, lines: int, level: Level) -> Terminal:
@@ -210,7 +210,7 @@ def test_a_journal_that_cannot_be_read_hides_no_gate(sitting: Sitting) -> None:
         raise StateError("PB-STATE-CORRUPT", "it cannot be read")
 
     terminal = Terminal(Level.INFO, refused)
-    assert driving.resume(watcher=terminal).why == "waiting"
+    assert driving.resume(observer=terminal).why == "waiting"
     terminal.close()
     assert "?\x1b[0m  \x1b[1;33mtwo" in sitting.stderr.getvalue()
 

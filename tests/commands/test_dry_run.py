@@ -14,7 +14,7 @@ from playbook_supervisor.agents.protocol import Budget
 from playbook_supervisor.cli.output import wants_colour
 from playbook_supervisor.cli.render import plan as rendered
 from playbook_supervisor.commands import driving, dry_run, locate
-from playbook_supervisor.commands.planning import RunPlan
+from playbook_supervisor.commands.dry_run import RunPlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -289,7 +289,7 @@ def begin_only(project: Project) -> str:
     from playbook_supervisor.system import checkout
 
     store = DiskStore(checkout.find(project.root))
-    return creation.begin(store, creation.intend(store, "gated", [], commands_elsewhere=True))
+    return creation.begin(store, creation.prepare(store, "gated", []))
 
 
 def test_a_command_of_the_persons_own_is_named_in_full(project: Project) -> None:

@@ -112,7 +112,7 @@ def test_what_is_printed_adopts_exactly_that_session(
     assert started.typed == typed
     there = store(started.root)
     _, reference, *args = shlex.split(started.typed)
-    assert creation.begin(there, creation.intend(there, reference, args)) == started.session_id
+    assert creation.begin(there, creation.prepare(there, reference, args)) == started.session_id
 
 
 def test_a_path_to_a_playbook_is_seen_from_where_it_was_typed(
@@ -142,7 +142,7 @@ def test_a_playbook_without_a_feature_is_about_the_branch(installed: Project) ->
     assert started.branch.name == f"main-{started.session_id}"
     assert store(started.root).manifest(started.session_id).feature == "main"
     there = store(started.root)
-    wanted = creation.intend(there, "plain", [])
+    wanted = creation.prepare(there, "plain", [])
     assert creation.begin(there, wanted) == started.session_id
     installed.git("switch", "-q", "--detach")
     detached = start(installed, "plain")

@@ -189,7 +189,7 @@ class TestResume:
 
     def test_begins_a_session_that_is_pending(self, person: Hooked) -> None:
         store = DiskStore(checkout.find(person.project.root))
-        creation.begin(store, creation.intend(store, "two", ["013"]))
+        creation.begin(store, creation.prepare(store, "two", ["013"]))
         person.types("/playbook.resume")
         assert person.steps == ["plan#1 in_progress"]
 

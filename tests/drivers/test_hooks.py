@@ -193,12 +193,12 @@ class TestWhoCalls:
         assert old in file.read_text()
         file.write_text(file.read_text().replace(old, new))
         reason = denied(hooked.calls("Read", file_path="x"))
-        assert "is bound to it" in reason
-        assert "/playbook.resume binds it anew" in reason
+        assert "its binding is gone" in reason
+        assert "/playbook.resume binds it again" in reason
         assert blocked(settings_file(hooked, b"{}"))
         stopped = hooked.stops()
         assert stopped is not None
-        assert (stopped.decision, "/playbook.resume binds it anew" in stopped.shown) == ("", True)
+        assert (stopped.decision, "/playbook.resume binds it again" in stopped.shown) == ("", True)
         hooked.types("/playbook.resume")
         assert "Expected now" in denied(hooked.calls("Write", file_path="x"))
 

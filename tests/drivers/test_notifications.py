@@ -108,7 +108,7 @@ def test_a_command_that_fails_is_a_warning_and_fails_no_run(
     notify(gated, *argv)
     told = Told()
     drive = driving.DriveOptions(agent=gated.script(WORKS))
-    assert driving.run("gated", cwd=gated.root, drive=drive, watcher=told).why == "waiting"
+    assert driving.run("gated", cwd=gated.root, drive=drive, observer=told).why == "waiting"
     (warning,) = [each for each in told.sentences if "notification" in each or "status" in each]
     assert said in warning
 

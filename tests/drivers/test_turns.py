@@ -14,6 +14,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Ask, Finish, Run
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -549,7 +550,7 @@ class TestAGate:
         chosen = answer(asked, "continue")
         here = checkout.find(asked.project.root)
         elsewhere = Supervisor(DiskStore(here), asked.project.session.name)
-        elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", "Ada <ada@example.org>")
+        elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", Principal("Ada <ada@example.org>"))
         reply = asked("PostToolUse", **chosen)
         assert reply is not None
         assert "settled elsewhere; this answer does not count" in reply.shown

@@ -41,7 +41,7 @@ def sign(project: Project, mail: str) -> None:
 
 def run(project: Project, mode: Mode, person: Prompter | None = None) -> DriveResult:
     drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
-    return driving.run("gated", cwd=project.root, drive=drive, person=person)
+    return driving.run("gated", cwd=project.root, drive=drive, prompter=person)
 
 
 class Prompter:

@@ -36,6 +36,8 @@ from playbook_supervisor.project.session_policy import (
     read_policy,
     tightened,
 )
+from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 ADA = "Ada Example <ada@example.org>"
@@ -285,7 +287,7 @@ def begun(scene: Scene, policy: Policy | None = GUARDED) -> Supervisor:
         text=playbook("a", "b"),
         feature="013-x",
         args={},
-        policy=b"" if policy is None else emit_policy(policy),
+        policy=policy,
     )
     supervisor = Supervisor(scene.store, session_id)
     supervisor.begin()
@@ -306,7 +308,7 @@ def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
     assert ask(outlook).reason == "gate_always"
     assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
     assert "gate_always" in scene.file(supervisor, "policy.yaml").read_text()
-    assert supervisor.context(outlook)[0] == f"answered by: {RELEASE} (policy team.yaml)"
+    assert gate_context(outlook)[0] == f"answered by: {RELEASE} (policy team.yaml)"
 
 
 def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:
@@ -314,16 +316,16 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     gate = ask(supervisor.look()).id
     for by, named in ((ADA, "Ada"), (Mode.AUTONOMOUS.value, "nobody"), ("", "somebody unknown")):
         with pytest.raises(PolicyError, match=f"^{named}.* may not answer for `b`: .*team.yaml"):
-            supervisor.answer(gate, CONTINUE, "continue", by)
+            supervisor.answer(gate, CONTINUE, "continue", Principal(by))
     assert ask(scene.again(supervisor).look()).id == gate
     assert "answered_at" not in scene.journal(supervisor)[-1]["gates"][-1]
-    supervisor.answer(gate, CONTINUE, "continue", RITA)
+    supervisor.answer(gate, CONTINUE, "continue", Principal(RITA))
     assert work(supervisor.outlook()).id == "b#1"
 
 
 def test_anybody_may_abort(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
-    supervisor.answer(ask(supervisor.look()).id, Resolution.ABORT, "abort", ADA)
+    supervisor.answer(ask(supervisor.look()).id, Resolution.ABORT, "abort", Principal(ADA))
     assert supervisor.look().manifest.status is SessionStatus.ABORTED
 
 
@@ -370,8 +372,8 @@ def test_another_machine_holds_the_session_to_the_same(scene: Scene) -> None:
         file.unlink()
     elsewhere = scene.again(supervisor)
     with pytest.raises(PolicyError):
-        elsewhere.answer(ask(elsewhere.look()).id, CONTINUE, "continue", ADA)
-    elsewhere.answer("b#1?1", CONTINUE, "continue", RITA)
+        elsewhere.answer(ask(elsewhere.look()).id, CONTINUE, "continue", Principal(ADA))
+    elsewhere.answer("b#1?1", CONTINUE, "continue", Principal(RITA))
     assert finish(elsewhere, elsewhere.outlook()).manifest.status is SessionStatus.COMPLETED
 
 
@@ -410,7 +412,7 @@ def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
     repair.take(scene.fresh(), again.id)
     with again.store.open(again.id) as opened:
         assert opened.runtime.limits == {"max_turns": 3}  # what else was known stays known
-    again.answer("b#1?1", CONTINUE, "continue", ADA)
+    again.answer("b#1?1", CONTINUE, "continue", Principal(ADA))
     assert work(scene.again(supervisor).outlook()).id == "b#1"
 
 

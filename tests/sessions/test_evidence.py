@@ -12,6 +12,7 @@ from stored import FEATURE, Scene, ask, ids, step, unsynced, work
 from playbook_supervisor.commands import repair
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -31,7 +32,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def answer(supervisor: Supervisor, outlook: Snapshot, resolution: Resolution) -> Snapshot:
-    before = supervisor.answer(ask(outlook).id, resolution, resolution.value, "Ana")
+    before = supervisor.answer(ask(outlook).id, resolution, resolution.value, Principal("Ana"))
     return supervisor.outlook().after(before)
 
 
@@ -186,7 +187,7 @@ def test_what_was_accepted_holds_where_the_record_of_it_is_lost(scene: Scene) ->
         step("tasks", preconditions=["plan_exists"], **GATED),
     )
     outlook = supervisor.report(work(supervisor.begin()).id, OK)
-    answer_only = supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", "Ana")
+    answer_only = supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", Principal("Ana"))
     assert answer_only.events
     assert work(forget(scene, supervisor).outlook()).id == "tasks#1"
 
@@ -260,7 +261,7 @@ def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scen
     journal = scene.file(supervisor, "journal.yaml")
     manifest = scene.file(supervisor, "session.yaml")
     before = journal.read_bytes(), manifest.read_bytes()
-    supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", "Ana")
+    supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", Principal("Ana"))
     journal.write_bytes(before[0])
     manifest.write_bytes(before[1])
     again = scene.again(supervisor)

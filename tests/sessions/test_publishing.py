@@ -11,6 +11,8 @@ from playbook_supervisor.commands import driving
 from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -64,7 +66,7 @@ def test_the_journal_is_committed_before_a_step_that_publishes_and_at_the_end(
     supervisor.begin()
     outlook = supervisor.report("a#1", OK)
     assert (outlook.notices, subjects(project)) == ((), [])
-    outlook = supervisor.answer(ask(outlook).id, Resolution.CONTINUE, "continue", "Ana")
+    outlook = supervisor.answer(ask(outlook).id, Resolution.CONTINUE, "continue", Principal("Ana"))
     assert outlook.notices == ()
     outlook = supervisor.outlook()
     head = project.git("rev-parse", "--short=7", "HEAD")
@@ -114,7 +116,7 @@ def test_nothing_is_committed_where_that_is_not_wanted(project: Project) -> None
     setting(project, "commit_sessions: never")
     supervisor = session(project, publishing(), "a")
     assert supervisor.begin().notices == ()
-    assert supervisor.abort("abort", "Ana").notices == ()
+    assert supervisor.abort("abort", Principal("Ana")).notices == ()
     assert supervisor.close().notices == ()
     assert subjects(project) == []
 
@@ -129,7 +131,7 @@ def test_a_session_that_led_nowhere_is_no_news_until_git_knows_it(
     supervisor.take_up()
     supervisor.report("a#2", OK)
     assert subjects(project) == ["Record session before pr"]
-    assert supervisor.abort("abort", "Ana").notices
+    assert supervisor.abort("abort", Principal("Ana")).notices
     assert subjects(project)[1:] == ["Record session: aborted"]
     assert "status: aborted" in committed(project, "session.yaml")
 
@@ -140,7 +142,7 @@ def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) 
     supervisor.begin()
     outlook = supervisor.report("a#1", OK)
     assert "b#1?1" in committed(project)  # the gate that waits is in git, for another machine
-    supervisor.answer(ask(outlook).id, Resolution.ABORT, "abort", "Ana")
+    supervisor.answer(ask(outlook).id, Resolution.ABORT, "abort", Principal("Ana"))
     assert subjects(project) == ["Record session after a", "Record session: aborted"]
 
 
@@ -178,7 +180,7 @@ def test_what_playbook_commits_is_none_of_the_steps_work(
     project.write("made.py", "1\n")
     project.commit("The work")
     outlook = supervisor.report("pr#1", OK)
-    assert [line for line in supervisor.context(outlook) if "|" in line] == [" made.py | 1 +"]
+    assert [line for line in gate_context(outlook) if "|" in line] == [" made.py | 1 +"]
 
 
 # ── what git refuses ────────────────────────────────────────────────────────────────────────
@@ -283,7 +285,7 @@ def test_nothing_is_pushed_that_nobody_has_published(project: Project, upstream:
     supervisor = session(project, "a", publishing(autonomy="gate_always"))
     supervisor.begin()
     outlook = supervisor.report("a#1", OK)
-    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
     outlook = supervisor.outlook()
     assert [notice for notice in outlook.notices if "pushed" in notice] == []
     assert upstream.git("log", "-1", "--format=%s", FEATURE) == "Begin"

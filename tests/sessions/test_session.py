@@ -11,6 +11,7 @@ from stored import Scene, ask, failed, finish, ids, step, unsynced, work
 from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 OK = Outcome(output="ok")
@@ -268,7 +269,7 @@ def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
     gate = scene.manifest(supervisor)["gate"]
     assert (gate["id"], gate["reason"]) == ("b#1?1", "gate_always")
     assert gate["question"] == outlook.question
-    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", "Ana")
+    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
     done = scene.manifest(supervisor)
     assert (done["status"], done["current_step"]) == ("completed", "")
     assert "gate" not in done
@@ -316,7 +317,7 @@ def test_an_observation_that_answers_nothing_changes_nothing(
 ) -> None:
     before = scene.file(half_way, "journal.yaml").read_bytes()
     with pytest.raises(StateError, match="outstanding is the work of c#1"):
-        half_way.answer("d#1?1", Resolution.CONTINUE, "continue", "Ana")
+        half_way.answer("d#1?1", Resolution.CONTINUE, "continue", Principal("Ana"))
     assert scene.file(half_way, "journal.yaml").read_bytes() == before
     with half_way.store.open(half_way.id) as opened, pytest.raises(KeyError):
         opened.entry("a#1")

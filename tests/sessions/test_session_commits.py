@@ -58,7 +58,7 @@ class Repository:
         self.write(f"{FOLDER}/journal.yaml", text)
 
     def session(self, patience: float = 60.0) -> SessionInGit:
-        return SessionInGit(checkout.find(self.root), SESSION, patience=patience)
+        return SessionInGit(checkout.find(self.root), SESSION, timeout=patience)
 
     def commit(self, patience: float = 60.0, *, known: bool = False) -> Commit | None:
         body = "auto-feature 013-x: 7/8 steps done"

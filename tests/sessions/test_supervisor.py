@@ -19,7 +19,9 @@ from playbook_supervisor.errors import CODES, StateError
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -210,10 +212,12 @@ def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
     assert "Run /x (step a) now" in outlook.question
     assert outlook.entry(ask(outlook).member).id == "a#1"
     with pytest.raises(StateError):
-        supervisor.answer("a#1?2", Resolution.CONTINUE, "yes", "Ana")
+        supervisor.answer("a#1?2", Resolution.CONTINUE, "yes", Principal("Ana"))
     with pytest.raises(StateError):
-        supervisor.answer("a#1?1", Resolution.RETRY, "again", "Ana")
-    answered = supervisor.answer("a#1?1", Resolution.CONTINUE, "yes", "Ana <ana@example.org>")
+        supervisor.answer("a#1?1", Resolution.RETRY, "again", Principal("Ana"))
+    answered = supervisor.answer(
+        "a#1?1", Resolution.CONTINUE, "yes", Principal("Ana <ana@example.org>")
+    )
     assert not running(answered)
     outlook = supervisor.outlook().after(answered)
     assert [event.change for event in outlook.events] == [Change.ANSWERED, Change.LAUNCHED]
@@ -227,10 +231,10 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
     both = ["spec_exists", "plan_exists"]
     supervisor = session_in(project, step("plan", postconditions=both, error_policy="gate"))
     supervisor.begin()
-    assert supervisor.context(supervisor.look()) == ()
+    assert gate_context(supervisor.look()) == ()
     project.write("README.md", "# Another\n")
     outlook = supervisor.report("plan#1", OK)
-    spec, said, *changed = supervisor.context(outlook)
+    spec, said, *changed = gate_context(outlook)
     assert spec.startswith(f"spec_exists: specs/{SPECIFIED}/spec.md")
     assert said == "the agent said: all green"
     assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
@@ -244,13 +248,13 @@ def test_the_context_of_a_gate_has_the_cure_where_there_is_one_of_its_own(projec
         supervisor = session_in(project, step("plan", error_policy="gate"))
         supervisor.begin()
         failure = Failure(code, "it went wrong", guidance)
-        assert list(supervisor.context(supervisor.report("plan#1", Outcome(failure)))) == told
-        supervisor.abort("", "")
+        assert list(gate_context(supervisor.report("plan#1", Outcome(failure)))) == told
+        supervisor.abort("", Principal(""))
 
 
 def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
     supervisor = session_in(project, step("pr", autonomy="gate_always"))
-    assert supervisor.context(supervisor.begin()) == ()
+    assert gate_context(supervisor.begin()) == ()
 
 
 # ── endings ─────────────────────────────────────────────────────────────────────────────────
@@ -259,7 +263,7 @@ def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
 def test_an_aborted_session_has_ended(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
-    outlook = supervisor.abort("enough", "Ana")
+    outlook = supervisor.abort("enough", Principal("Ana"))
     assert outlook.directive == Finish(SessionStatus.ABORTED)
     assert scene.journal(supervisor)[0]["human_response"] == "enough"
     assert scene.manifest(supervisor)["status"] == "aborted"

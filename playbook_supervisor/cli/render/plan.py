@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.commands.planning import Need, PlannedStep, RunPlan
+    from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400

@@ -67,7 +67,7 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     StateError if the session has no worktree; it names sessions that have one.
     """
     try:
-        return _plan(*locate.meant(session, cwd))
+        return _plan(*locate.select(session, cwd))
     except StateError as error:
         others = [] if session else _with_worktrees(locate.store(cwd))
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
@@ -78,7 +78,7 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
 
 def require_human(plan: FinishPlan) -> None:
     """StateError PB-STATE-HUMAN-ONLY if a model asks to remove unmerged work."""
-    locate.a_human(plan.store, plan.session_id, "finish --force")
+    locate.require_human(plan.store, plan.session_id, "finish --force")
 
 
 def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:

@@ -41,22 +41,18 @@ class Preflight(Record):
     own_tip: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
-        """What would run there on that branch. Errors as for `creation.intend`."""
+        """What would run there on that branch. Errors as for `creation.prepare`."""
         elsewhere = self._commands_elsewhere()
         try:
-            return creation.intend(
-                self.store,
-                reference,
-                given,
-                commands_elsewhere=elsewhere,
-                tree=self.tree,
-                branch=branch,
-            )
+            request = creation.prepare(self.store, reference, given, tree=self.tree, branch=branch)
+            if not elsewhere:
+                request.require_commands(self.tree)
         except PlaybookError as error:
             unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
             if unknown and self._in_checkout(reference):
                 raise self._not_committed(f"the playbook {reference}", [reference]) from error
             raise self._of_this_commit(error) from error
+        return request
 
     def require(self, run: RunRequest, branch: str) -> None:
         """GitError PB-GIT-BASE if commands, settings or the first step's needs are missing."""

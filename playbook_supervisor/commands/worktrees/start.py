@@ -201,7 +201,7 @@ def _begin(store: DiskStore, plan: WorktreePlan, typed: str, base: Base) -> tupl
 def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
     """The request, read from what git checked out; a sparse checkout lacks some files."""
     try:
-        return creation.intend(there, reference, given, commands_elsewhere=True)
+        return creation.prepare(there, reference, given)
     except PlaybookError as error:
         raise GitError(
             "PB-GIT-FAILED",

@@ -1,7 +1,7 @@
 """What a person types: `/playbook.run`, `/playbook.resume`, `/playbook.pause`, `/playbook.abort`.
 
-The client's hook brings the arguments as JSON, so there is no shell and no quoting to get wrong;
-the session begins, or is let go, before the model has said a word.
+The client's hook brings the arguments as JSON, so no shell is involved. The session begins, or is
+released, before the model is asked.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers import session_control
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.claude_code.context import HookReply, interactive, process
+from playbook_supervisor.drivers.claude_code.context import (
+    HookReply,
+    client_supervisor,
+    interactive,
+    process,
+)
+from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, selection
+from playbook_supervisor.sessions import creation, principal, selection
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -45,10 +51,8 @@ def command(
         return None
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
-    typed = TypedCommand(
-        DiskStore(here), words, client, process(environment), interactive(environment)
-    )
-    return carry_out(typed)
+    store, pid = DiskStore(here), process(environment)
+    return carry_out(TypedCommand(store, words, client, pid, interactive(environment)))
 
 
 class TypedCommand(Record):
@@ -60,11 +64,8 @@ class TypedCommand(Record):
     pid: int
     interactive: bool
 
-    def supervisor(self, session_id: str) -> Supervisor:
-        return Supervisor(self.store, session_id, exports=False, asks_the_world=False)
-
     def bind(self, session_id: str, former: Binding | None = None) -> None:
-        """The conversation drives from now on; what it had in hand before, it has still."""
+        """The conversation drives from now on, and keeps the work that it had before."""
         bound = former or Binding(session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
         bound.turn, bound.at_work = "supervised", True
@@ -75,14 +76,14 @@ class TypedCommand(Record):
         binding.bind(self.store.checkout, private, bound)
 
     def former(self, private: Path) -> Binding | None:
-        """The binding as it was. Where no person types, nothing is taken from a living client."""
+        """The binding so far. Only a person who types may take it from a living client."""
         living = binding.living(private)
         if living is not None and living.pid != self.pid and not self.interactive:
             raise binding.driven(living)
         return binding.load(private)
 
     def leave(self, former: Binding) -> None:
-        """Its agents may run on for a while: whoever is bound here next refuses what they try."""
+        """Note its agents, which may go on for a while: the next binding refuses their calls."""
         former.dismiss()
         left = json.dumps(former.dismissed).encode()
         write_atomically(self.store.checkout.runtime / _LEFT, left, durable=False)
@@ -106,11 +107,13 @@ def _run(typed: TypedCommand) -> HookReply:
             "no playbook was named",
             guidance="Type /playbook.run PLAYBOOK [ARG…], as in /playbook.run auto-feature 013.",
         )
-    wanted = creation.intend(typed.store, words[0], words[1:], start=start)
-    session_id = creation.begin(typed.store, wanted, start=start, exports=False)
-    outlook = typed.supervisor(session_id).begin(start)
+    request = creation.prepare(typed.store, words[0], words[1:], start=start)
+    request.require_commands(typed.store.checkout.root)
+    session_id = creation.begin(typed.store, request, start=start, exports=False)
+    supervisor = client_supervisor(typed.store, session_id, request.config)
+    snapshot = supervisor.begin(start)
     typed.bind(session_id)
-    return _begun(outlook, wanted.warnings)
+    return _begun(supervisor, snapshot, request.warnings)
 
 
 def _resume(typed: TypedCommand) -> HookReply:
@@ -123,61 +126,49 @@ def _resume(typed: TypedCommand) -> HookReply:
             guidance="It takes nothing, or --retry to take up a failed session.",
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
-    supervisor = typed.supervisor(chosen.session_id)
-    if driver_lock.living(supervisor.private) is not None:
-        raise driver_lock.driven(supervisor.private)
+    supervisor = client_supervisor(typed.store, chosen.session_id)
+    session_control.require_no_runner(supervisor)
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
-        outlook = supervisor.look()
-        status = outlook.manifest.status
-        if status is SessionStatus.FAILED and not retry:
-            raise StateError(
-                "PB-STATE-ENDED",
-                f"session {chosen.session_id} has failed",
-                guidance="/playbook.resume --retry takes it up; "
-                "/playbook.status says why it failed.",
-            )
-        if status in (SessionStatus.COMPLETED, SessionStatus.ABORTED):
-            raise _ended(outlook)
-        if outlook.pending:
-            outlook = supervisor.begin()
-        elif status is SessionStatus.FAILED:
-            outlook = supervisor.take_up()
-        else:
-            outlook = _recover(supervisor, outlook, former, typed)
+        snapshot = supervisor.look()
+        failed = snapshot.manifest.status is SessionStatus.FAILED
+        if not (failed and retry):
+            session_control.require_open(snapshot)
+        if not (failed or snapshot.pending):
+            _recover(supervisor, snapshot, former, typed)
+        snapshot = session_control.go_on(supervisor, snapshot, retry=retry)
         typed.bind(chosen.session_id, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
     remarks = (selection.strayed(typed.store, chosen.session_id), others)
     at_work = frozenset() if former is None else frozenset(former.workers)
-    return _begun(outlook, [remark for remark in remarks if remark], at_work)
+    return _begun(supervisor, snapshot, [remark for remark in remarks if remark], at_work)
 
 
 def _recover(
-    supervisor: Supervisor, outlook: Snapshot, former: Binding | None, typed: TypedCommand
-) -> Snapshot:
-    """What an earlier driver launched and nobody has reported: judged by its evidence.
+    supervisor: Supervisor, snapshot: Snapshot, former: Binding | None, typed: TypedCommand
+) -> None:
+    """Judge by its evidence what an earlier driver launched and nothing has reported.
 
-    What was handed out and never launched is handed out again; agents of this very client are
-    waited for, unless waiting has led nowhere.
+    Work that was given to an agent and never launched becomes due again. Agents of this very
+    client are waited for, unless waiting has led nowhere.
     """
     waits = former is not None and former.pid == typed.pid and not former.stalled
-    handed_out = set() if former is None else set(former.workers)
-    for member in running(outlook):
+    given = set() if former is None else set(former.workers)
+    for member in running(snapshot):
         if worker_alive(supervisor.worker_file(member)):
             raise StateError(
                 "PB-STATE-DRIVEN",
                 f"the worker of {member.id} still runs",
                 guidance=f"Wait for it, or `playbook resume {supervisor.id} --kill` in a terminal.",
             )
-        if former is None or (member.id in handed_out and not waits):
+        if former is None or (member.id in given and not waits):
             supervisor.lose(member)
     if former is not None and not waits:
         former.dismiss()
-    return supervisor.outlook()
 
 
 def _pause(typed: TypedCommand) -> HookReply:
-    supervisor = _open(typed, typed.words[0] if typed.words else "")
+    supervisor = _open_session(typed, typed.words[0] if typed.words else "")
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         binding.unbind(typed.store.checkout, supervisor.private)
@@ -192,21 +183,18 @@ def _pause(typed: TypedCommand) -> HookReply:
 
 def _abort(typed: TypedCommand) -> HookReply:
     """End the session. Agents of this client are refused every further call, until they end."""
-    from playbook_supervisor.system.git_process import identity
-
-    supervisor = _open(typed, "")
+    supervisor = _open_session(typed, "")
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
-        supervisor.end_workers()
-        by = identity(typed.store.checkout.root)
-        outlook = supervisor.abort(" ".join(typed.words) or "abort", by)
+        by = principal.local(supervisor.root, "Claude Code")
+        snapshot = session_control.abort(supervisor, " ".join(typed.words), by)
         if former is not None and former.pid == typed.pid and former.workers:
             typed.leave(former)
             former.turn = "human"
             binding.save(supervisor.private, former)
         else:
             binding.unbind(typed.store.checkout, supervisor.private)
-    said = [f"Session {supervisor.id} is {outlook.manifest.status}.", *outlook.notices]
+    said = [f"Session {supervisor.id} is {snapshot.manifest.status}.", *snapshot.notices]
     return HookReply(_EVENT, decision="block", reason="\n".join(said))
 
 
@@ -218,41 +206,35 @@ _COMMANDS = {
 }
 
 
-def _open(typed: TypedCommand, named: str) -> Supervisor:
-    """The open session that is meant, and that no runner elsewhere drives."""
-    supervisor = typed.supervisor(selection.choose(typed.store, named).session_id)
-    outlook = supervisor.look()
-    if outlook.manifest.status not in selection.OPEN:
-        raise _ended(outlook)
-    if driver_lock.living(supervisor.private) is not None:
-        raise driver_lock.driven(supervisor.private)
+def _open_session(typed: TypedCommand, named: str) -> Supervisor:
+    """The selected session, which is open and which no runner drives."""
+    supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
+    session_control.require_open(supervisor.look())
+    session_control.require_no_runner(supervisor)
     return supervisor
 
 
-def _ended(outlook: Snapshot) -> StateError:
-    known = outlook.manifest
-    return StateError("PB-STATE-ENDED", f"session {known.session_id} is {known.status} already")
-
-
 def _begun(
-    outlook: Snapshot, remarks: Sequence[str], at_work: frozenset[str] = frozenset()
+    supervisor: Supervisor,
+    snapshot: Snapshot,
+    remarks: Sequence[str],
+    at_work: frozenset[str] = frozenset(),
 ) -> HookReply:
-    said = _headline(outlook, remarks)
-    return HookReply(_EVENT, tell=outlook, given_out=at_work, shown=said)
+    details = directive_details(supervisor, snapshot, at_work)
+    return HookReply(_EVENT, tell=snapshot, details=details, shown=_headline(snapshot, remarks))
 
 
-def _headline(outlook: Snapshot, remarks: Sequence[str]) -> str:
-    manifest = outlook.manifest
-    steps = (
-        f"{outlook.done}/{outlook.total} steps done" if outlook.done else f"{outlook.total} steps"
-    )
+def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:
+    manifest = snapshot.manifest
+    steps = f"{snapshot.total} steps"
+    if snapshot.done:
+        steps = f"{snapshot.done}/{steps} done"
     parts = (manifest.session_id, manifest.playbook, manifest.feature, steps)
-    lines = [f"Session {' · '.join(part for part in parts if part)}", *remarks]
-    return "\n".join(lines)
+    return "\n".join([f"Session {' · '.join(part for part in parts if part)}", *remarks])
 
 
 def _words(text: str) -> list[str]:
-    """The arguments as typed; a stray quote is a character like any other."""
+    """The arguments as typed; an unbalanced quote is an ordinary character."""
     try:
         return shlex.split(text)
     except ValueError:

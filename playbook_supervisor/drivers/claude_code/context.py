@@ -1,4 +1,4 @@
-"""What a hook has before it: the payload, the binding, the session; and what it may reply."""
+"""What a hook works with: the payload, the binding, the session; and its reply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import ancestry, binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
-from playbook_supervisor.drivers.notifications import Notice
+from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -19,31 +19,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class HookReply(Record):
-    """What a hook says. `tell` is the outlook that the model is to know, `note` a plain sentence.
+    """What a hook says. `tell` is the snapshot that the model is to know, `note` a plain sentence.
 
-    `given_out` are the attempts that agents have been given, of what `tell` says is to run.
-    `given` replaces a tool's input. `end` ends the run at once, with this sentence. `ring` calls
-    the person, with this notice, and `notice` is the same for whoever is not at this terminal;
-    `shown` is what they see, beside the steps that have gone by; `closed` are those that went by
-    when no hook looked.
+    `details` accompany `tell`. `given` replaces a tool's input. `end` ends the run at once, with
+    this sentence. `ring` calls the person; `shown` is what they see, beside the steps that were
+    settled; `closed` are steps that were settled while no hook was called.
     """
 
     event: str
     decision: Literal["", "allow", "deny", "ask", "block"] = ""
     reason: str = ""
     tell: Snapshot | None = None
-    given_out: frozenset[str] = frozenset()
+    details: DirectiveDetails | None = None
     note: str = ""
     given: Mapping[str, Any] | None = None
     end: str = ""
     ring: str = ""
-    notice: Notice | None = None
     shown: str = ""
     closed: tuple[Entry, ...] = ()
 
@@ -58,15 +56,14 @@ class HookContext(Record, frozen=False):
     payload: dict[str, Any]
     environment: dict[str, str]
     released: bool = False
-    _supervisor: list[Supervisor] = field(default_factory=list)
+    _supervisor: Supervisor | None = field(default=None, init=False)
 
     @property
     def supervisor(self) -> Supervisor:
-        """It starts no program: a check that asks the world is left to `playbook next --wait`."""
-        if not self._supervisor:
-            made = Supervisor(self.store, self.bound.session, exports=False, asks_the_world=False)
-            self._supervisor.append(made)
-        return self._supervisor[0]
+        """Made when it is first needed: most hooks do not open the session."""
+        if self._supervisor is None:
+            self._supervisor = client_supervisor(self.store, self.bound.session)
+        return self._supervisor
 
     @property
     def worker(self) -> bool:
@@ -98,15 +95,13 @@ class HookContext(Record, frozen=False):
         return value if isinstance(value, dict) else {}
 
     def look(self) -> Snapshot:
-        """What is outstanding, with nothing answered and nothing launched."""
         return self.supervisor.look()
 
     def outlook(self) -> Snapshot:
-        """What is outstanding, after the checks that only look at files."""
         return self.supervisor.outlook()
 
     def progress(self) -> None:
-        """Something was accepted: the model is not going round in circles."""
+        """Something was accepted: the model is not going in circles."""
         self.bound.progress()
         request_limit.reset(str(self.private))
 
@@ -116,8 +111,17 @@ class HookContext(Record, frozen=False):
         self.released = True
 
 
+def client_supervisor(
+    store: SessionStore, session_id: str, config: Config | None = None
+) -> Supervisor:
+    """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
+    return Supervisor(
+        store, session_id, exports=False, asks_the_world=False, copies=True, config=config
+    )
+
+
 def process(environment: Mapping[str, str]) -> int:
-    """The client's process: it says so itself, else it is above the shells that started us."""
+    """The client's process, as it says itself; else the one above the shells that started us."""
     said = environment.get("CLAUDE_PID", "")
     if said.isdecimal():
         return int(said)
@@ -126,5 +130,5 @@ def process(environment: Mapping[str, str]) -> int:
 
 
 def interactive(environment: Mapping[str, str]) -> bool:
-    """Whether a person types here; a worker's own `claude -p` is none."""
+    """Whether a person types here, and not a worker through its own `claude -p`."""
     return environment.get("CLAUDE_CODE_ENTRYPOINT") == "cli"

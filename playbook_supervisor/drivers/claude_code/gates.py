@@ -6,6 +6,7 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
+from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 NOBODY = "Nobody answers a question here: stop; the gate stays open."
@@ -90,9 +91,7 @@ def settle(
 
     Git says who it is. A person whom a policy does not let answer is told so, and nothing follows.
     """
-    from playbook_supervisor.system.git_process import identity
-
-    by = identity(desk.here.root)
+    by = principal.local(desk.here.root, "Claude Code")
     try:
         before = desk.supervisor.answer(asked.id, resolution, text, by)
     except PolicyError as refused:

@@ -1,13 +1,14 @@
 """What each hook of the client means: its payload in, a reply out.
 
-Nothing here runs a step, starts a program or parses YAML on its way. What a reply says to the model
-is the outlook that it carries; the command line turns it into words.
+Nothing here runs a step, starts a program of a condition or parses YAML on its way. A reply carries
+the snapshot that the model is to know, with its details; the command line turns it into words.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.drivers import notifications
@@ -22,6 +23,7 @@ from playbook_supervisor.drivers.claude_code import (
     turns,
 )
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
+from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -35,16 +37,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.sessions.session_store import SessionStore
-
 _COMMAND = "playbook."
 
 
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
     """The reply to one hook, or None where there is nothing to say.
 
-    Errors are raised as everywhere; while a session is bound, the shell line that called us then
-    fails closed.
+    Errors are raised; while a session is bound, the shell line that called us then fails closed.
     """
     folder = environment.get("CLAUDE_PROJECT_DIR") or str(payload.get("cwd", ""))
     here = checkout.find(Path(folder))
@@ -55,242 +54,243 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         from playbook_supervisor.drivers.claude_code.commands import command
 
         authorization.require_client(environment, process(environment))
-        return _kept(DiskStore(here), command(here, payload, environment))
+        return command(here, payload, environment)
     session = binding.bound(here)
     if not session:
         return None
-    sessions = DiskStore(here)
-    private = sessions.runtime(session)
+    store = DiskStore(here)
+    private = store.runtime(session)
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
             if marker.marked(str(here.git_dir))[1] != payload.get("session_id"):
-                return None  # another conversation, whatever has become of that one
-            return _told(event, _lost(session))
-        desk = HookContext(here, sessions, private, bound, dict(payload), dict(environment))
-        if event == "PreToolUse" and desk.text("agent_id") in bound.dismissed:
+                return None  # another conversation
+            return _error_reply(event, _binding_lost(session))
+        hook = HookContext(here, store, private, bound, dict(payload), dict(environment))
+        if event == "PreToolUse" and hook.text("agent_id") in bound.dismissed:
             return HookReply(event, decision="deny", reason=turns.DISMISSED)
-        if not desk.owned:
-            return _stranger(desk)
-        authorization.require_client(environment, process(environment))
-        binding.dialog_over(private, desk.text("agent_id"))
-        try:
-            reply = _noticed(desk, _closed(desk, _EVENTS.get(event, _nothing)(desk)))
-        except PlaybookError as error:
-            reply = _trouble(desk, event, error)
-        if not desk.released:
-            binding.save(private, bound)
-        if reply is not None and reply.tell is not None:
-            reply = replace(reply, given_out=frozenset(bound.workers))
-        return _kept(sessions, reply)
+        if not hook.owned:
+            reply, notice, given = _other_conversation(hook), None, frozenset[str]()
+        else:
+            authorization.require_client(environment, process(environment))
+            binding.dialog_over(private, hook.text("agent_id"))
+            try:
+                reply = _with_settled(hook, _EVENTS.get(event, _nothing)(hook))
+                notice = _notice(hook, reply)
+            except PlaybookError as error:  # the session was tampered with, for instance
+                bound.stalled = True
+                reply, notice = _error_reply(event, error), None
+            if not hook.released:
+                binding.save(private, bound)
+            given = frozenset(bound.workers)
+    if notice is not None:  # its process must not inherit the lock
+        _notify(hook, notice)
+    if reply is None or reply.tell is None:
+        return reply
+    return replace(reply, details=directive_details(hook.supervisor, reply.tell, given))
 
 
-def _lost(session: str) -> StateError:
+def _binding_lost(session: str) -> StateError:
     return StateError(
         "PB-STATE-CORRUPT",
-        f"what is known of this conversation is gone, and session {session} is bound to it",
-        guidance="/playbook.resume binds it anew; /playbook.pause and /playbook.abort let it go.",
+        f"session {session} is bound to this conversation, but its binding is gone",
+        guidance="/playbook.resume binds it again; /playbook.pause and /playbook.abort release it.",
     )
 
 
-def _kept(sessions: SessionStore, reply: HookReply | None) -> HookReply | None:
-    """The same; what was journaled on the way is copied to where no worker looks."""
-    if reply is not None and reply.tell is not None and reply.tell.events:
-        with sessions.open(reply.tell.manifest.session_id) as opened:
-            opened.copy()
-    return reply
-
-
-def _closed(desk: HookContext, reply: HookReply | None) -> HookReply | None:
-    """The same; it shows what `playbook next --wait` has settled, for its output is folded away."""
+def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | None:
+    """Add what `playbook next --wait` has settled: the client folds that command's output away."""
     if reply is None:
         return None
-    bound, tell = desk.bound, reply.tell
+    bound, snapshot = hook.bound, reply.tell
     if bound.unseen:
-        told = {event.entry.id for event in tell.events} if tell else set()
+        reported = {event.entry.id for event in snapshot.events} if snapshot else set()
         waited = [
-            each for each in desk.store.journal(bound.session).entries if each.id in bound.unseen
+            each for each in hook.store.journal(bound.session).entries if each.id in bound.unseen
         ]
         settled = {each.id for each in waited if each.completed_at is not None}
         bound.unseen = [id_ for id_ in bound.unseen if id_ not in settled]
-        reply = replace(reply, closed=tuple(e for e in waited if e.id in settled - told))
-    if tell is not None and isinstance(tell.directive, Check):
-        bound.unseen = [member.id for member in tell.directive.members]
+        reply = replace(reply, closed=tuple(e for e in waited if e.id in settled - reported))
+    if snapshot is not None and isinstance(snapshot.directive, Check):
+        bound.unseen = [member.id for member in snapshot.directive.members]
     return reply
 
 
-def _noticed(desk: HookContext, reply: HookReply | None) -> HookReply | None:
-    """The same; whoever is called at the terminal may be elsewhere, and is called there, too."""
+def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
+    """What a person is notified of who may not be at the terminal that rings."""
     if reply is None or not reply.ring:
-        return reply
-    notice = notifications.notice_for(desk.look())
-    if reply.event == "PermissionRequest":  # a worker may ask again and again: once is enough
-        about = f"dialog of {desk.text('agent_id') or 'the conversation'}"
-        notice = Notice(desk.bound.session, about, first_line(reply.ring))
-    return replace(reply, notice=notice)
+        return None
+    if reply.event == "PermissionRequest":  # one notice for each worker, however often it asks
+        about = f"dialog of {hook.text('agent_id') or 'the conversation'}"
+        return Notice(hook.bound.session, about, first_line(reply.ring))
+    return notifications.notice_for(reply.tell or hook.look())
+
+
+def _notify(hook: HookContext, notice: Notice) -> None:
+    """Run the project's own command for notices, without waiting for it."""
+    with suppress(PlaybookError):  # a full disk is reported by the journal's own writes
+        argv = hook.supervisor.config.notify
+        if argv and notifications.claim(notice, hook.private):
+            notifications.send_detached(argv, notice, hook.here.root, hook.private)
 
 
 # ── tools ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _before_tool(desk: HookContext) -> HookReply | None:
-    tool, given = desk.text("tool_name"), desk.mapping("tool_input")
-    if desk.worker and tool == "Skill":
-        return _skill(desk, given)
-    root = str(desk.here.root)
-    supervised = desk.bound.turn == "supervised"
-    ours = not desk.worker and (supervised or tool in allowlist.AGENTS)
-    outlook = desk.look() if ours else None
-    asked = outlook.directive if outlook else None
+def _before_tool(hook: HookContext) -> HookReply | None:
+    tool, given = hook.text("tool_name"), hook.mapping("tool_input")
+    if hook.worker and tool == "Skill":
+        return _skill(hook, given)
+    root = str(hook.here.root)
+    supervised = hook.bound.turn == "supervised"
+    ours = not hook.worker and (supervised or tool in allowlist.AGENTS)
+    snapshot = hook.look() if ours else None
+    asked = snapshot.directive if snapshot else None
     ruling = allowlist.rule(
         allowlist.ToolCall(
             tool,
             given,
-            worker=desk.worker,
+            worker=hook.worker,
             supervised=supervised,
-            due=turns.to_launch(desk, outlook) if outlook else frozenset(),
-            at_work=frozenset(desk.bound.workers),
+            due=turns.to_launch(hook, snapshot) if snapshot else frozenset(),
+            at_work=frozenset(hook.bound.workers),
             gate_open=isinstance(asked, Ask),
-            file=fast_path.named_file(desk.text("cwd") or root, given),
-            kept=fast_path.kept_folders(root, str(desk.here.git_dir)),
+            file=fast_path.named_file(hook.text("cwd") or root, given),
+            kept=fast_path.kept_folders(root, str(hook.here.git_dir)),
         )
     )
     match ruling.verdict:
         case "launch":
-            return turns.launch(desk, ruling.attempt)
+            return turns.launch(hook, ruling.attempt)
         case "ask":
-            return gates.put(desk) or stopping.refuse(desk, gates.NOBODY)
+            return gates.put(hook) or stopping.refuse(hook, gates.NOBODY)
         case "deny":
-            return stopping.refuse(desk, ruling.reason)
+            return stopping.refuse(hook, ruling.reason)
         case _:
             return None
 
 
-def _skill(desk: HookContext, given: Mapping[str, Any]) -> HookReply | None:
-    """The command of a step needs no further leave, also where it brings tools of its own."""
-    if _named(given) in ([worker.skill, worker.args] for worker in desk.bound.workers.values()):
+def _skill(hook: HookContext, given: Mapping[str, Any]) -> HookReply | None:
+    """Allow the command of a step without asking, even if it declares tools of its own."""
+    if _skill_call(given) in (
+        [worker.skill, worker.args] for worker in hook.bound.workers.values()
+    ):
         return HookReply("PreToolUse", decision="allow", reason="the command of this step")
     return None
 
 
-def _named(given: Mapping[str, Any]) -> list[str]:
-    """The command that `Skill` is called with, and its arguments; to the client `/x` is `x`."""
+def _skill_call(given: Mapping[str, Any]) -> list[str]:
+    """The command that `Skill` is called with, without its slash, and its arguments."""
     name = str(given.get("skill", "")).strip().removeprefix("/")
     return [name, str(given.get("args", "") or "")]
 
 
-def _after_tool(desk: HookContext) -> HookReply | None:
-    tool = desk.text("tool_name")
+def _after_tool(hook: HookContext) -> HookReply | None:
+    tool = hook.text("tool_name")
     if tool in allowlist.AGENTS:
-        return turns.agent_said(desk)
-    if tool == "Skill" and desk.worker:
-        given, response = desk.mapping("tool_input"), desk.mapping("tool_response")
+        return turns.agent_said(hook)
+    if tool == "Skill" and hook.worker:
+        given, response = hook.mapping("tool_input"), hook.mapping("tool_response")
         if response.get("success") is True:
-            desk.bound.receipts.setdefault(desk.text("agent_id"), []).append(_named(given))
+            hook.bound.receipts.setdefault(hook.text("agent_id"), []).append(_skill_call(given))
         return None
     if tool == "AskUserQuestion":
-        return gates.answered_in_dialog(desk)
+        return gates.answered_in_dialog(hook)
     return None
 
 
-def _tool_failed(desk: HookContext) -> HookReply | None:
-    if desk.text("tool_name") in allowlist.AGENTS and not desk.worker:
-        return turns.agent_failed(desk)
+def _tool_failed(hook: HookContext) -> HookReply | None:
+    if hook.text("tool_name") in allowlist.AGENTS and not hook.worker:
+        return turns.agent_failed(hook)
     return None
 
 
 # ── turns ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _prompted(desk: HookContext) -> HookReply | None:
-    return turns.prompted(desk)
+def _prompted(hook: HookContext) -> HookReply | None:
+    return turns.prompted(hook)
 
 
-def _subagent_stopped(desk: HookContext) -> HookReply | None:
-    """A hint only: it fires while a worker merely waits. Its words are kept, never believed."""
-    agent, bound = desk.text("agent_id"), desk.bound
-    unknown = any(not worker.agent for worker in bound.workers.values())  # it may be that one
-    compacted = desk.payload.get("agent_type") == ""
+def _subagent_stopped(hook: HookContext) -> HookReply | None:
+    """Only a hint, for it fires while a worker waits. The last message is kept as output."""
+    agent, bound = hook.text("agent_id"), hook.bound
+    unknown = any(not worker.agent for worker in bound.workers.values())  # it may be this one
+    compacted = hook.payload.get("agent_type") == ""
     if not compacted and (unknown or bound.worker_of(agent=agent)):
-        bound.stopped(agent, desk.text("last_assistant_message")[:2_000])
+        bound.stopped(agent, hook.text("last_assistant_message")[:2_000])
     return None
 
 
 # ── the client itself ───────────────────────────────────────────────────────────────────────
 
 
-def _started(desk: HookContext) -> HookReply | None:
-    """Compaction, and resume or clear in the same process: the facts are said again."""
-    desk.bound.client = desk.text("session_id")
-    if desk.text("source") != "compact":
-        desk.bound.at_work = False  # whatever turn was running, Esc has ended it
-    binding.bind(desk.here, desk.private, desk.bound)
-    outlook = desk.outlook()
-    asked = isinstance(outlook.directive, Ask) and desk.text("source") != "compact"
-    shown = gates.reminder(outlook) if asked else ""  # its screen is empty, and the gate is open
-    return HookReply("SessionStart", tell=outlook, shown=shown)
+def _started(hook: HookContext) -> HookReply | None:
+    """Compaction, and resume or clear in the same process: state the directive again."""
+    hook.bound.client = hook.text("session_id")
+    if hook.text("source") != "compact":
+        hook.bound.at_work = False  # Esc has ended any running turn
+    binding.bind(hook.here, hook.private, hook.bound)
+    snapshot = hook.outlook()
+    asked = isinstance(snapshot.directive, Ask) and hook.text("source") != "compact"
+    shown = gates.reminder(snapshot) if asked else ""  # the screen is empty
+    return HookReply("SessionStart", tell=snapshot, shown=shown)
 
 
-def _stranger(desk: HookContext) -> HookReply | None:
-    """Another conversation in the same worktree: it is told, and left alone."""
-    if desk.text("hook_event_name") != "SessionStart":
+def _other_conversation(hook: HookContext) -> HookReply | None:
+    """Another conversation in the same worktree learns that a session waits, and is left alone."""
+    if hook.text("hook_event_name") != "SessionStart":
         return None
-    if desk.same_process and desk.text("source") in ("clear", "resume", "compact"):
-        return _started(desk)
-    said = f"playbook: session {desk.bound.session} waits here: /playbook.resume takes it up."
+    if hook.same_process and hook.text("source") in ("clear", "resume", "compact"):
+        return _started(hook)
+    said = f"playbook: session {hook.bound.session} waits here: /playbook.resume takes it up."
     return HookReply("SessionStart", note=said, shown=said)
 
 
-def _settings_changed(desk: HookContext) -> HookReply | None:
-    """Our hooks stay while a session is bound; every other change passes."""
+def _settings_changed(hook: HookContext) -> HookReply | None:
+    """Block a change that would remove our hooks while a session is bound; others pass."""
     from playbook_supervisor.drivers.claude_code import settings
 
-    file = Path(os.path.realpath(desk.text("file_path")))
+    file = Path(os.path.realpath(hook.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
     lost: tuple[str, ...] = ()
-    if file == Path(os.path.realpath(desk.here.root / settings.FILE)):
+    if file == Path(os.path.realpath(hook.here.root / settings.FILE)):
         lost = settings.lacking(text)
     if settings.disables_hooks(text, str(file)):
         lost = (*lost, "disableAllHooks")
     if not lost:
         return None
     reason = (
-        f"playbook drives session {desk.bound.session}, and this change would take its hooks away "
+        f"playbook drives session {hook.bound.session}, and this change would remove its hooks "
         f"({', '.join(lost)}); /playbook.pause first."
     )
     return HookReply("ConfigChange", decision="block", reason=reason)
 
 
-def _permission(desk: HookContext) -> HookReply | None:
-    """A dialog waits for the person, who may be elsewhere; a gate's own has rung already."""
-    if desk.text("tool_name") == "AskUserQuestion":
+def _permission(hook: HookContext) -> HookReply | None:
+    """A permission dialog waits for the person; a gate's own dialog has rung already."""
+    if hook.text("tool_name") == "AskUserQuestion":
         return None
-    tool = desk.text("tool_name")
-    binding.dialog_opened(desk.private, desk.text("agent_id"), tool)
+    tool = hook.text("tool_name")
+    binding.dialog_opened(hook.private, hook.text("agent_id"), tool)
     return HookReply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
 
 
-def _trouble(desk: HookContext, event: str, error: PlaybookError) -> HookReply | None:
-    """The session cannot go on (it was tampered with, say); the model may stop."""
-    desk.bound.stalled = True
-    return _told(event, error)
-
-
-def _told(event: str, error: PlaybookError) -> HookReply | None:
+def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
     said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
     match event:
         case "PreToolUse":
             return HookReply(event, decision="deny", reason=said)
         case "ConfigChange":
             return HookReply(event, decision="block", reason=said)
-        case "Stop":  # the person is left with it
+        case "Stop":  # for the person
             return HookReply(event, ring=first_line(said), shown=said)
         case _:
             return HookReply(event, note=said)
 
 
-def _nothing(desk: HookContext) -> HookReply | None:
-    del desk
+def _nothing(hook: HookContext) -> HookReply | None:
+    del hook
     return None
 
 

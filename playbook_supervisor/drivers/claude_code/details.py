@@ -1,0 +1,39 @@
+"""What accompanies a directive on its way to a client: work, context, and who is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.serialize import WorkItem
+from playbook_supervisor.sessions.snapshot import Snapshot, running
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.supervisor import Supervisor
+
+
+class DirectiveDetails(Record):
+    """What a client needs to know beside the directive.
+
+    `work_items` says for each attempt that is to run what its agent gets, by the attempt's id.
+    `context` helps to answer the open gate (kai FR24). `given` are the attempts that agents of a
+    living client work on; None where no hook knows.
+    """
+
+    work_items: Mapping[str, WorkItem]
+    context: tuple[str, ...]
+    given: frozenset[str] | None
+
+
+def directive_details(
+    supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
+) -> DirectiveDetails:
+    """The details of the directive; also points the project's own tools at the feature."""
+    work_items = {}
+    for attempt in running(snapshot):
+        work = supervisor.work(snapshot, attempt)
+        supervisor.environment(snapshot, work)
+        work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)
+    return DirectiveDetails(work_items, gate_context(snapshot), given)

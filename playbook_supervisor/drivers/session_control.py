@@ -1,0 +1,49 @@
+"""Resume, pause and abort as a person asks for them, at a terminal or at a client's prompt."""
+
+from __future__ import annotations
+
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.selection import OPEN
+from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+
+def require_open(snapshot: Snapshot) -> None:
+    """StateError PB-STATE-ENDED if the session has ended."""
+    session_id, status = snapshot.session_id, snapshot.manifest.status
+    if status in OPEN:
+        return
+    failed = status is SessionStatus.FAILED
+    raise StateError(
+        "PB-STATE-ENDED",
+        f"session {session_id} {'has' if failed else 'is'} {status} already",
+        guidance=f"`playbook resume {session_id} --retry` takes it up."
+        if failed
+        else "Begin a new session.",
+    )
+
+
+def require_no_runner(supervisor: Supervisor) -> None:
+    """StateError `PB-STATE-DRIVEN` while a headless runner drives the session."""
+    if driver_lock.living(supervisor.private) is not None:
+        raise driver_lock.driven(supervisor.private)
+
+
+def go_on(
+    supervisor: Supervisor, snapshot: Snapshot, *, start: str = "", retry: bool = False
+) -> Snapshot:
+    """Begin a pending session, take up a failed one if `retry`, else answer what checks are due."""
+    if snapshot.pending:
+        return supervisor.begin(start)
+    if retry and snapshot.manifest.status is SessionStatus.FAILED:
+        return supervisor.take_up()
+    return supervisor.outlook()
+
+
+def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:
+    """End the session and what its workers are doing; the caller has seen to other drivers."""
+    supervisor.end_workers()
+    return supervisor.abort(words or Resolution.ABORT.value, by)
