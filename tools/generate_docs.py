@@ -68,7 +68,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 
 def regenerated(text: str) -> str:
-    """The document with its generated parts made anew."""
+    """The document with its parts generated again."""
 
     def made(part: re.Match[str]) -> str:
         return f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}"

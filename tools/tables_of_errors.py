@@ -1,4 +1,4 @@
-"""Error codes by family, and the warnings of `check`, each as it speaks."""
+"""Error codes by family, and an example of each warning of `check`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.lint import Command
 
 FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {
-    "CHECK": ("What a person wrote", errors.CheckError),
-    "ARG": ("What was asked for", errors.ArgumentError),
-    "STATE": ("The state of a session", errors.StateError),
+    "CHECK": ("Files that people write", errors.CheckError),
+    "ARG": ("Arguments", errors.ArgumentError),
+    "STATE": ("Sessions", errors.StateError),
     "COND": ("Conditions", errors.ConditionError),
     "AGENT": ("Agents", errors.AgentError),
-    "POLICY": ("What the project insists on", errors.PolicyError),
+    "POLICY": ("Policies", errors.PolicyError),
     "IO": ("Files and programs", errors.StorageError),
     "GIT": ("Git", errors.GitError),
-    "BUG": ("A fault of this program", PlaybookError),
+    "BUG": ("Bugs", PlaybookError),
 }
 
 
@@ -34,7 +34,7 @@ def family(name: str) -> str:
 
 
 def codes() -> str:
-    """Every code by family, with its cure."""
+    """Every code by family, with its guidance."""
     unknown = {family(name) for name in CODES} - set(FAMILIES)
     if unknown:
         raise SystemExit(f"FAMILIES lacks {', '.join(sorted(unknown))}")
@@ -42,7 +42,7 @@ def codes() -> str:
     for key, (title, kind) in FAMILIES.items():
         rows = [(f"`{name}`", cure) for name, cure in CODES.items() if family(name) == key]
         exits = f"Exit code {kind.exit_code}."
-        parts.append(f"### {title}\n\n{exits}\n\n{table(('code', 'how to mend it'), rows)}")
+        parts.append(f"### {title}\n\n{exits}\n\n{table(('code', 'guidance'), rows)}")
     return "\n".join(parts)
 
 
@@ -68,7 +68,7 @@ def step(
 
 
 class _Installed:
-    """A command as the warnings see it."""
+    """An installed command."""
 
     def __init__(self, name: str, *, closed: bool = False, builtin: bool = False) -> None:
         self.name, self.closed, self.builtin = name, closed, builtin
@@ -98,25 +98,25 @@ SAMPLES = (
     step(command="/deploy"),
     step(command="/review"),
 )
-"""Steps that earn at least one warning each."""
+"""Playbooks that cause at least one warning each."""
 
 
 def warnings() -> str:
-    """Every warning, as `check` gives it for a small sample."""
+    """Every warning of `check`, each for a sample."""
     found: dict[str, Problem] = {}
     for steps in SAMPLES:
         _collect(found, steps, args=_ARG)
     _collect(found, step(), args="[]")
     _collect(found, step(), args=_ARG, stem="other")
     rows = ((f"`{each.code}`", f"{each.message}. {each.guidance}") for each in found.values())
-    return table(("code", "for example"), sorted(rows))
+    return table(("code", "example"), sorted(rows))
 
 
 def _collect(found: dict[str, Problem], steps: str, *, args: str, stem: str = "sample") -> None:
     text = _TOP.format(args=args, steps=steps)
     playbook, problems, document = examine(text.encode(), "sample")
     if playbook is None or document is None:
-        raise SystemExit(f"a sample is no playbook: {problems}")
+        raise SystemExit(f"a sample is not a valid playbook: {problems}")
     for problem in lint(playbook, document, command=_command, stem=stem):
         kind = problem.message.split("`")[-1] if problem.code.endswith("-COMMAND") else ""
         found.setdefault(problem.code + kind, problem)

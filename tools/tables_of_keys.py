@@ -20,7 +20,7 @@ def keys(schema: str, *path: str) -> Callable[[], str]:
         for part in path:
             mapping = mapping[part]
         rows = _rows(schema, whole, mapping)
-        return table(("key", "needed", "form", "what it is"), rows)
+        return table(("key", "required", "type", "description"), rows)
 
     return made
 
@@ -28,12 +28,12 @@ def keys(schema: str, *path: str) -> Callable[[], str]:
 def _rows(
     schema: str, whole: Mapping[str, Any], mapping: Mapping[str, Any]
 ) -> Iterator[tuple[str, ...]]:
-    needed = mapping.get("required", ())
+    required = mapping.get("required", ())
     for key, value in mapping["properties"].items():
-        told = value.get("description") or BESIDE_SCHEMA.get((schema, key))
-        told = told or _resolved(whole, value)["description"]
+        text = value.get("description") or BESIDE_SCHEMA.get((schema, key))
+        text = text or _resolved(whole, value)["description"]
         default = f" Default: `{_shown(value['default'])}`." if "default" in value else ""
-        yield f"`{key}`", "yes" if key in needed else "", _form(whole, value), told + default
+        yield f"`{key}`", "yes" if key in required else "", _form(whole, value), text + default
 
 
 def _resolved(whole: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,37 +67,37 @@ def _shown(value: object) -> str:
 
 BESIDE_SCHEMA: Mapping[tuple[str, str], str] = {
     ("session", "started_at"): "When the session was created.",
-    ("journal", "status"): "Where the attempt stands.",
-    ("journal", "started_at"): "When its turn began: it was launched, or its gate opened.",
-    ("journal", "completed_at"): "When it was settled.",
-    ("journal", "launched_at"): "When the agent was set to work, where that is not the start.",
-    ("journal", "returned_at"): "When the agent came back, where that is not the end.",
-    ("journal", "resolution"): "What the answer was taken for.",
+    ("journal", "status"): "The status of the attempt.",
+    ("journal", "started_at"): "When the attempt was launched or its gate opened.",
+    ("journal", "completed_at"): "When the attempt was settled.",
+    ("journal", "launched_at"): "When the agent was launched, if that differs from the start.",
+    ("journal", "returned_at"): "When the agent returned, if that differs from the end.",
+    ("journal", "resolution"): "How the answer was understood.",
     ("journal", "error"): "What went wrong, in a sentence.",
     ("journal", "error_code"): "Its code, as in [errors.md](errors.md).",
-    ("journal", "error_guidance"): "How to mend it.",
-    ("journal", "error_cause"): "What lay beneath, such as an agent's last lines.",
+    ("journal", "error_guidance"): "How to fix it.",
+    ("journal", "error_cause"): "The underlying error, such as the agent's last lines.",
     (
         "journal",
         "error_lasts",
-    ): "The same attempt would fail again: `retry_once` does not repeat it.",
+    ): "The attempt would fail again, so `retry_once` does not repeat it.",
     ("journal", "gates"): "The gates of this attempt, in order.",
     ("journal", "reason"): "Why it opened.",
     ("journal", "opened_at"): "When it opened.",
-    ("journal", "answered_at"): "When it was answered; while that is missing, it waits.",
+    ("journal", "answered_at"): "When it was answered; missing while the gate is open.",
     ("journal", "name"): "The agent.",
-    ("journal", "id"): "Its own name for the piece of work.",
-    ("journal", "model"): "The model that really worked.",
-    ("journal", "cost_usd"): "What it cost, where the agent says so.",
-    ("journal", "input_tokens"): "Tokens read.",
-    ("journal", "output_tokens"): "Tokens written.",
-    ("journal", "turns"): "Turns taken.",
-    ("journal", "retries"): "Transient errors that were tried again within the attempt.",
+    ("journal", "id"): "The agent's own id for the work.",
+    ("journal", "model"): "The model that was used.",
+    ("journal", "cost_usd"): "The cost, if the agent reports it.",
+    ("journal", "input_tokens"): "Input tokens.",
+    ("journal", "output_tokens"): "Output tokens.",
+    ("journal", "turns"): "The number of turns.",
+    ("journal", "retries"): "Transient errors that were retried within the attempt.",
     ("config", "specs"): "Specifications, plans and tasks.",
     ("config", "agreements"): "Agreements and their reports.",
     ("config", "qa"): "Test plans and verdicts.",
 }
-"""What keys mean that the schema leaves to their names."""
+"""Descriptions of keys that have none in the schema."""
 
 _FORMS = {
     "string": "text",

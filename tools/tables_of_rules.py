@@ -13,7 +13,7 @@ from playbook_supervisor.audit.session_record import read
 
 
 def rules() -> str:
-    """Every rule; a star marks those that are asked of this program's own journals only."""
+    """Every rule; a star marks those that apply to this program's own journals only."""
     unknown = OURS - {code for family in FAMILIES.values() for code in family}
     if unknown:
         raise SystemExit(f"there are no rules {', '.join(sorted(unknown))}")
@@ -23,13 +23,13 @@ def rules() -> str:
             (f"`{code}`{' *' if code in OURS else ''}", rule.says, rule.guidance)
             for code, rule in family.items()
         )
-        parts.append(f"**{title}**\n\n{table(('rule', 'what is found', 'what to do'), rows)}")
+        parts.append(f"**{title}**\n\n{table(('rule', 'finding', 'guidance'), rows)}")
     return "\n".join(parts)
 
 
 def journals() -> str:
     """Every session of the collection, with the rules that it breaks and how many findings."""
-    return table(("session", "what it is", "rules", "findings"), _rows())
+    return table(("session", "description", "rules", "findings"), _rows())
 
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:

@@ -26,60 +26,60 @@ from playbook_supervisor.project.config import Config
 
 EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     Autonomy: {
-        "auto": "nobody: it runs as soon as it is due",
-        "gate_on_breaking": "nobody, unless a report of this session says breaking; then you",
+        "auto": "no one: the step runs as soon as its turn comes",
+        "gate_on_breaking": "no one, unless a report of this session says breaking; then you",
         "gate_always": "you, every time",
-        "skip": "the playbook: it is passed over, and the journal says so",
+        "skip": "the playbook: the step is skipped, and the journal records that",
     },
     ErrorPolicy: {
-        "stop": "the session ends as failed; `playbook resume --retry` takes it up again",
-        "retry_once": "the step runs once more where that can help; if it fails again, as `stop`",
+        "stop": "the session ends as failed; `playbook resume --retry` continues it",
+        "retry_once": "the step runs once more if that can help; after a second failure as `stop`",
         "gate": "you are asked",
     },
     Trigger: {
         "subagent_error": "the agent reported an error, crashed or ran out of time",
         "agreement_breaking": "an agreement report written during this session says breaking",
-        "verdict_fail": "QA gave a verdict in this step, and it is not PASS",
+        "verdict_fail": "the step produced a QA verdict other than PASS",
         "postcondition_fail": "a postcondition does not hold",
     },
     Condition: {
-        "spec_exists": "is there",
-        "plan_exists": "is there",
-        "tasks_exists": "is there",
-        "agreement_exists": "is there",
-        "agreement_pass": "states the verdict PASS",
-        "qa_plan_exists": "is there",
-        "qa_verdict_pass": "states the verdict PASS",
+        "spec_exists": "exists",
+        "plan_exists": "exists",
+        "tasks_exists": "exists",
+        "agreement_exists": "exists",
+        "agreement_pass": "has the verdict PASS",
+        "qa_plan_exists": "exists",
+        "qa_verdict_pass": "has the verdict PASS",
         "pr_created": "the branch has an open or merged pull request; asks `gh`",
     },
     SessionStatus: {
-        "pending": "created, nothing has begun",
-        "in_progress": "begun and not ended: it works, waits for you, or was interrupted",
+        "pending": "created, but no step has begun",
+        "in_progress": "open: a step is running, a gate waits for you, or the session was interrupted",
         "completed": "every step is settled",
-        "failed": "a step failed for good; `playbook resume --retry` takes it up",
+        "failed": "a step failed; `playbook resume --retry` continues the session",
         "aborted": "a human ended it",
     },
     EntryStatus: {
-        "in_progress": "begun, not settled: at work, or waiting at a gate",
-        "done": "settled: its conditions held, or a human accepted that they do not",
-        "failed": "settled: it failed, or was broken off; another entry may follow",
-        "skipped": "settled: it was not run",
+        "in_progress": "not settled: running, or waiting at a gate",
+        "done": "settled: its conditions held, or a human accepted the result",
+        "failed": "settled: it failed or was interrupted; another attempt may follow",
+        "skipped": "settled: the step was not run",
     },
     Decision: {
-        "auto": "nobody had to",
+        "auto": "no one: the step ran automatically",
         "gate": "a human, at a gate that the playbook asked for",
         "escalated": "a human, because a trigger fired; `trigger` names it",
         "skipped": "the playbook, or `--from`",
     },
     Resolution: {
-        "continue": "go on: run it, or, after a failure, check again",
+        "continue": "run the step or, after a failure, check its conditions again",
         "retry": "run the step again",
-        "accept": "go on although something does not hold; the journal lists it as `waived`",
-        "skip": "do not run the step; go on with the next",
+        "accept": "continue although a condition does not hold; the journal lists it as `waived`",
+        "skip": "do not run the step; continue with the next",
         "abort": "end the session",
     },
     GateReason: {
-        "gate_always": "the step's autonomy asks for it",
+        "gate_always": "the step's autonomy requires it",
         "precondition_fail": "a precondition does not hold, and the error policy is `gate`",
         "subagent_error": "the agent failed",
         "agreement_breaking": "a breaking change was found",
@@ -95,15 +95,15 @@ def explained(words: type[StrEnum]) -> Iterator[tuple[str, str]]:
         yield f"`{word}`", EXPLAINED[words][word]
 
 
-def looked_at(name: str) -> str:
-    """The files that a condition or trigger looks at, with the folders that hold by default."""
+def files_of(name: str) -> str:
+    """The files that a condition or trigger reads, in the default folders."""
     world = Workspace(Path(), "FEATURE", "", Config())
     return " or ".join(f"`{path}`" for path in artifacts(name, world))
 
 
 def condition_rows() -> Iterator[tuple[str, str]]:
     for word, meaning in explained(Condition):
-        files = looked_at(word.strip("`"))
+        files = files_of(word.strip("`"))
         yield word, f"{files} {meaning}".strip()
 
 
@@ -115,16 +115,16 @@ def vocabulary() -> str:
             table(("word", "who decides"), explained(Autonomy)),
             "**preconditions, postconditions** – what must hold before and after\n",
             table(("word", "holds when"), condition_rows()),
-            "**escalation_triggers** – what calls you, whatever autonomy and error policy say\n",
+            "**escalation_triggers** – what opens a gate, regardless of autonomy and error policy\n",
             table(("word", "fires when"), explained(Trigger)),
-            "**error_policy** – what follows a failure that no trigger catches\n",
-            table(("word", "what follows"), explained(ErrorPolicy)),
+            "**error_policy** – what happens after a failure that no trigger catches\n",
+            table(("word", "what happens"), explained(ErrorPolicy)),
         ]
     )
 
 
 def journal_words() -> str:
-    """The words that stand in session.yaml and journal.yaml."""
+    """The words in session.yaml and journal.yaml."""
     return "\n".join(
         [
             "**status** of a session\n",
@@ -143,9 +143,9 @@ def condition_table() -> str:
 
 def trigger_table() -> str:
     rows = (
-        (word, meaning, looked_at(word.strip("`")) or "–") for word, meaning in explained(Trigger)
+        (word, meaning, files_of(word.strip("`")) or "–") for word, meaning in explained(Trigger)
     )
-    return table(("trigger", "fires when", "looks at"), rows)
+    return table(("trigger", "fires when", "reads"), rows)
 
 
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
@@ -156,13 +156,13 @@ def choices() -> str:
         (f"`{reason}`", f"{place} the step", EXPLAINED[GateReason][reason], code(offered))
         for (reason, place), offered in CHOICES.items()
     )
-    return table(("gate", "stands", "because", "choices"), rows)
+    return table(("gate", "opens", "because", "choices"), rows)
 
 
 def resolutions() -> str:
-    """The five words; what only counts as a whole message beside the one that it means."""
+    """The five answers with their synonyms, which count only as a whole message."""
     rows = (
-        (word, meaning, code(said for said, means in SYNONYMS.items() if f"`{means}`" == word))
+        (word, meaning, code(word_ for word_, means in SYNONYMS.items() if f"`{means}`" == word))
         for word, meaning in explained(Resolution)
     )
-    return table(("word", "does", "said by itself, also"), rows)
+    return table(("word", "meaning", "synonyms, as the whole message"), rows)

@@ -63,6 +63,18 @@ class _Program(click.Group):
         del ctx
         return load(cmd_name) if cmd_name in SUMMARIES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (name in SUMMARIES or name.startswith("-") or ctx.resilient_parsing):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, SUMMARIES, 1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            raise click.UsageError(f"no such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
         widest = max(map(len, SUMMARIES))

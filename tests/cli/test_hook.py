@@ -128,7 +128,7 @@ class TestAnyPayload:
     def test_that_is_no_object_is_1(self, project: Project, text: str) -> None:
         said = project.playbook("hook", input=text.encode("utf-8", "replace").decode())
         assert (said.code, said.out) == (1, "")
-        assert "stdin is no JSON object of a hook" in said.err
+        assert "stdin is not the JSON object of a hook" in said.err
 
     def test_of_ten_megabytes_is_answered(self, conversation: Conversation) -> None:
         large = "x" * 10_000_000
