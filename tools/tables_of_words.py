@@ -54,7 +54,7 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     },
     SessionStatus: {
         "pending": "created, but no step has begun",
-        "in_progress": "open: a step is running, a gate waits for you, or the session was interrupted",
+        "in_progress": "open: a step runs, a gate waits for you, or the session was interrupted",
         "completed": "every step is settled",
         "failed": "a step failed; `playbook resume --retry` continues the session",
         "aborted": "a human ended it",
@@ -115,7 +115,7 @@ def vocabulary() -> str:
             table(("word", "who decides"), explained(Autonomy)),
             "**preconditions, postconditions** – what must hold before and after\n",
             table(("word", "holds when"), condition_rows()),
-            "**escalation_triggers** – what opens a gate, regardless of autonomy and error policy\n",
+            "**escalation_triggers** – what opens a gate, beside autonomy and error policy\n",
             table(("word", "fires when"), explained(Trigger)),
             "**error_policy** – what happens after a failure that no trigger catches\n",
             table(("word", "what happens"), explained(ErrorPolicy)),
