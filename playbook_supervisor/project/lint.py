@@ -1,6 +1,6 @@
-"""What a valid playbook probably does not mean: warnings, each with its place and its cure.
+"""Warnings about a valid playbook that probably does not do what its author wants.
 
-Knows no file system: whether a command exists is asked of `command`.
+Reads no files: the caller passes a function that looks up commands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Command(Protocol):
-        """What is known of an installed command (`slash_commands.Found`)."""
+        """An installed command (`slash_commands.InstalledCommand`)."""
 
         @property
         def name(self) -> str: ...
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
-"""Commands known to need a conversation, which a subagent cannot have."""
+"""Commands that ask the user questions, which a subagent cannot do."""
 
 
 def lint(
@@ -40,8 +40,8 @@ def lint(
 ) -> tuple[Problem, ...]:
     """All warnings, by place.
 
-    `command` says what a step's command is in this project (None: do not ask); `stem` is the
-    file's name without its ending ("": unknown).
+    `command` looks up a step's command in this project (None: skip that check); `stem` is the
+    file name without its extension ("": unknown).
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
     warnings += [*_too_early(playbook), *_gate_too_late(playbook)]
@@ -67,13 +67,13 @@ def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:
         yield (
             ("name",),
             "PB-CHECK-LINT-NAME",
-            f"the file is called `{stem}`, the playbook `{playbook.name}`",
-            "Give both one name; `playbook run` goes by the playbook's.",
+            f"the file is named `{stem}`, but the playbook `{playbook.name}`",
+            "Use one name for both; `playbook run` expects the name of the playbook.",
         )
 
 
 def _feature(playbook: Playbook) -> Iterator[_Warning]:
-    """Once for the playbook, at the first word that looks into a feature's folder."""
+    """Once for the playbook, at the first condition or trigger that needs a feature."""
     if any(arg.name == "feature" for arg in playbook.args):
         return
     for index, step in enumerate(playbook.steps):
@@ -82,8 +82,8 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
                 yield (
                     ("steps", index, key),
                     "PB-CHECK-LINT-FEATURE",
-                    f"`{word}` asks about a feature, and the playbook has no arg `feature`",
-                    "Declare the arg; without it the branch's name serves.",
+                    f"`{word}` needs a feature, but the playbook has no arg `feature`",
+                    "Declare the arg; without it the name of the branch is used.",
                 )
                 return
 
@@ -95,7 +95,7 @@ def _words(step: Step) -> Iterator[tuple[str, Condition | Trigger]]:
 
 
 def _too_early(playbook: Playbook) -> Iterator[_Warning]:
-    """A precondition that only a later step, or a neighbour at the same time, provides."""
+    """A precondition that only a later step, or one in the same group, provides."""
     phase_of = playbook.phase_of
     providers: dict[Condition, list[str]] = {}
     for step in _running(playbook):
@@ -108,13 +108,13 @@ def _too_early(playbook: Playbook) -> Iterator[_Warning]:
                 yield (
                     ("steps", index, "preconditions", number),
                     "PB-CHECK-LINT-ORDER",
-                    f"`{condition}` is provided by `{first}`, which does not end before this",
-                    f"Move `{first}` before `{step.id}`, or take the precondition out.",
+                    f"`{condition}` is provided by `{first}`, which does not finish before this",
+                    f"Move `{first}` before `{step.id}`, or remove the precondition.",
                 )
 
 
 def _gate_too_late(playbook: Playbook) -> Iterator[_Warning]:
-    """A pull request goes out ungated, and the gate that was to guard it comes afterwards."""
+    """The pull request is made without a gate, and a gate comes only after it."""
     phase_of = playbook.phase_of
     gated = [step for step in _running(playbook) if step.autonomy is Autonomy.GATE_ALWAYS]
     published = next((step for step in _running(playbook) if _publishes(step)), None)
@@ -122,7 +122,7 @@ def _gate_too_late(playbook: Playbook) -> Iterator[_Warning]:
         yield (
             ("steps", playbook.steps.index(gated[0]), "autonomy"),
             "PB-CHECK-LINT-GATE",
-            f"this gate comes after `{published.id}`, which cannot be taken back",
+            f"this gate comes after `{published.id}`, which cannot be undone",
             f"Give `{published.id}` the autonomy `gate_always`.",
         )
 
@@ -139,14 +139,14 @@ def _publishes(step: Step) -> bool:
 def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning]:
     at = (*path, "command")
     if found is None:
-        message = f"the command `{step.command}` is not found in this project"
+        message = f"the command `{step.command}` was not found in this project"
         yield at, "PB-CHECK-COMMAND", message, "Install the command, or correct its name."
     elif found.closed:
-        message = f"`{found.name}` is closed to models (`disable-model-invocation: true`)"
-        yield at, "PB-CHECK-COMMAND", message, "Take that line out of its front matter."
+        message = f"`{found.name}` cannot be called by models (`disable-model-invocation: true`)"
+        yield at, "PB-CHECK-COMMAND", message, "Remove that line from its front matter."
     elif found.builtin:
-        message = f"`{found.name}` is built into Claude Code; a subagent may not have it"
-        yield at, "PB-CHECK-COMMAND", message, "Name a command of the project."
+        message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"
+        yield at, "PB-CHECK-COMMAND", message, "Use a command of the project."
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
@@ -156,12 +156,12 @@ def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
             (*path, "escalation_triggers", step.escalation_triggers.index(trigger)),
             "PB-CHECK-LINT-TRIGGER",
             f"`{trigger}` can never fire: the step has no postconditions",
-            "Give it postconditions, or take the trigger out.",
+            "Add postconditions, or remove the trigger.",
         )
 
 
 def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
-    """Triggers go before the error policy; what they all catch is never retried."""
+    """Triggers come before the error policy: if they catch every failure, nothing is retried."""
     triggers = step.escalation_triggers
     caught = Trigger.SUBAGENT_ERROR in triggers and (
         Trigger.POSTCONDITION_FAIL in triggers or not step.postconditions
@@ -170,8 +170,8 @@ def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
         yield (
             (*path, "error_policy"),
             "PB-CHECK-LINT-RETRY",
-            "`retry_once` can never act: the triggers catch every failure",
-            "Take a trigger out, or write `gate` or `stop`.",
+            "`retry_once` has no effect: the triggers catch every failure",
+            "Remove a trigger, or write `gate` or `stop`.",
         )
 
 
@@ -180,8 +180,8 @@ def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
         yield (
             (*path, "id"),
             "PB-CHECK-LINT-UNSEEN",
-            f'`{step.id}` has no postconditions: its "done" rests on the agent\'s word alone',
-            "Name a condition that holds once the work is done, where there is one.",
+            f"`{step.id}` has no postconditions: only the agent says that it is done",
+            "Add a condition that holds once the work is done, if there is one.",
         )
 
 
@@ -190,6 +190,6 @@ def _asks(step: Step, path: Path) -> Iterator[_Warning]:
         yield (
             (*path, "command"),
             "PB-CHECK-LINT-ASKS",
-            f"`{step.command}` asks questions, and a subagent cannot hear the answers",
-            "Run it yourself before the playbook.",
+            f"`{step.command}` asks questions, which a subagent cannot do",
+            "Run it yourself before you start the playbook.",
         )

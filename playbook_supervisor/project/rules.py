@@ -1,6 +1,6 @@
-"""What a playbook must be beyond its schema (kai FR8, Catalyst FR-1.3).
+"""The rules of a playbook that its schema cannot express (kai FR8, Catalyst FR-1.3).
 
-Works on data that may violate the schema elsewhere, so that all faults come at once.
+The data may violate the schema elsewhere, so that all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
 def violations(data: Any, document: Document) -> Iterator[Problem]:
-    """Every rule that does not hold, and the warning of a version that is not known."""
+    """Every broken rule, and a warning about an unknown version."""
     if not isinstance(data, dict):
         return
     yield from _version(document, data)
@@ -43,12 +43,12 @@ def violations(data: Any, document: Document) -> Iterator[Problem]:
 def _version(document: Document, data: Thing) -> Iterator[Problem]:
     version = _text(data, "version")
     if version not in ("", READ_VERSION):
-        word = "read yet" if version == LATER_VERSION else "known"
+        word = "supported yet" if version == LATER_VERSION else "known"
         yield problem_at(
             document,
             ("version",),
             VERSION,
-            f"version `{first_line(version, 20)}` is not {word}; the rules of {READ_VERSION} hold",
+            f"version `{first_line(version, 20)}` is not {word}; it is read as {READ_VERSION}",
             f'Write `version: "{READ_VERSION}"`.',
             severity="warning",
         )
@@ -64,15 +64,15 @@ def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -
                 document,
                 (key, index, name),
                 RULE,
-                f"`{first_line(value, 60)}` is also the {name} of {kind} {seen[value] + 1}",
-                f"Give each {kind} {'an id' if name == 'id' else 'a name'} of its own.",
+                f"{kind} {seen[value] + 1} already has the {name} `{first_line(value, 60)}`",
+                f"Give each {kind} a different {name}.",
             )
         elif value:
             seen[value] = index
 
 
 def _undeclared(document: Document, data: Thing) -> Iterator[Problem]:
-    """Every `{{name}}` must be a declared arg; never an empty string at run time."""
+    """Every `{{name}}` must be a declared arg."""
     declared = dict.fromkeys(_text(arg, "name") for _, arg in _things(data, "args"))
     some = ", ".join(list(declared)[:10]) + (", …" if len(declared) > 10 else "")
     for index, step in _things(data, "steps"):
@@ -85,14 +85,13 @@ def _undeclared(document: Document, data: Thing) -> Iterator[Problem]:
                 document,
                 ("steps", index, "args"),
                 RULE,
-                f"`{{{{{first_line(name, 60)}}}}}` is no declared arg",
-                guidance
-                + f"Declare it under `args`; declared there: {first_line(some) or 'nothing'}.",
+                f"`{{{{{first_line(name, 60)}}}}}` is not a declared arg",
+                guidance + f"Declare it under `args`. Declared: {first_line(some) or 'none'}.",
             )
 
 
 def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
-    """Steps of one parallel group stand next to each other (kai FR7)."""
+    """The steps of a parallel group must be next to each other (kai FR7)."""
     closed: set[str] = set()
     former = ""
     for index, step in _things(data, "steps"):
@@ -104,14 +103,14 @@ def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
                     document,
                     ("steps", index, "parallel_group"),
                     RULE,
-                    f"other steps stand between this one and the group `{first_line(group, 60)}`",
-                    "Move the steps of one group next to each other, or name two groups.",
+                    f"this step is separated from the rest of the group `{first_line(group, 60)}`",
+                    "Put the steps of a group next to each other, or use two group names.",
                 )
         former = group
 
 
 def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
-    """Text goes to terminals and agents: it holds no control characters but line ends and tabs."""
+    """Text for terminals and agents has no control characters except line ends and tabs."""
     for path, text in _free_texts(data):
         found = re.search(_CONTROL, text)
         if found:
@@ -119,8 +118,8 @@ def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
                 document,
                 path,
                 RULE,
-                f"`{path[-1]}` holds the control character U+{ord(found[0]):04X}",
-                "Take it out.",
+                f"`{path[-1]}` contains the control character U+{ord(found[0]):04X}",
+                "Remove it.",
             )
 
 
@@ -134,13 +133,13 @@ def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
 
 
 def _things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
-    """The mappings of the list under `key`, with their index, whatever else stands there."""
+    """The mappings in the list under `key`, with their index; other items are skipped."""
     items = data.get(key)
     if isinstance(items, list):
         yield from ((index, each) for index, each in enumerate(items) if isinstance(each, dict))
 
 
 def _text(each: Thing, key: str) -> str:
-    """The text under a key; empty where there is none or something else."""
+    """The text under a key; empty if there is none."""
     value = each.get(key)
     return value if isinstance(value, str) else ""

@@ -1,6 +1,6 @@
-"""What a violation of the playbook's schema means to its author: a sentence, the cure, the place.
+"""Explains violations of the playbook schema to an author: a place, a sentence and how to fix it.
 
-The schema's own words (`additionalProperties`, `is a required property`) never reach a person.
+Terms of JSON Schema (`additionalProperties`, `is a required property`) never appear.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RULE = "PB-CHECK-RULE"
 VERSION = "PB-CHECK-VERSION"
 
 READ_VERSION = "1.0"
-"""The newest version of the format that is read."""
+"""The newest version of the format that this release reads."""
 LATER_VERSION = "1.1"
 
 _LATER_KEYS: Mapping[str, frozenset[str]] = {
@@ -50,8 +50,11 @@ _LATER_NAMESPACES = frozenset(
 def explain(
     keyword: str, document: Document, path: Path, instance: Any, schema: Schema
 ) -> Iterator[Problem]:
-    """What the violated `keyword` of `schema` says of the `instance` at `path`."""
-    yield from _EXPLANATIONS[keyword](document, path, instance, schema)
+    """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
+    if keyword in ("type", "enum", "pattern") and _is_later(_key(path), instance):
+        yield _later_value(document, path, instance, schema)
+    else:
+        yield from _EXPLANATIONS[keyword](document, path, instance, schema)
 
 
 def shown(value: object) -> str:
@@ -65,25 +68,20 @@ def shown(value: object) -> str:
             return f"`{first_line(str(value), 60)}`"
 
 
-def thing(path: Path) -> str:
-    """What stands at a path: a playbook, an arg or a step."""
-    return {"args": "arg", "steps": "step"}.get(str(path[0]), "playbook") if path else "playbook"
-
-
 def _unknown_keys(
     document: Document, path: Path, instance: Any, schema: Schema
 ) -> Iterator[Problem]:
-    known, kind = schema["properties"], thing(path)
+    known, kind = schema["properties"], _kind(path)
     for key in instance:
         if key in known:
             continue
         if key in _LATER_KEYS[kind]:
-            yield _needs_later(document, (*path, key), f"`{key}`", f"take `{key}` out", key=True)
+            yield _needs_later(document, (*path, key), f"`{key}`", f"remove `{key}`", key=True)
             continue
         near = did_you_mean(key, known)
         guidance = f"Did you mean `{near}`? " if near else ""
-        guidance += f"A{'n' if kind == 'arg' else ''} {kind} has {', '.join(known)}."
-        message = f"{shown(key)} is no key of a{'n' if kind == 'arg' else ''} {kind}"
+        guidance += f"The keys of {_a(kind)} are {', '.join(known)}."
+        message = f"{shown(key)} is not a known {kind} key"
         yield problem_at(document, (*path, key), SCHEMA, message, guidance, key=True)
 
 
@@ -92,51 +90,38 @@ def _missing_keys(
 ) -> Iterator[Problem]:
     for key in schema["required"]:
         if key not in instance:
-            wanted = _wanted(schema["properties"][key])
-            message = f"`{key}` is missing"
-            yield problem_at(
-                document, path, SCHEMA, message, f"Add `{key}:` and behind it {wanted}."
-            )
+            guidance = f"Add `{key}:` with {_wanted(schema['properties'][key])}."
+            yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
 
 
 def _wrong_type(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
-    key = _key(path)
-    if _is_later(key, instance):
-        yield _later_value(document, path, key, instance, schema)
-        return
     wanted = _wanted(schema)
     if not path:
-        found = "the file is empty" if instance is None else f"here stands {shown(instance)}"
-        yield problem_at(document, path, SCHEMA, f"{found} where a playbook is wanted", _SKELETON)
+        is_empty = instance is None
+        message = "the file is empty" if is_empty else f"this is {shown(instance)}, not a playbook"
+        yield problem_at(document, path, SCHEMA, message, _SKELETON)
     elif instance is None:
-        guidance = f"Write {wanted}, or take it out if it may be left out."
+        guidance = f"Write {wanted}, or remove the key if it is optional."
         yield problem_at(document, path, SCHEMA, f"{_name(path)} has no value", guidance, key=True)
     else:
-        message = f"{_name(path)} is {shown(instance)}, not {_kind(schema)}"
+        message = f"{_name(path)} is {shown(instance)}, not {_type(schema)}"
         yield problem_at(document, path, SCHEMA, message, f"Write {wanted}.")
 
 
 def _not_allowed(
     document: Document, path: Path, instance: Any, schema: Schema
 ) -> Iterator[Problem]:
-    key = _key(path)
     if not isinstance(instance, str):
         return  # its type is already reported
-    if _is_later(key, instance):
-        yield _later_value(document, path, key, instance, schema)
-        return
     near = did_you_mean(instance, schema["enum"])
     guidance = f"Did you mean `{near}`? " if near else ""
     guidance += f"Allowed: {', '.join(schema['enum'])}."
-    yield problem_at(document, path, SCHEMA, f"{shown(instance)} is no value of `{key}`", guidance)
+    message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
+    yield problem_at(document, path, SCHEMA, message, guidance)
 
 
 def _wrong_form(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
-    key = _key(path)
-    if _is_later(key, instance):
-        yield _later_value(document, path, key, instance, schema)
-        return
-    message = f"{shown(instance)} cannot be the `{key}` of a{_n(path)} {thing(path)}"
+    message = f"{shown(instance)} is not a valid `{_key(path)}` of {_a(_kind(path))}"
     yield problem_at(document, path, SCHEMA, message, schema["patternErrorMessage"])
 
 
@@ -145,38 +130,36 @@ def _too_short(document: Document, path: Path, _instance: Any, schema: Schema) -
 
 
 def _too_few(document: Document, path: Path, _instance: Any, _schema: Schema) -> Iterator[Problem]:
-    yield problem_at(
-        document, path, SCHEMA, f"{_name(path)} is empty", "A playbook has at least one step."
-    )
+    guidance = "A playbook has at least one step."
+    yield problem_at(document, path, SCHEMA, f"{_name(path)} is empty", guidance)
 
 
 def _too_long(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:
     message = f"{_name(path)} has {len(instance):,} characters"
-    yield problem_at(document, path, SCHEMA, message, f"At most {schema['maxLength']} are read.")
+    guidance = f"At most {schema['maxLength']} are allowed."
+    yield problem_at(document, path, SCHEMA, message, guidance)
 
 
-def _later_value(
-    document: Document, path: Path, key: str, instance: Any, schema: Schema
-) -> Problem:
-    if key == "command":
+def _later_value(document: Document, path: Path, instance: Any, schema: Schema) -> Problem:
+    if _key(path) == "command":
         word = f"a `{instance.split(maxsplit=1)[0]}` command"
-        return _needs_later(document, path, word, "write a slash command, as in `/speckit.plan`")
+        return _needs_later(document, path, word, "write a slash command such as `/speckit.plan`")
     word = f"`{next(iter(instance))}`" if isinstance(instance, dict) else shown(instance)
-    if key == "error_policy" and isinstance(instance, dict):
+    if _key(path) == "error_policy" and isinstance(instance, dict):
         word = "an error policy for each code"
     return _needs_later(document, path, word, f"write {_wanted(schema)}")
 
 
 def _needs_later(
-    document: Document, path: Path, word: str, cure: str, *, key: bool = False
+    document: Document, path: Path, word: str, fix: str, *, key: bool = False
 ) -> Problem:
-    guidance = f"This release reads version {READ_VERSION}: {cure}."
+    guidance = f"This release reads version {READ_VERSION}: {fix}."
     message = f"{word} needs version {LATER_VERSION}"
     return problem_at(document, path, VERSION, message, guidance, key=key)
 
 
 def _is_later(key: str, value: object) -> bool:
-    """Whether 1.1 knows this value of a step's key (or of an item of its list)."""
+    """Whether 1.1 allows this value of a step's key, or this item of its list."""
     match key, value:
         case "command", str(text):
             return not _LATER_NAMESPACES.isdisjoint(text.split(maxsplit=1)[:1])
@@ -193,8 +176,17 @@ def _is_later(key: str, value: object) -> bool:
 
 
 def _key(path: Path) -> str:
-    """The key that a value, or the list that it stands in, belongs to."""
+    """The key of a value, or of the list that contains it."""
     return next((part for part in reversed(path) if isinstance(part, str)), "")
+
+
+def _kind(path: Path) -> str:
+    """What the path leads into: a playbook, an arg or a step."""
+    return {"args": "arg", "steps": "step"}.get(str(path[0]), "playbook") if path else "playbook"
+
+
+def _a(kind: str) -> str:
+    return "an arg" if kind == "arg" else f"a {kind}"
 
 
 def _name(path: Path) -> str:
@@ -203,22 +195,18 @@ def _name(path: Path) -> str:
     return f"`{path[-1]}`"
 
 
-def _n(path: Path) -> str:
-    return "n" if thing(path) == "arg" else ""
-
-
 def _wanted(schema: Schema) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
-    return _kind(schema) + (" (`[]` where there is nothing)" if _kind(schema) == "a list" else "")
+    return _type(schema) + (" (`[]` for none)" if _type(schema) == "a list" else "")
 
 
-def _kind(schema: Schema) -> str:
-    return _KINDS.get(str(schema.get("type")), "text")
+def _type(schema: Schema) -> str:
+    return _TYPES.get(str(schema.get("type")), "text")
 
 
-_KINDS = {"boolean": "true or false", "array": "a list", "object": "a mapping of keys"}
-_SKELETON = "It begins with `name:`, `description:`, `version:`, `args:` and `steps:`."
+_TYPES = {"boolean": "true or false", "array": "a list", "object": "a mapping of keys"}
+_SKELETON = "A playbook has `name:`, `description:`, `version:`, `args:` and `steps:`."
 _EXPLANATIONS: Mapping[str, Callable[[Document, Path, Any, Schema], Iterator[Problem]]] = {
     "additionalProperties": _unknown_keys,
     "required": _missing_keys,

@@ -68,8 +68,8 @@ def test_every_warning_has_a_place_a_code_and_a_cure() -> None:
         (6, 8),
         "warning",
         "PB-CHECK-LINT-UNSEEN",
-        '`a` has no postconditions: its "done" rests on the agent\'s word alone',
-        "Name a condition that holds once the work is done, where there is one.",
+        "`a` has no postconditions: only the agent says that it is done",
+        "Add a condition that holds once the work is done, if there is one.",
     )
 
 
@@ -124,9 +124,9 @@ def test_a_command_that_is_not_found_or_closed_or_built_in_is_named_at_its_place
     )
     said = [(each.line, each.message) for each in found if each.code == "PB-CHECK-COMMAND"]
     assert said == [
-        (7, "the command `/gone` is not found in this project"),
-        (8, "`/closed-one` is closed to models (`disable-model-invocation: true`)"),
-        (9, "`/compact` is built into Claude Code; a subagent may not have it"),
+        (7, "the command `/gone` was not found in this project"),
+        (8, "`/closed-one` cannot be called by models (`disable-model-invocation: true`)"),
+        (9, "`/compact` is built into Claude Code; subagents may not be able to run it"),
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_feature_condition_without_an_arg_feature_is_named_once() -> None:
         args="[]",
     )
     assert codes(found) == [(7, "LINT-FEATURE")]
-    assert found[0].message.startswith("`spec_exists` asks about a feature")
+    assert found[0].message.startswith("`spec_exists` needs a feature")
 
 
 def test_a_trigger_that_reads_a_features_report_asks_about_a_feature_too() -> None:

@@ -204,40 +204,64 @@ def test_no_message_speaks_the_schemas_own_language_and_each_says_how_to_mend_it
 @pytest.mark.parametrize(
     ("text", "message", "guidance"),
     [
-        ("", "the file is empty", "It begins with `name:`"),
-        ("# nothing\n", "the file is empty", "It begins with `name:`"),
-        ("[]\n", "here stands a list", "It begins with `name:`"),
-        ("text\n", "here stands `text`", "It begins with `name:`"),
+        ("", "the file is empty", "A playbook has `name:`"),
+        ("# nothing\n", "the file is empty", "A playbook has `name:`"),
+        ("[]\n", "this is a list, not a playbook", "A playbook has `name:`"),
+        ("text\n", "this is `text`, not a playbook", "A playbook has `name:`"),
         (f"{HEAD}args: []\nsteps: []\n", "`steps` is empty", "at least one step"),
         (f"{HEAD}args: {{}}\nsteps: [{STEP}}}]", "`args` is a mapping, not a list", "Write a list"),
         (f"{HEAD}args:\nsteps: [{STEP}}}]", "`args` has no value", "`[]`"),
         (f"{HEAD}args: []\nsteps: [x]", "item 1 of `steps` is `x`, not a mapping", "Write a map"),
-        (f"{HEAD}steps: [{STEP}}}]", "`args` is missing", "Add `args:` and behind it a list"),
-        (with_step("").replace("/one", "/a b"), "`/a b` cannot be the `command`", "`args`"),
-        (with_step("").replace("/one", "rm -rf /"), "`rm -rf /` cannot be the `command`", "slash"),
-        (with_step("").replace("/one", '"/one\\n"'), "`/one` cannot be the `command`", "slash"),
-        (with_step("").replace("id: one", '"id": "a\\n"'), "cannot be the `id` of a step", "small"),
-        (with_step("").replace("id: one", "id: -a"), "`-a` cannot be the `id`", "letter or digit"),
+        (f"{HEAD}steps: [{STEP}}}]", "`args` is missing", "Add `args:` with a list"),
+        (with_step("").replace("/one", "/a b"), "`/a b` is not a valid `command`", "`args`"),
+        (with_step("").replace("/one", "rm -rf /"), "`rm -rf /` is not a valid `command`", "slash"),
+        (with_step("").replace("/one", '"/one\\n"'), "`/one` is not a valid `command`", "slash"),
+        (
+            with_step("").replace("id: one", '"id": "a\\n"'),
+            "is not a valid `id` of a step",
+            "lowercase",
+        ),
+        (with_step("").replace("id: one", "id: -a"), "`-a` is not a valid `id`", "letter or digit"),
         (with_step("").replace("id: one", "id: null"), "`id` has no value", "Write text"),
         (with_step("").replace("id: one", "id: " + "a" * 101), "has 101 characters", "most 100"),
-        (with_step(", model: $x"), "`$x` cannot be the `model`", "opus, sonnet, haiku"),
-        (with_step(", model: null"), "`model` has no value", "take it out"),
-        (with_step(", parallel_group: ~"), "`parallel_group` has no value", "take it out"),
-        (with_step(', parallel_group: " a"'), "cannot be the `parallel_group`", "one line"),
+        (with_step(", model: $x"), "`$x` is not a valid `model`", "opus, sonnet, haiku"),
+        (with_step(", model: null"), "`model` has no value", "remove the key"),
+        (with_step(", parallel_group: ~"), "`parallel_group` has no value", "remove the key"),
+        (with_step(', parallel_group: " a"'), "is not a valid `parallel_group`", "one line"),
         (with_step(", args: [a]"), "`args` is a list, not text", "Write text"),
-        (with_step(", autonom: auto"), "`autonom` is no key of a step", "mean `autonomy`?"),
-        (with_step(", zzz: auto"), "`zzz` is no key of a step", "A step has id, command"),
-        (with_step(", postconditions: [plan_exist]"), "`plan_exist` is no value", "`plan_exists`?"),
-        (with_step(", postconditions: [x]"), "`x` is no value", "Allowed: spec_exists, plan"),
-        (with_step(", escalation_triggers: [always]"), "`always` is no value", "subagent_error"),
+        (with_step(", autonom: auto"), "`autonom` is not a known step key", "mean `autonomy`?"),
+        (
+            with_step(", zzz: auto"),
+            "`zzz` is not a known step key",
+            "keys of a step are id, command",
+        ),
+        (
+            with_step(", postconditions: [plan_exist]"),
+            "`plan_exist` is not a valid value",
+            "`plan_exists`?",
+        ),
+        (
+            with_step(", postconditions: [x]"),
+            "`x` is not a valid value",
+            "Allowed: spec_exists, plan",
+        ),
+        (
+            with_step(", escalation_triggers: [always]"),
+            "`always` is not a valid value",
+            "subagent_error",
+        ),
         (with_step(", preconditions: [[a]]"), "item 1 of `preconditions` is a list", "Write one"),
-        (with_step(", error_polizy: x"), "`error_polizy` is no key", "`error_policy`?"),
+        (
+            with_step(", error_polizy: x"),
+            "`error_polizy` is not a known step key",
+            "`error_policy`?",
+        ),
         (HEAD.replace("y\n", '""\n', 1) + f"args: []\nsteps: [{STEP}}}]", "is empty", "Write text"),
         (with_step("", "[{name: a b, description: c, required: true}]"), "`name` of an arg", "Use"),
         (
             with_step("", "[{name: a, description: c, required: true, x: y}]"),
-            "an arg",
-            "An arg has",
+            "arg key",
+            "The keys of an arg are",
         ),
         (with_step("", "[{name: a, description: c}]"), "`required` is missing", "true or false"),
     ],
@@ -252,7 +276,7 @@ def test_each_kind_of_violation_says_what_is_wrong_and_how_to_mend_it(
 
 def test_control_characters_in_a_value_do_not_reach_the_message() -> None:
     problem = only(with_step(', model: "\\e[31mred"'))
-    assert problem.message == "`red` cannot be the `model` of a step"
+    assert problem.message == "`red` is not a valid `model` of a step"
 
 
 # ── rules beyond the schema ─────────────────────────────────────────────────────────────────
@@ -261,7 +285,7 @@ def test_control_characters_in_a_value_do_not_reach_the_message() -> None:
 def test_a_reference_to_an_arg_that_is_not_declared_is_an_error() -> None:
     problem = only(with_step(", args: '{{featur}} {{feature}}'", "[" + FEATURE + "]"))
     assert (problem.code, problem.line) == ("PB-CHECK-RULE", 6)
-    assert problem.message == "`{{featur}}` is no declared arg"
+    assert problem.message == "`{{featur}}` is not a declared arg"
     assert problem.guidance.startswith("Did you mean `{{feature}}`? Declare it under `args`")
 
 
@@ -269,18 +293,18 @@ FEATURE = "{name: feature, description: d, required: true}"
 
 
 def test_a_reference_where_no_arg_is_declared_says_so() -> None:
-    assert "declared there: nothing" in only(with_step(", args: '{{a}}'")).guidance
+    assert "Declared: none" in only(with_step(", args: '{{a}}'")).guidance
 
 
 def test_an_arg_declared_twice_is_an_error() -> None:
     problem = only(with_step("", f"[{FEATURE}, {FEATURE}]"))
-    assert problem.message == "`feature` is also the name of arg 1"
+    assert problem.message == "arg 1 already has the name `feature`"
 
 
 def test_two_steps_of_one_id_are_an_error() -> None:
     problem = only(f"{HEAD}args: []\nsteps:\n- {STEP}}}\n- {STEP}}}\n")
     assert (problem.line, problem.col) == (7, 8)
-    assert problem.message == "`one` is also the id of step 1"
+    assert problem.message == "step 1 already has the id `one`"
 
 
 def steps(*groups: str) -> str:
@@ -297,7 +321,7 @@ def test_steps_of_one_parallel_group_stand_next_to_each_other() -> None:
     assert problems(steps("a", "a", "", "b", "b", "c")) == ()
     problem = only(steps("a", "", "a", "a"))
     assert (problem.line, problem.code) == (8, "PB-CHECK-RULE")
-    assert "other steps stand between" in problem.message
+    assert "separated from the rest of the group" in problem.message
     assert len(problems(steps("a", "b", "a", "b"))) == 2
 
 
@@ -321,10 +345,10 @@ def test_control_characters_in_text_are_refused_wherever_text_may_stand() -> Non
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ('"2.0"', "version `2.0` is not known; the rules of 1.0 hold"),
-        ("1", "version `1` is not known; the rules of 1.0 hold"),
-        ('"1.1"', "version `1.1` is not read yet; the rules of 1.0 hold"),
-        ("1.1", "version `1.1` is not read yet; the rules of 1.0 hold"),
+        ('"2.0"', "version `2.0` is not known; it is read as 1.0"),
+        ("1", "version `1` is not known; it is read as 1.0"),
+        ('"1.1"', "version `1.1` is not supported yet; it is read as 1.0"),
+        ("1.1", "version `1.1` is not supported yet; it is read as 1.0"),
     ],
 )
 def test_a_version_that_is_not_known_is_read_with_a_warning(version: str, said: str) -> None:
@@ -384,14 +408,14 @@ def test_reading_an_invalid_playbook_names_the_first_error_and_lists_all() -> No
     assert error.message == "`description` is missing (and 27 more)"
     assert error.where == "p.yaml:1:1"
     assert len(error.details) == 28
-    assert error.details[1].startswith("p.yaml:1:7: `Bad Name` cannot be")
+    assert error.details[1].startswith("p.yaml:1:7: `Bad Name` is not a valid")
     assert "playbook check" in error.guidance
 
 
 def test_reading_a_playbook_with_one_error_says_at_once_how_to_mend_it() -> None:
     with pytest.raises(CheckError) as caught:
         read_playbook(with_step("").replace("auto,", "autoo,").encode(), "p.yaml")
-    assert caught.value.message == "`autoo` is no value of `autonomy`"
+    assert caught.value.message == "`autoo` is not a valid value of `autonomy`"
     assert caught.value.guidance.startswith("Did you mean `auto`?")
 
 
