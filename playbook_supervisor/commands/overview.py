@@ -79,7 +79,7 @@ def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
     for other in stores(store):
         for session_id in {*other.ids(), *other.vanished()}:
             found.setdefault(session_id, []).append(other)
-    for lost in (_beside(store, each) for each in checkout.gone(store.checkout)):
+    for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
         for session_id in lost.vanished():
             found.setdefault(session_id, [lost])  # nothing of it stands anywhere else
     seen = [_where_it_counts(session_id, copies) for session_id, copies in found.items()]

@@ -25,7 +25,7 @@ from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, Work
 from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.cancellation import Interrupted, heeding
+from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
 _REQUEST = driver_lock.request_signal()
@@ -89,7 +89,7 @@ class Runner(Record, frozen=False):
         try:
             with (
                 driver_lock.handling_signals(self._on_signal, self.supervisor.private),
-                heeding(self._is_interrupted),
+                cancelled_by(self._is_interrupted),
             ):
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:

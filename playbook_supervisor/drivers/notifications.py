@@ -89,9 +89,9 @@ def send(argv: Sequence[str], notice: Notice, root: Path) -> str:
 
 def send_detached(argv: Sequence[str], notice: Notice, root: Path, private: Path) -> None:
     """Send the notice without waiting; `last_failure` reports the result."""
-    from playbook_supervisor.system.processes import apart
+    from playbook_supervisor.system.processes import run_detached
 
-    apart(lambda: _record_failure(send(argv, notice, root), private))
+    run_detached(lambda: _record_failure(send(argv, notice, root), private))
 
 
 def last_failure(private: Path) -> str:

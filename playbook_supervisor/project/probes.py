@@ -191,7 +191,7 @@ def pull_request(
     branch = world.branch
     if not branch:
         return _unasked(name, "no branch is checked out", "switch to the one of the pull request")
-    if not github.can_be_asked(branch):
+    if not github.is_plain(branch):
         return _unasked(name, f"{first_line(branch, 60)!r} is no branch", "rename it")
     try:
         done = github.pull_requests(world.root, branch, "all", "number", "url", "state")
@@ -203,7 +203,7 @@ def pull_request(
         )
     if done.returncode != 0:
         return _refused(name, done)
-    pulls = _by_state(github.listed(done.stdout))
+    pulls = _by_state(github.parse_list(done.stdout))
     if pulls is None:
         return _unasked(name, "gh answered with no list of pull requests", "update gh")
     for state in _STATES.values():

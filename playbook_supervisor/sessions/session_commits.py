@@ -15,7 +15,7 @@ from contextlib import suppress
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.cancellation import Interrupted, unheeded
+from playbook_supervisor.system.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.processes import Completed, run
 
@@ -122,7 +122,7 @@ class SessionInGit:
                 "commit", "--quiet", "--cleanup=whitespace", message, "--only", "--", *self._paths
             )
         except (GitError, Interrupted):
-            with unheeded():
+            with uncancellable():
                 made = self.latest()
                 if made is not None and made.parent == seen.head:
                     return made  # only what came after it has failed: a hook of its own, say

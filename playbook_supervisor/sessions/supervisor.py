@@ -327,7 +327,7 @@ class Supervisor:
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""
-        return checkout.again(self.store.checkout)
+        return checkout.refreshed(self.store.checkout)
 
     def _workspace(self, manifest: Manifest, here: Checkout) -> Workspace:
         from playbook_supervisor.project import features

@@ -1,7 +1,7 @@
-"""A person's call to stop, heard while a program is waited for.
+"""Ending a program early because a person wants to stop.
 
-Whoever listens to signals says how one is noticed (`heeding`); a short command that runs meanwhile
-in the same thread, at whatever depth, is ended, and nothing is concluded from it.
+Whoever handles signals says how to notice such a request (`cancelled_by`). Any program that runs
+meanwhile in the same thread is ended, and its result is not used.
 """
 
 from __future__ import annotations
@@ -9,72 +9,74 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_HEEDED: dict[int, Callable[[], bool]] = {}
-"""Thread → how it notices. What other threads wait for is for the driver to end."""
+_CHECKS: dict[int, Callable[[], bool]] = {}
+"""Thread → its check. Programs that other threads wait for are the driver's to end."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A program was ended because somebody has called; what it would have said is not known."""
+    """A program was ended because a person asked to stop; its result is unknown."""
 
 
 @contextmanager
-def heeding(called: Callable[[], bool]) -> Iterator[None]:
-    """In this thread, programs that are waited for end as soon as `called` says so."""
+def cancelled_by(check: Callable[[], bool]) -> Iterator[None]:
+    """End programs in this thread as soon as `check` returns true."""
     from threading import get_ident
 
     thread = get_ident()
-    former = _HEEDED.get(thread, _never)
-    _HEEDED[thread] = called
+    former = _CHECKS.get(thread, _never)
+    _CHECKS[thread] = check
     try:
         yield
     finally:
-        _HEEDED[thread] = former
+        _CHECKS[thread] = former
 
 
 @contextmanager
-def unheeded() -> Iterator[None]:
-    """What puts things in order again, and takes no time, is not cut off once more."""
-    with heeding(_never):
+def uncancellable() -> Iterator[None]:
+    """Let short programs that clean up run to their end."""
+    with cancelled_by(_never):
         yield
 
 
 @contextmanager
-def unwatched() -> Iterator[None]:
-    """Where nobody listens to signals, one that ends this process ends first what it waits for.
+def ending_on_signals() -> Iterator[None]:
+    """If a signal would kill this process, first end the program that it waits for.
 
-    That leads a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and
-    nobody would be left to end it. Then KeyboardInterrupt, or SystemExit with 128 and the signal.
+    The program runs in a session of its own, which neither Ctrl-C nor a closed terminal reaches.
+    Signals that have a handler are left to it. Raises KeyboardInterrupt, or SystemExit with 128
+    plus the signal's number.
     """
     import signal
     import threading
 
-    heard: list[int] = []
-    deadly = {
+    received: list[int] = []
+    fatal = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
         signal.SIGHUP: signal.SIG_DFL,
     }
     if threading.current_thread() is not threading.main_thread():
-        deadly = {}
-    former = {number: how for number, how in deadly.items() if signal.getsignal(number) is how}
-    outer = _HEEDED.get(threading.get_ident(), _never)
+        fatal = {}
+    former = {number: how for number, how in fatal.items() if signal.getsignal(number) is how}
+    outer = _CHECKS.get(threading.get_ident(), _never)
     for number in former:
-        signal.signal(number, lambda each, _: heard.append(each))
+        signal.signal(number, lambda each, _: received.append(each))
     try:
-        with heeding(lambda: bool(heard) or outer()):
+        with cancelled_by(lambda: bool(received) or outer()):
             yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-        if heard:  # whatever else there would be to say
-            raise KeyboardInterrupt if heard[0] == signal.SIGINT else SystemExit(128 + heard[0])
+        if received:  # it replaces any other exception
+            interrupted = received[0] == signal.SIGINT
+            raise KeyboardInterrupt if interrupted else SystemExit(128 + received[0])
 
 
-def called() -> bool:
-    """Whether what this thread waits for is to end."""
+def cancel_requested() -> bool:
+    """Whether the program that this thread waits for is to end."""
     from threading import get_ident
 
-    return _HEEDED.get(get_ident(), _never)()
+    return _CHECKS.get(get_ident(), _never)()
 
 
 def _never() -> bool:

@@ -1,30 +1,28 @@
-"""What is kept of a process's output: bounded, whatever it says and however it is cut up. Pure."""
+"""A bounded record of a process's output. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_TELLING = 8
-"""From this many characters on, one line of a secret is a secret by itself."""
+_SECRET_LINE = 8
+"""A line of a secret with at least this many characters is redacted by itself."""
 
 
 class Capture:
-    """At most `cap` bytes of a stream: its beginning and its end, and a mark between them.
-
-    The beginning is what was asked for, the end is where a failing program says why.
-    """
+    """At most `cap` bytes of a stream: its beginning, where the result is, and its end, where a
+    failing program says why, with a mark between them."""
 
     def __init__(self, cap: int) -> None:
         self._head = bytearray()
         self._tail = bytearray()
         self._head_room = cap - cap // 2
         self._tail_room = cap // 2
-        self._left_out = 0
+        self._omitted = 0
 
     @property
     def cut(self) -> bool:
-        return self._left_out > 0
+        return self._omitted > 0
 
     def add(self, chunk: bytes) -> None:
         taken = self._head_room - len(self._head)
@@ -33,19 +31,19 @@ class Capture:
         excess = len(self._tail) - self._tail_room
         if excess > 0:
             del self._tail[:excess]
-            self._left_out += excess
+            self._omitted += excess
 
     def text(self) -> str:
-        """What was kept, invalid UTF-8 replaced."""
+        """The kept bytes as text, invalid UTF-8 replaced."""
         if not self.cut:
             return (self._head + self._tail).decode("utf-8", "replace")
         head = self._head.decode("utf-8", "replace")
         tail = self._tail.decode("utf-8", "replace")
-        return f"{head}\n[… {self._left_out:,} bytes left out …]\n{tail}"
+        return f"{head}\n[… {self._omitted:,} bytes left out …]\n{tail}"
 
 
 class LineSplitter:
-    """Chunks in, lines out; a line of more than `cap` bytes is cut there and marked."""
+    """Splits chunks into lines; a line of more than `cap` bytes is cut there and marked."""
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
@@ -53,17 +51,17 @@ class LineSplitter:
         self._cut = False
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The lines that this chunk completes, without their ends (LF or CR LF)."""
-        *endings, rest = chunk.split(b"\n")
+        """The lines that this chunk completes, without their line ends (LF or CR LF)."""
+        *complete, rest = chunk.split(b"\n")
         lines = []
-        for ending in endings:
-            self._add(ending)
+        for piece in complete:
+            self._add(piece)
             lines.append(self._take())
         self._add(rest)
         return lines
 
     def rest(self) -> list[str]:
-        """The last line, if it had no end."""
+        """The last line, if it has no line end."""
         return [self._take()] if self._line else []
 
     def _add(self, piece: bytes) -> None:
@@ -84,11 +82,11 @@ class LineSplitter:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """`text` without the secrets' values, nor any long line of one that has several."""
+    """`text` without the values of the secrets, and without any long line of one."""
     hidden: set[str] = set()
     for secret in secrets:
         hidden |= {secret, secret.strip()}
-        hidden |= {line for line in secret.splitlines() if len(line) >= _TELLING}
+        hidden |= {line for line in secret.splitlines() if len(line) >= _SECRET_LINE}
     longest_first = sorted(filter(str.strip, hidden), key=len, reverse=True)
     if not longest_first:
         return text

@@ -1,7 +1,7 @@
-"""Where am I: the checkout, its git directory, branch and commit, by reading `.git`.
+"""The checkout of a folder: its git directory, branch and commit, by reading `.git`.
 
-A few small files are read, no process is started and nothing of the environment is asked: the
-folder alone decides, so `GIT_DIR` and its like have no say.
+It reads a few small files and starts no process. Only the folder counts, not the environment, so
+`GIT_DIR` and the like have no effect.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _REFTABLE = b"refs/heads/.invalid"
 class Checkout(Record):
     """A working tree of a repository: the main one, a linked worktree, or a submodule.
 
-    `branch` is empty when detached, `head` before the first commit; both are where the repository
-    keeps its references in a reftable, which only git can read.
+    `branch` is empty when detached, `head` before the first commit. Both are empty if the
+    repository keeps its references in a reftable, which only git can read.
     """
 
     root: Path
@@ -38,7 +38,7 @@ class Checkout(Record):
 
     @property
     def runtime(self) -> Path:
-        """The folder of this checkout's runtime state: never committed, gone with a worktree."""
+        """The folder of this checkout's runtime state: never committed, removed with a worktree."""
         return self.git_dir / "playbook"
 
     @property
@@ -58,10 +58,10 @@ class Checkout(Record):
 
 
 def find(start: Path) -> Checkout:
-    """The checkout that the folder `start` lies in.
+    """The checkout that contains the folder `start`.
 
     StateError PB-STATE-NO-REPOSITORY if there is none, in a bare repository, inside a git
-    directory, and where `.git` points nowhere; StorageError PB-IO-READ if it cannot be read.
+    directory, and if `.git` points nowhere; StorageError PB-IO-READ if it cannot be read.
     """
     try:
         if not start.is_dir():
@@ -71,8 +71,8 @@ def find(start: Path) -> Checkout:
         raise _unreadable(start, error) from error
 
 
-def again(known: Checkout) -> Checkout:
-    """The same checkout with its branch and commit of now. Errors as `find`, if it is gone."""
+def refreshed(known: Checkout) -> Checkout:
+    """The same checkout with its present branch and commit. Errors as `find`, if it is gone."""
     if not (os.path.lexists(f"{known.root}/.git") and os.path.lexists(f"{known.git_dir}/HEAD")):
         return find(known.root)
     try:
@@ -83,17 +83,17 @@ def again(known: Checkout) -> Checkout:
 
 
 def worktrees(here: Checkout) -> tuple[Path, ...]:
-    """Where the main checkout and the linked worktrees were made, the main one first.
+    """The folders of the main checkout and the linked worktrees, the main one first.
 
-    Nothing may stand there any more, and a bare repository is named like a checkout.
+    A folder may no longer exist, and a bare repository is listed like a checkout.
     """
     return (here.main_root, *(root for _, root in _linked(here)))
 
 
-def gone(here: Checkout) -> tuple[Checkout, ...]:
-    """The linked worktrees whose folder somebody has removed; git still knows their branch.
+def lost_worktrees(here: Checkout) -> tuple[Checkout, ...]:
+    """The linked worktrees whose folder was removed; git still knows their branch.
 
-    What cannot be read of them is not told: nothing depends on it.
+    Those that cannot be read are left out: nothing depends on them.
     """
     found = []
     for folder, root in _linked(here):
@@ -105,7 +105,7 @@ def gone(here: Checkout) -> tuple[Checkout, ...]:
 
 
 def _linked(here: Checkout) -> list[tuple[Path, Path]]:
-    """The git directory of each linked worktree, and where it was made."""
+    """The git directory of each linked worktree, and its folder."""
     linked = here.common_dir / "worktrees"
     try:
         folders = sorted(linked.iterdir())
@@ -127,22 +127,22 @@ def _nearest(folder: Path) -> Checkout:
         if git_dir is not None:
             return _checkout(root, git_dir)
         if _is_git_directory(root, root):
-            raise _none(f"{folder} lies in a git directory, where nothing is checked out")
-    raise _none(f"{folder} is in no git repository")
+            raise _none(f"{folder} is inside a git directory, where nothing is checked out")
+    raise _none(f"{folder} is not in a git repository")
 
 
 def _git_directory(root: Path) -> Path | None:
-    """What `root/.git` is or, as a file, points to."""
+    """The git directory that `root/.git` is or, as a file, points to."""
     entry = root / ".git"
     if entry.is_dir():
         git_dir = Path(os.path.realpath(entry))
-        return git_dir if _is_git_directory(git_dir, git_dir) else None  # git, too, looks on above
+        return git_dir if _is_git_directory(git_dir, git_dir) else None  # as git does
     pointer = _small(entry)
     if pointer is None:
         return None
     git_dir = Path(os.path.realpath(root / _path(pointer.removeprefix(b"gitdir:"))))
     if not pointer.startswith(b"gitdir:") or not _is_git_directory(git_dir, _common(git_dir)):
-        raise _none(f"{entry} points to no git directory")
+        raise _none(f"{entry} does not point to a git directory")
     return git_dir
 
 
@@ -168,7 +168,7 @@ def _common(git_dir: Path) -> Path:
 
 
 def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
-    """Branch and commit: symbolic references are followed as git does."""
+    """Branch and commit; symbolic references are followed as git does."""
     content = _small(git_dir / "HEAD")
     name = b""
     for _ in range(_LEVELS):
@@ -190,7 +190,7 @@ def _head(git_dir: Path, common_dir: Path) -> tuple[str, str]:
 
 
 def _packed(common_dir: Path, name: bytes) -> bytes:
-    """The commit of a reference that has no file of its own; nothing before the first commit."""
+    """The commit of a reference in packed-refs; empty if it has none."""
     try:
         packed = read_bytes(common_dir / "packed-refs", limit=_PACKED)
     except FileNotFoundError:
@@ -200,7 +200,7 @@ def _packed(common_dir: Path, name: bytes) -> bytes:
 
 
 def _core(git_dir: Path) -> dict[str, str]:
-    """The settings of section `[core]`, names in lower case; included files are not followed."""
+    """The settings of section `[core]`, names in lower case; includes are ignored."""
     settings: dict[str, str] = {}
     section = ""
     for line in (_small(git_dir / "config") or b"").decode("utf-8", "replace").splitlines():
@@ -216,7 +216,7 @@ def _core(git_dir: Path) -> dict[str, str]:
 
 def _small(path: Path) -> bytes | None:
     """The content of a small file, None if there is no such file."""
-    if path.is_dir():  # git leaves empty folders where references had been
+    if path.is_dir():  # git leaves empty folders in place of removed references
         return None
     try:
         content = read_bytes(path, limit=_SMALL)

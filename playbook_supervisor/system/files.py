@@ -1,7 +1,7 @@
-"""Whole files or none: atomic writes, locks, digests, containment.
+"""Files: atomic writes, locks, digests, containment.
 
 The only module that writes the project's and the sessions' files. A write is a temporary file in
-the same folder and a rename, so a reader sees the old content or the new, never a mixture.
+the same folder and a rename, so a reader sees the old content or the new one, never a mixture.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _TEMPORARY = ".playbook-tmp-"
 _CHUNK = 1 << 20
-_LITTLE = 1 << 15
-_OWN_SUMS = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+_SMALL = 1 << 15
+_SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Put `data` in place of `path`, wholly or not at all (kai NFR2, Catalyst E-7).
+    """Replace the content of `path` wholly or not at all (kai NFR2, Catalyst E-7).
 
-    An existing file's permissions are kept; a symbolic link is replaced, never written through.
-    With `durable` the content and the name are on the disk when this returns. On any trouble:
-    StorageError PB-IO-WRITE, the old content stands and no temporary file is left.
+    An existing file keeps its permissions; a symbolic link is replaced, never followed. With
+    `durable`, content and name are on the disk when this returns. On failure: StorageError
+    PB-IO-WRITE, with the old content unchanged and no temporary file left.
     """
     temporary = _temporary_in(path.parent)
     written = False
@@ -48,7 +48,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             os.replace(temporary, path)
         written = True
     except OSError as error:
-        raise _refused("cannot write", path, error) from error
+        raise _write_error("cannot write", path, error) from error
     finally:
         if not written:
             with suppress(OSError):
@@ -84,8 +84,8 @@ def _fill(temporary: str, data: bytes, permissions: int | None, *, durable: bool
 def _replace_durably(temporary: str, path: Path) -> None:
     """Rename and sync the folder; if that sync fails, put the old file back.
 
-    Who is told "not written" must not find the new content later. The old inode is kept alive by
-    a second name meanwhile; where a file system has no hard links, only that way back is missing.
+    After an error the new content must not appear later. A second name keeps the old inode
+    meanwhile; on a file system without hard links the old file cannot be put back.
     """
     former = _temporary_in(path.parent)
     kept = False
@@ -114,14 +114,14 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # file systems that cannot sync a folder say so with it
+        if error.errno != errno.EINVAL:  # some file systems cannot sync a folder
             raise
     finally:
         os.close(descriptor)
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left behind. The caller holds the lock of that folder."""
+    """Remove the temporary files of killed writers. The caller holds the lock of that folder."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_TEMPORARY):
@@ -133,7 +133,7 @@ def sweep(folder: Path) -> None:
 
 
 def ensure_folder(path: Path) -> None:
-    """Make `path` and its parents, durably; StorageError PB-IO-WRITE if that cannot be."""
+    """Make `path` and its parents, durably; StorageError PB-IO-WRITE on failure."""
     try:
         missing = []
         folder = path
@@ -144,23 +144,23 @@ def ensure_folder(path: Path) -> None:
             folder.mkdir(exist_ok=True)  # another process may be making it, too
             _sync_folder(folder.parent)
     except OSError as error:
-        raise _refused("cannot make the folder", path, error) from error
+        raise _write_error("cannot make the folder", path, error) from error
 
 
 def reserve_folder(path: Path) -> bool:
-    """Make `path`, whose parent exists; False if somebody was first. Of many, one gets True."""
+    """Make `path`, whose parent exists; False if it is there. Of several callers one gets True."""
     try:
         path.mkdir()
         _sync_folder(path.parent)
     except FileExistsError:
         return False
     except OSError as error:
-        raise _refused("cannot make the folder", path, error) from error
+        raise _write_error("cannot make the folder", path, error) from error
     return True
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole folder, symbolic links unfollowed; nothing if it is not there."""
+    """Remove a file or a whole folder, if it exists; symbolic links are not followed."""
     try:
         if path.is_dir() and not path.is_symlink():
             import shutil
@@ -169,7 +169,7 @@ def remove(path: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise _refused("cannot remove", path, error) from error
+        raise _write_error("cannot remove", path, error) from error
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
@@ -179,12 +179,12 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     """The content of a regular file of at most `limit` bytes.
 
     FileNotFoundError passes through; anything else is StorageError PB-IO-READ. A pipe or a
-    device is refused, not waited for.
+    device is refused without waiting for it.
     """
     try:
         descriptor = _open_regular(path)
         if descriptor is None:
-            raise StorageError("PB-IO-READ", f"{path} is no regular file", where=str(path))
+            raise StorageError("PB-IO-READ", f"{path} is not a regular file", where=str(path))
         with os.fdopen(descriptor, "rb") as file:
             data = file.read() if limit is None else file.read(limit + 1)
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
             "PB-IO-READ",
             f"{path} is larger than {limit:,} bytes",
             where=str(path),
-            guidance="Make the file smaller, or take it out.",
+            guidance="Make the file smaller, or remove it.",
         )
     return data
 
@@ -218,24 +218,23 @@ def digest(data: bytes) -> str:
 
 
 def _sha256(size: int) -> hashlib._Hash:
-    """A sum to be fed `size` bytes: hashlib loads OpenSSL, which only much data is worth.
+    """A hash for `size` bytes. hashlib loads OpenSSL, which pays only for large data.
 
-    The interpreter's own is what the standard library takes in `random`, for the same reason.
+    The standard library's `random` uses the interpreter's own module for the same reason.
     """
-    if size <= _LITTLE:
+    if size <= _SMALL:
         with suppress(ImportError):
-            made: hashlib._Hash = __import__(_OWN_SUMS).sha256()
-            return made
+            small: hashlib._Hash = __import__(_SHA2_MODULE).sha256()
+            return small
     import hashlib
 
     return hashlib.sha256()
 
 
 class Stamp(Record):
-    """What tells a file that was written again from one left alone (kai FR4).
+    """Tells whether a file was written again (kai FR4).
 
-    The inode and the time betray a rewrite with the same content, the digest one that put the
-    time back.
+    Inode and time detect a rewrite with the same content, the digest one that reset the time.
     """
 
     inode: int
@@ -243,20 +242,20 @@ class Stamp(Record):
     digest: str
 
     def as_list(self) -> list[int | str]:
-        """The shape kept in JSON: inode, mtime in ns, digest."""
+        """Its form in JSON: inode, mtime in ns, digest."""
         return [self.inode, self.mtime_ns, self.digest]
 
     @classmethod
     def from_list(cls, values: Sequence[object]) -> Stamp:
-        """The way back; StateError PB-STATE-CORRUPT for anything that `as_list` never made."""
+        """The stamp of such a list; StateError PB-STATE-CORRUPT for anything else."""
         match values:
             case [int() as inode, int() as mtime_ns, str() as of_content]:
                 return cls(inode, mtime_ns, of_content)
-        raise StateError("PB-STATE-CORRUPT", "a recorded stamp is not one that was written here")
+        raise StateError("PB-STATE-CORRUPT", "a recorded stamp has the wrong form")
 
 
 def stamp(path: Path) -> Stamp | None:
-    """The stamp of a regular file as it is now; None if there is none (absent, a folder, …)."""
+    """The present stamp of a regular file; None if there is none (absent, a folder, …)."""
     try:
         descriptor = _open_regular(path)
         if descriptor is None:
@@ -277,15 +276,16 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def contained(root: Path, relative: str) -> Path:
-    """The real path of `root/relative`, which need not exist, every symbolic link resolved.
+    """The real path of `root/relative`, which need not exist, with symbolic links resolved.
 
-    StorageError PB-IO-ESCAPE if that lies outside `root` (tyr 14), or is no path at all.
+    StorageError PB-IO-ESCAPE if it is outside `root` (tyr 14), or not a path at all.
     """
     try:
         base = Path(os.path.realpath(root))
         resolved = Path(os.path.realpath(base / relative))
     except ValueError as error:  # a NUL in it
-        raise StorageError("PB-IO-ESCAPE", f"{relative!r} is no path", where=str(root)) from error
+        message = f"{relative!r} is not a path"
+        raise StorageError("PB-IO-ESCAPE", message, where=str(root)) from error
     if Path(relative).is_absolute() or not resolved.is_relative_to(base):
         raise StorageError("PB-IO-ESCAPE", f"{relative!r} leads outside {base}", where=str(root))
     return resolved
@@ -293,10 +293,10 @@ def contained(root: Path, relative: str) -> Path:
 
 @contextmanager
 def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
-    """Hold the lock file `path` alone: against other processes and other threads.
+    """Hold the lock file `path`, against other processes and other threads.
 
-    The file serves nothing else and is never renamed over, since a lock belongs to an inode. The
-    kernel frees it when its holder dies. StateError PB-STATE-BUSY after `timeout` seconds.
+    The file has no other purpose and is never replaced, since a lock belongs to an inode. The
+    operating system frees it when its holder dies. StateError PB-STATE-BUSY after `timeout` s.
     """
     deadline = time.monotonic() + timeout
     descriptor = None
@@ -312,7 +312,7 @@ def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
     except OSError as error:
-        raise _refused("cannot lock", path, error) from error
+        raise _write_error("cannot lock", path, error) from error
     try:
         yield
     finally:
@@ -325,7 +325,7 @@ def _try_lock(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Somebody may have removed the file since it was opened; then this lock guards nothing.
+        # If the file was removed since it was opened, this lock protects nothing.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except (BlockingIOError, FileNotFoundError):
@@ -337,7 +337,7 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-def _refused(what: str, path: Path, error: OSError) -> StorageError:
+def _write_error(what: str, path: Path, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     return StorageError("PB-IO-WRITE", f"{what} {path}: {reason}", where=str(path), cause=reason)
 

@@ -1,6 +1,6 @@
-"""What git knows of a file's past: when its lines were committed, what it said then, where it is.
+"""The history of a file: when its lines were committed, its earlier content, where it is merged.
 
-Nothing is known where git does not know the file, or is not there: that is no error here.
+If git is missing or does not know the file, the answer is empty, not an error.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ _COMMITTED = "committer-time "
 
 
 def line_times(folder: Path, name: str) -> tuple[int, ...]:
-    """When each line of a file was committed as it stands, ms since the epoch; 0: not yet."""
+    """When each line got its present form in a commit, ms since the epoch; 0 if uncommitted."""
     try:
-        blamed = ask(
+        blame = ask(
             folder, "blame", "--porcelain", "--ignore-revs-file=", "--no-textconv", "--", name
         )
     except PlaybookError:
         return ()
     commit, lines = "", []
     times: dict[str, int] = {}
-    for line in blamed.split("\n"):
+    for line in blame.split("\n"):
         if line.startswith("\t"):
             lines.append(times.get(commit, 0))
-        elif begins := _COMMIT.match(line):
-            commit = begins[1]
+        elif header := _COMMIT.match(line):
+            commit = header[1]
         elif line.startswith(_COMMITTED) and commit.strip("0"):
             times[commit] = int(line.removeprefix(_COMMITTED)) * 1000
     return tuple(lines)
 
 
 def merged_into(folder: Path, name: str, branch: str) -> str:
-    """The main branch, other than `branch`, that holds the file; empty if none does."""
+    """The main branch, other than `branch`, that has the file; empty if none does."""
     try:
         known = ask(
             folder,
@@ -57,7 +57,7 @@ def merged_into(folder: Path, name: str, branch: str) -> str:
 
 
 def as_of(root: Path, path: str, ms: int) -> bytes | None:
-    """What the file said at that time, ms since the epoch, as far as it was committed."""
+    """The committed content of the file at that time, ms since the epoch; None if there is none."""
     try:
         when = f"--before=@{ms // 1000} +0000"
         commit = ask(root, "log", "-1", "--format=%H", when, "HEAD", "--", path).strip()

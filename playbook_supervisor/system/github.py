@@ -1,4 +1,4 @@
-"""What GitHub's `gh` knows of a branch's pull requests: asked without prompts, and not for ever."""
+"""The pull requests of a branch, from GitHub's `gh`, without prompts and with a deadline."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ DEADLINE = 10.0
 _QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 
 
-def can_be_asked(branch: str) -> bool:
-    """Whether the name may be handed over: printable, and nothing that is read as an option."""
+def is_plain(branch: str) -> bool:
+    """Whether the name is safe to pass: printable, and not like an option."""
     return bool(branch) and not branch.startswith("-") and printable(branch) == branch
 
 
 def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Completed:
-    """What `gh pr list` says of that branch; `state` is merged or all.
+    """The result of `gh pr list` for that branch; `state` is merged or all.
 
-    StorageError where there is no `gh`.
+    StorageError if there is no `gh`.
     """
     from playbook_supervisor.system.processes import run
 
@@ -36,8 +36,8 @@ def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Complete
     return run(argv, cwd=root, env={**os.environ, **_QUIET}, timeout=DEADLINE)
 
 
-def listed(answer: str) -> list[dict[str, Any]] | None:
-    """The pull requests that it lists; None if it is no such list."""
+def parse_list(answer: str) -> list[dict[str, Any]] | None:
+    """The pull requests in the output of `gh pr list`; None if it is no such list."""
     try:
         pulls = json.loads(answer)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""A process and all that it started, ended together, and found again after a crash.
+"""Process groups: end a process with all that it started, and find it again after a crash.
 
-A worker file is how an orphan is found: the worker and its descendants inherit a locked descriptor
-to it, so the lock says who lives, and nothing else needs to be believed.
+A worker and its descendants inherit a locked descriptor of its worker file. As long as one of them
+lives, the file is locked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from playbook_supervisor.errors import StateError, StorageError
 GRACE = 2.0
 """Seconds between asking a group to end and ending it."""
 PATIENCE = 5.0
-"""Seconds for the system to carry out a SIGKILL."""
+"""Seconds to wait for a SIGKILL to take effect."""
 _PROC = Path("/proc")
 _DESCRIPTORS = 4_096  # as many as a process of ours may have open
 _NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
@@ -27,7 +27,7 @@ _NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Whether there was anybody whom the signal could reach."""
+    """Send a signal to a process group; whether it has a member."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -35,8 +35,8 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def let_go() -> None:
-    """Lead a session of one's own, and hold nothing that was inherited."""
+def detach() -> None:
+    """Lead a new session, and close every inherited descriptor."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
@@ -44,16 +44,16 @@ def let_go() -> None:
     os.closerange(3, _DESCRIPTORS)
 
 
-def group_lives(group: int) -> bool:
-    """Whether the group still has a member."""
+def group_alive(group: int) -> bool:
+    """Whether the group has a member."""
     return signal_group(group, 0)
 
 
-def until(happened: Callable[[], bool], seconds: float) -> bool:
-    """Wait for it, `seconds` at most; whether it happened."""
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait at most `seconds` for the condition; whether it came true."""
     deadline = time.monotonic() + seconds
     pause = 0.001
-    while not happened():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)
@@ -65,7 +65,7 @@ def until(happened: Callable[[], bool], seconds: float) -> bool:
 
 
 def worker_alive(worker_file: Path) -> bool:
-    """Whether the worker of that file, or anything that it started, still lives."""
+    """Whether the worker of that file, or a process that it started, still runs."""
     import fcntl
 
     try:
@@ -87,9 +87,9 @@ def worker_alive(worker_file: Path) -> bool:
 
 
 def kill_worker(worker_file: Path) -> None:
-    """End the worker of that file and all that it started: SIGTERM, SIGKILL, until none is left.
+    """End the worker of that file and all that it started: SIGTERM, then SIGKILL.
 
-    Nothing if nobody lives. StateError PB-STATE-BUSY if somebody outlives even that.
+    StateError PB-STATE-BUSY if a process survives both.
     """
     from signal import SIGKILL, SIGTERM
 
@@ -98,7 +98,7 @@ def kill_worker(worker_file: Path) -> None:
         for group in groups:
             signal_group(group, number)
         if until(lambda: not worker_alive(worker_file), patience):
-            for group in groups:  # members that gave up the file and shrugged off the SIGTERM
+            for group in groups:  # members that closed the file and ignored the SIGTERM
                 signal_group(group, SIGKILL)
             return
     raise StateError(
@@ -146,8 +146,8 @@ def _recorded(worker_file: Path) -> set[int]:
     return set()
 
 
-def hold(worker_file: Path) -> int:
-    """A locked descriptor on a fresh worker file, to be inherited by the worker.
+def lock_worker_file(worker_file: Path) -> int:
+    """A locked descriptor of a new worker file, for the worker to inherit.
 
     StateError PB-STATE-DRIVEN if the file's last worker lives; StorageError PB-IO-WRITE.
     """
@@ -165,10 +165,10 @@ def hold(worker_file: Path) -> int:
         raise StorageError(
             "PB-IO-WRITE", f"cannot write {worker_file}: {error.strerror}", where=str(worker_file)
         ) from error
-    fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits for somebody who only asks, never for long
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits only for a short `worker_alive`
     return descriptor
 
 
-def naming(pid: int) -> bytes:
-    """What a worker file holds: the worker, which leads its group."""
+def worker_record(pid: int) -> bytes:
+    """The content of a worker file: the worker, which leads its group."""
     return f'{{"pid": {pid}, "pgid": {pid}}}\n'.encode()

@@ -1,7 +1,7 @@
-"""Processes of ours: an argv, never a shell; a deadline; the whole group ends together.
+"""Child processes: an argv, never a shell; a deadline; the whole group ends together.
 
 The only module that starts a process. Each child leads a session and a group of its own, inherits
-no descriptor but the standard three and its worker file, and what is kept of its output is bounded.
+no descriptor but the standard three and its worker file, and its captured output is bounded.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.cancellation import Interrupted, called, unwatched
+from playbook_supervisor.system.cancellation import Interrupted, cancel_requested, ending_on_signals
 from playbook_supervisor.system.capture import Capture, LineSplitter
 from playbook_supervisor.system.process_groups import (
     GRACE,
     PATIENCE,
-    group_lives,
-    hold,
-    let_go,
-    naming,
+    detach,
+    group_alive,
+    lock_worker_file,
     signal_group,
     until,
+    worker_record,
 )
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from typing import IO, NoReturn
 
 POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
-"""What a surrounding git (a hook, an alias) says of itself: a child's own folder decides."""
+"""Set by a surrounding git (a hook, an alias). A child does not get them: its folder decides."""
 _DRAIN = 0.5
-"""Seconds of reading on after the leader has ended, if others hold its pipes."""
+"""Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
 _TICK = 0.1
-"""Seconds after which a child that says nothing is looked at."""
+"""Seconds between two checks of a silent child."""
 _CHUNK = 1 << 16
 _FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
-_NOT_STARTABLE = "Mend its mode or arguments, or what is too much at once (`ulimit -n`)."
+_NOT_STARTABLE = "Check its mode, its arguments and the open files (`ulimit -n`)."
 
 
 class Completed(Record):
-    """What a short command left: `truncated` if either output was cut, with a mark at the cut."""
+    """The result of a short command; `truncated` if either output was cut, with a mark there."""
 
     returncode: int
     stdout: str
@@ -64,12 +64,12 @@ def run(
     timeout: float | None = None,
     cap: int = 1_000_000,
 ) -> Completed:
-    """Run a short command to its end, or to `timeout` seconds, when its whole group is ended.
+    """Run a short command; after `timeout` seconds, end its whole group.
 
-    Each output is kept to `cap` bytes. StorageError PB-IO-PROGRAM if it cannot be started,
-    Interrupted if somebody calls. Any exit status is an answer; that of a signal is negative.
+    `cap` bytes of each output are kept. StorageError PB-IO-PROGRAM if it cannot be started,
+    Interrupted if a person asked to stop. No exit status is an error; a signal's is negative.
     """
-    with unwatched():
+    with ending_on_signals():
         worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
         for _ in worker.lines():
             pass
@@ -84,20 +84,20 @@ def run(
     )
 
 
-def become(argv: Sequence[str], *, cwd: Path) -> NoReturn:
-    """Give this process up to another program. StorageError PB-IO-PROGRAM if it cannot start."""
+def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
+    """Replace this process by another program. StorageError PB-IO-PROGRAM if it cannot start."""
     try:
         os.chdir(cwd)
-        os.execvpe(argv[0], [*argv], {**_of_its_own(os.environ), "PWD": str(cwd)})  # noqa: S606
+        os.execvpe(argv[0], [*argv], {**_without_pointers(os.environ), "PWD": str(cwd)})  # noqa: S606
     except OSError as error:
         said = f"cannot start {argv[0]!r}: {error.strerror}"
         raise StorageError("PB-IO-PROGRAM", said, cause=str(error)) from error
 
 
-def apart(work: Callable[[], None]) -> None:
-    """Do it in a process of its own that nobody waits for, and that holds nothing of ours.
+def run_detached(work: Callable[[], None]) -> None:
+    """Do the work in a detached process, without waiting for it.
 
-    Where no process can be had it is left undone. To be called while there is one thread.
+    Do nothing if no process can be started. Call it while there is only one thread.
     """
     with suppress(OSError):
         child = os.fork()
@@ -105,25 +105,24 @@ def apart(work: Callable[[], None]) -> None:
             os.waitpid(child, 0)
             return
         try:
-            if os.fork() == 0:  # its parent ends at once, so that nobody has to bury it
-                let_go()
+            if os.fork() == 0:  # its parent ends at once, so init reaps it
+                detach()
                 work()
         finally:
             os._exit(0)
 
 
 class Worker:
-    """One long running child with its process group.
+    """One long-running child and its process group.
 
-    The constructor starts it (StorageError PB-IO-PROGRAM if that cannot be); it is to be read
-    through `lines()` to the end. `env` is its whole environment; None hands on ours; neither makes
-    another repository than that of `cwd` its own. `wall` bounds its life, `idle` its silence, in
-    seconds; the time that the reader of `lines()` takes for itself is no silence. Processes that
-    it leaves behind at its own end go on; at a deadline, a `stop()` or an abandoned `lines()` the
-    whole group ends.
+    The constructor starts it (StorageError PB-IO-PROGRAM if that fails); the caller reads
+    `lines()` to the end. `env` is its whole environment, ours by default, in both cases without
+    `POINTERS`. `wall` limits its run time and `idle` its silence, in seconds; time that the reader
+    of `lines()` spends is not silence. At a deadline, a `stop()` or an abandoned `lines()` the
+    whole group ends; if the child ends by itself, processes that it started may go on.
 
-    With a `worker_file`, the child and all that it starts hold a lock on that file while they
-    live (`worker_alive`, `kill_worker`); StateError PB-STATE-DRIVEN if others still hold it.
+    With a `worker_file`, the child and its descendants hold a lock on that file while they live
+    (`worker_alive`, `kill_worker`). StateError PB-STATE-DRIVEN if others still hold it.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Worker:
         self._stdout, self._stderr = Capture(cap), Capture(cap)
         self._worker_file = worker_file
         self._ending = threading.Lock()
-        self._away = 0.0  # seconds that the reader of lines() took for itself
+        self._reader_time = 0.0  # seconds that the reader of lines() spent
         self._started = time.monotonic()
         if worker_file is None:
             self._process = _spawn(argv, cwd, env, feed=bool(stdin))
@@ -160,7 +159,7 @@ class Worker:
 
     @property
     def stdout(self) -> str:
-        """What it has said: its beginning and its end where that is more than `cap` bytes."""
+        """Its output; only the beginning and the end if that is more than `cap` bytes."""
         return self._stdout.text()
 
     @property
@@ -172,16 +171,16 @@ class Worker:
         return self._stdout.cut or self._stderr.cut
 
     def lines(self) -> Iterator[str]:
-        """Its standard output, line by line as it comes, invalid UTF-8 replaced. To be read once.
+        """Its standard output, line by line, invalid UTF-8 replaced. Read it once.
 
-        Ends when the child has ended, by itself or stopped. A line of more than `cap` bytes is
-        cut there and marked. If the reader leaves early, the group is ended.
+        Ends with the child. A line of more than `cap` bytes is cut there and marked. If the
+        reader stops early, the group is ended.
         """
         try:
-            for said in self._turns():
+            for lines in self._read():
                 left = time.monotonic()
-                yield from said
-                self._away += time.monotonic() - left
+                yield from lines
+                self._reader_time += time.monotonic() - left
         finally:
             self._end("stop")
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -192,7 +191,7 @@ class Worker:
                     self._worker_file.unlink()
 
     def stop(self) -> None:
-        """End the group: SIGTERM, and SIGKILL after two seconds. From any thread, at any time."""
+        """End the group: SIGTERM, then SIGKILL after two seconds. Any thread may call it."""
         self._end("stop")
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────
@@ -200,12 +199,12 @@ class Worker:
     def _spawn_holding(
         self, worker_file: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
-        """Start the child with a locked descriptor, then let go: the lock is its own alone."""
-        descriptor = hold(worker_file)
+        """Start the child with a locked descriptor and close ours, so that only it has the lock."""
+        descriptor = lock_worker_file(worker_file)
         try:
             process = _spawn(argv, cwd, env, feed=bool(self._stdin), inherited=(descriptor,))
-            with suppress(OSError):  # a full disk: the lock says enough where there is a /proc
-                os.write(descriptor, naming(process.pid))
+            with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
+                os.write(descriptor, worker_record(process.pid))
         except StorageError:
             with suppress(OSError):
                 worker_file.unlink()
@@ -214,14 +213,14 @@ class Worker:
             os.close(descriptor)
         return process
 
-    def _turns(self) -> Iterator[list[str]]:
-        """Feed and read the child until it has ended; the lines that each turn brings."""
+    def _read(self) -> Iterator[list[str]]:
+        """Feed and read the child until it has ended; yield the lines of each round."""
         import selectors
 
         process = self._process
         splitter = LineSplitter(self._cap)
         unfed = memoryview(self._stdin)
-        heard = self._started
+        last_output = self._started
         ended: float | None = None
         with selectors.DefaultSelector() as selector:
             for pipe, capture in ((process.stdout, self._stdout), (process.stderr, self._stderr)):
@@ -229,7 +228,7 @@ class Worker:
             if unfed:
                 selector.register(_open(process.stdin), selectors.EVENT_WRITE)
             while selector.get_map() or process.poll() is None:
-                said: list[str] = []
+                lines: list[str] = []
                 for key, _ in _wait(selector, process):
                     if key.data is None:
                         unfed = _feed(key.fd, unfed)
@@ -238,16 +237,16 @@ class Worker:
                             _open(process.stdin).close()
                         continue
                     chunk = os.read(key.fd, _CHUNK)
-                    heard = self._now()
+                    last_output = self._now()
                     key.data.add(chunk)
                     if key.data is self._stdout:
-                        said += splitter.feed(chunk)
+                        lines += splitter.feed(chunk)
                     if not chunk:
                         selector.unregister(key.fileobj)
-                if said:
-                    yield said
+                if lines:
+                    yield lines
                 if process.poll() is None:
-                    self._end_if_overdue(heard)
+                    self._end_if_overdue(last_output)
                 elif ended is None:
                     ended = self._now()
                 elif self._now() - ended > _DRAIN:
@@ -255,27 +254,27 @@ class Worker:
         yield splitter.rest()
 
     def _now(self) -> float:
-        return time.monotonic() - self._away
+        return time.monotonic() - self._reader_time
 
-    def _end_if_overdue(self, heard: float) -> None:
+    def _end_if_overdue(self, last_output: float) -> None:
         if self._wall is not None and time.monotonic() - self._started > self._wall:
             self._end("wall")
-        elif self._idle is not None and self._now() - heard > self._idle:
+        elif self._idle is not None and self._now() - last_output > self._idle:
             self._end("idle")
-        elif called():
+        elif cancel_requested():
             self._end("stop")
 
     def _end(self, why: Literal["wall", "idle", "stop"]) -> None:
-        """End the group unless its leader has ended; wait for whoever is ending it already."""
+        """End the group unless its leader has ended; another thread may be doing so already."""
         with self._ending:
             if self._process.poll() is not None:
                 return
             self.stopped_by = why
             group = self._process.pid
             signal_group(group, SIGTERM)
-            # The leader is reaped first: unreaped, it would count as a living member for ever.
+            # Reap the leader first: as a zombie it would count as a living member.
             if not until(
-                lambda: self._process.poll() is not None and not group_lives(group), GRACE
+                lambda: self._process.poll() is not None and not group_alive(group), GRACE
             ):
                 signal_group(group, SIGKILL)
                 until(lambda: self._process.poll() is not None, PATIENCE)
@@ -298,7 +297,7 @@ def _spawn(
         return subprocess.Popen(
             list(argv) or [""],
             cwd=cwd,
-            env=_of_its_own(os.environ if env is None else env),
+            env=_without_pointers(os.environ if env is None else env),
             stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -321,7 +320,7 @@ def _spawn(
         ) from error
 
 
-def _of_its_own(env: Mapping[str, str]) -> dict[str, str]:
+def _without_pointers(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in POINTERS}
 
 
@@ -332,7 +331,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 def _wait(
     selector: BaseSelector, process: subprocess.Popen[bytes]
 ) -> list[tuple[SelectorKey, int]]:
-    """What is ready within a tick; once all pipes are closed, the end of the process is awaited."""
+    """The pipes that are ready within a tick; once all are closed, wait for the process instead."""
     import subprocess
 
     if selector.get_map():
@@ -343,7 +342,7 @@ def _wait(
 
 
 def _feed(descriptor: int, unfed: memoryview) -> memoryview:
-    """What remains to be fed; nothing once the child has stopped reading."""
+    """Write some input; return the rest, empty once the child has stopped reading."""
     try:
         return unfed[os.write(descriptor, unfed[:_FED_AT_ONCE]) :]
     except BrokenPipeError:

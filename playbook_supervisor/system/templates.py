@@ -1,4 +1,4 @@
-"""Where the files are that we ship to be copied: in the wheel beside us, in a checkout above us."""
+"""Where our templates are: in the wheel inside the package, in a checkout beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """The folder of the templates, for reading only."""
+    """The folder of the templates. Only read from it."""
     here = Path(__file__).parent.parent
     shipped = here / "_templates"
     return shipped if shipped.is_dir() else here.parent / "templates"

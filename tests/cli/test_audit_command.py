@@ -165,7 +165,7 @@ class TestWhich:
         assert said[begun] == "there is no such file"
         assert said[OURS] == "it is a symbolic link"
         assert "leads outside" in said[KAI]
-        assert said[OPEN].endswith("is no regular file")
+        assert said[OPEN].endswith("is not a regular file")
 
     def test_of_one_whose_worktree_was_removed_it_is_said_how_it_comes_back(
         self, project: Project

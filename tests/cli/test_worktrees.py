@@ -372,7 +372,7 @@ def test_what_stands_in_its_place_by_now_is_not_touched(
     assert (done.code, "[PB-GIT-TAKEN]" in done.err) == (3, True)
     assert [file.name for file in removed.root.iterdir()] == ["mine.txt"]
     shutil.rmtree(removed.root)
-    index = checkout.gone(store(installed).checkout)[0].git_dir / "index"
+    index = checkout.lost_worktrees(store(installed).checkout)[0].git_dir / "index"
     index.write_bytes(b"broken")
     done = installed.playbook("repair", name, "--restore")
     assert (done.code, "[PB-GIT-FAILED]" in done.err) == (3, True)

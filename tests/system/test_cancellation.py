@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 from held import gone
 
-from playbook_supervisor.system.cancellation import Interrupted, called, heeding, unheeded
+from playbook_supervisor.system.cancellation import (
+    Interrupted,
+    cancel_requested,
+    cancelled_by,
+    uncancellable,
+)
 from playbook_supervisor.system.processes import run
 
 
 def test_a_program_that_would_never_end_is_ended_when_somebody_calls(tmp_path: Path) -> None:
     calls = iter([False, True])
-    with heeding(lambda: next(calls)), pytest.raises(Interrupted):
+    with cancelled_by(lambda: next(calls)), pytest.raises(Interrupted):
         run(["sleep", "600"], cwd=tmp_path)
 
 
@@ -32,17 +37,17 @@ def test_a_program_that_has_ended_by_itself_has_said_what_it_said(tmp_path: Path
         return True
 
     says = "echo yes; echo $$ > half; mv half pid; sleep 0.5"
-    with heeding(once_it_has_ended):
+    with cancelled_by(once_it_has_ended):
         done = run(["sh", "-c", says], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "yes\n")
 
 
 def test_what_puts_things_in_order_is_not_cut_off(tmp_path: Path) -> None:
-    with heeding(lambda: True):
-        with unheeded():
+    with cancelled_by(lambda: True):
+        with uncancellable():
             assert run(["sleep", "0.3"], cwd=tmp_path).returncode == 0
-        assert called()
-    assert not called()
+        assert cancel_requested()
+    assert not cancel_requested()
 
 
 @pytest.mark.parametrize(
@@ -79,8 +84,8 @@ def test_a_signal_that_somebody_listens_to_is_theirs(tmp_path: Path) -> None:
 
 def test_what_another_thread_waits_for_goes_on() -> None:
     heard: list[bool] = []
-    with heeding(lambda: True):
-        other = threading.Thread(target=lambda: heard.append(called()))
+    with cancelled_by(lambda: True):
+        other = threading.Thread(target=lambda: heard.append(cancel_requested()))
         other.start()
         other.join()
     assert heard == [False]

@@ -11,7 +11,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.checkout import Checkout, again, find, gone, worktrees
+from playbook_supervisor.system.checkout import Checkout, find, lost_worktrees, refreshed, worktrees
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -211,34 +211,34 @@ def test_no_process_is_started(repository: Path, mocker: MockerFixture) -> None:
     started.assert_not_called()
 
 
-# ── looking again ───────────────────────────────────────────────────────────────────────────
+# ── refreshing ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_looked_at_again_it_is_on_the_branch_and_commit_of_now(repository: Path) -> None:
+def test_refreshed_it_is_on_the_branch_and_commit_of_now(repository: Path) -> None:
     known = find(repository)
     git(repository, "switch", "-q", "-c", "feature/x")
     git(repository, "commit", "-q", "--allow-empty", "-m", "more")
-    now = again(known)
+    now = refreshed(known)
     assert now == agrees_with_git(repository) == find(repository)
     assert (now.branch, now.head != known.head) == ("feature/x", True)
 
 
-def test_a_worktree_that_has_vanished_is_an_error_when_it_is_looked_at_again(
+def test_a_worktree_that_has_vanished_is_an_error_when_it_is_refreshed(
     repository: Path, tmp_path: Path
 ) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
     known = find(tmp_path / "linked")
     (tmp_path / "linked").rename(tmp_path / "elsewhere")
     with pytest.raises(StateError) as caught:
-        again(known)
+        refreshed(known)
     assert caught.value.code == "PB-STATE-NO-REPOSITORY"
 
 
-def test_a_head_that_has_vanished_is_an_error_when_it_is_looked_at_again(repository: Path) -> None:
+def test_a_head_that_has_vanished_is_an_error_when_it_is_refreshed(repository: Path) -> None:
     known = find(repository)
     (repository / ".git" / "HEAD").unlink()
     with pytest.raises(StateError):
-        again(known)
+        refreshed(known)
 
 
 def test_a_head_that_cannot_be_read_again_is_a_storage_error(
@@ -247,7 +247,7 @@ def test_a_head_that_cannot_be_read_again_is_a_storage_error(
     known = find(repository)
     mocker.patch("pathlib.Path.is_dir", side_effect=PermissionError(13, "Permission denied"))
     with pytest.raises(StorageError) as caught:
-        again(known)
+        refreshed(known)
     assert caught.value.code == "PB-IO-READ"
 
 
@@ -262,7 +262,7 @@ def refused(folder: Path) -> str:
 
 
 def test_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
-    assert "no git repository" in refused(tmp_path)
+    assert "not in a git repository" in refused(tmp_path)
 
 
 def test_a_folder_that_has_vanished_is_an_error_and_no_way_to_the_repository_above(
@@ -275,12 +275,12 @@ def test_a_folder_that_has_vanished_is_an_error_and_no_way_to_the_repository_abo
 def test_inside_a_git_directory_nothing_is_checked_out(repository: Path) -> None:
     git(repository, "worktree", "add", "-q", "-b", "x", "../beside")
     for inside in ("", "refs/heads", "worktrees/beside"):
-        assert "lies in a git directory" in refused(repository / ".git" / inside)
+        assert "is inside a git directory" in refused(repository / ".git" / inside)
 
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    assert "lies in a git directory" in refused(tmp_path / "bare.git")
+    assert "is inside a git directory" in refused(tmp_path / "bare.git")
 
 
 @pytest.mark.parametrize(
@@ -381,4 +381,4 @@ def test_of_a_worktree_that_is_gone_git_still_knows_place_and_branch(
     shutil.rmtree(tmp_path / "a")
     shutil.rmtree(tmp_path / "b")
     (repository / ".git/worktrees/b/HEAD").write_bytes(b"\0")
-    assert gone(find(repository)) == gone(find(tmp_path / "c")) == (known,)
+    assert lost_worktrees(find(repository)) == lost_worktrees(find(tmp_path / "c")) == (known,)

@@ -157,7 +157,7 @@ def merged_pull_request(root: Path, branch: str, commit: str) -> str:
     Asked through `gh` if there is a remote; a failure counts as none.
     """
     with git.repository(root) as repo:
-        if not github.can_be_asked(branch) or not repo.remotes:
+        if not github.is_plain(branch) or not repo.remotes:
             return ""
         for pull in _merged_pulls(root, branch):
             head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
@@ -177,4 +177,4 @@ def _merged_pulls(root: Path, branch: str) -> list[dict[str, Any]]:
         done = github.pull_requests(root, branch, "merged", "number", "url", "headRefOid")
     except PlaybookError:
         return []
-    return github.listed(done.stdout) or [] if done.returncode == 0 else []
+    return github.parse_list(done.stdout) or [] if done.returncode == 0 else []

@@ -229,4 +229,4 @@ def open_client(started: StartResult) -> None:
     """Replace this process with Claude Code in the new worktree, which begins the session."""
     from playbook_supervisor.system import processes
 
-    processes.become([CLIENT, started.typed], cwd=started.root)
+    processes.replace_process([CLIENT, started.typed], cwd=started.root)
