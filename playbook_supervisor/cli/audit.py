@@ -85,5 +85,4 @@ def _notes(audited: Sequence[AuditReport]) -> list[str]:
 def _verdict(audited: Sequence[AuditReport]) -> str:
     """`3 sessions: 2 findings`."""
     found = sum(len(file.problems) for each in audited for file in each.files)
-    count = counted(found, "finding") if found else "no findings"
-    return f"{counted(len(audited), 'session')}: {count}"
+    return f"{counted(len(audited), 'session')}: {counted(found, 'finding') if found else 'fine'}"

@@ -53,7 +53,7 @@ def private(project: Project) -> Path:
 def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
     project: Project, look: Look
 ) -> None:
-    """Also where the runner was killed: then no driver, and nothing is at work."""
+    """Also where the runner was killed: then there is no driver and nothing runs."""
     project.write(".playbooks/playbooks/long.yaml", LONG)
     assert look() == ()
     with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
@@ -61,7 +61,7 @@ def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
         assert seen.lines == {"think#1": "I am thinking"}
         assert [entry.id for entry in seen.at_work] == ["think#1"]
         assert (seen.done, seen.total) == (0, 1)
-        assert live.session_line(seen).endswith(": think#1 at work, 0/1 steps")
+        assert live.session_line(seen).endswith(": think#1 running, 0/1 steps")
         assert look() == look()
         for rubbish in ("[", "[]", '{"think#1": 7}'):
             (private(project) / "said.json").write_text(rubbish)
@@ -170,7 +170,7 @@ def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
         with project.spawn("resume") as runner:
             terminal.until("publish#1  ")
             terminal.until("looking around")
-            while " at work, " not in lines[-1]:
+            while " running, " not in lines[-1]:
                 lines.append(told.stdout.readline().decode())
                 assert lines[-1], lines
             held.let_go()
@@ -181,7 +181,7 @@ def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
         assert terminal.end() == 0
     said = [line.rstrip().partition(" gated on 013-playbook-create: ")[2] for line in lines]
     assert said[-1] == "completed, 1/1 steps"
-    assert "publish#1 at work, 0/1 steps" in said
+    assert "publish#1 running, 0/1 steps" in said
     assert len(said) == len(set(said))
 
 

@@ -1,4 +1,4 @@
-"""The findings of `check`: for people, for programs, and as annotations of a forge."""
+"""Problems of files as text, as JSON, and as annotations on GitHub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def as_text(checked: Sequence[FileReport]) -> Iterator[str]:
-    """`file:line:col: severity: what. How to mend it. [code]`, a line each."""
+    """`file:line:col: severity: what. How to fix it. [code]`, a line each."""
     for each in checked:
         for problem in each.problems:
             text = f"{problem.message}. {problem.guidance}"
@@ -33,7 +33,7 @@ def verdict(checked: Sequence[FileReport]) -> str:
 
 
 def as_json(checked: Sequence[FileReport]) -> dict[str, Any]:
-    """The object of `check --format json`."""
+    """`check --format json`."""
     return {
         "protocol": 1,
         "files": [
@@ -58,7 +58,7 @@ def as_json(checked: Sequence[FileReport]) -> dict[str, Any]:
 
 
 def as_github(checked: Sequence[FileReport]) -> Iterator[str]:
-    """Workflow commands that GitHub shows beside the line they speak of."""
+    """Workflow commands that GitHub shows as annotations of the lines."""
     for each in checked:
         for problem in each.problems:
             properties = {
@@ -67,10 +67,10 @@ def as_github(checked: Sequence[FileReport]) -> Iterator[str]:
                 "col": str(problem.col),
                 "title": problem.code,
             }
-            said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+            parameters = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
             message = _data(f"{problem.message}. {problem.guidance}")
             severity = "notice" if problem.severity == "note" else problem.severity
-            yield f"::{severity} {said}::{message}"
+            yield f"::{severity} {parameters}::{message}"
 
 
 def _data(text: str) -> str:

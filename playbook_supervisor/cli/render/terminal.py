@@ -112,9 +112,7 @@ class Terminal:
         self._level, self._earlier = level, earlier
         self._console = Console(stderr=True, highlight=False)
         self._region = Region(self._console)
-        self._lock = (
-            threading.RLock()
-        )  # between the thread that reports events and the one that draws
+        self._lock = threading.RLock()  # between this thread and the one that draws
         self._snapshot: Snapshot | None = None
         self._attempts: dict[str, Entry] = {}
         self._lines: dict[str, str] = {}
