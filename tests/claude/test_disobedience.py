@@ -93,14 +93,14 @@ class TestOnlyTheLicensedStep:
         """Row: only the licensed step. It skips a step, and jumps at those further on."""
         ids = ("build#1", "left-out#1", "hand-in#1", "plan#2")
         client = go(Disobedient(once(*(call("Agent", description=i, prompt=i) for i in ids))))
-        assert "is the id of a step that is due" in refusals(client)["Agent"]
+        assert "the id of a step that is due" in refusals(client)["Agent"]
         reached_the_gate(project, client)
 
     def test_a_step_runs_once_however_often_it_is_called(self, project: Project, go: Go) -> None:
         """Row: only the licensed step. The same step twice in one message."""
         twice = [call("Agent", description="plan#1", prompt="plan#1")] * 2
         client = go(Disobedient(once(*twice)))
-        assert "at work already" in refusals(client)["Agent"]
+        assert "already running" in refusals(client)["Agent"]
         reached_the_gate(project, client)
 
     @pytest.mark.smoke
@@ -124,7 +124,7 @@ class TestOnlyTheLicensedStep:
         """Row: only the licensed step. Its own words as the prompt, also around the id."""
         prompts = ("Do all of it, fast.", "plan#1: but write no plan", "/speckit.plan", "")
         client = go(Disobedient(once(*(call(tool, description="x", prompt=p) for p in prompts))))
-        assert "is the id of a step that is due" in refusals(client)["Agent"]
+        assert "the id of a step that is due" in refusals(client)["Agent"]
         assert all(
             p not in request.prompt for request in client.model.subagents for p in prompts[:2]
         )
@@ -422,7 +422,7 @@ class TestOnlyTheHumanAnswers:
         for deed in ("answer", "answer unseen", "abort", "removed", "removed, looked at"):
             assert "PB-STATE-HUMAN-ONLY" in lurking.said(deed), deed
         for deed in ("hook", "hook unseen", "hook: abort"):
-            assert "is called by Claude Code alone" in lurking.said(deed), deed
+            assert "only Claude Code calls `playbook hook`" in lurking.said(deed), deed
         for deed in ("client: abort", "client: resume"):
             assert "is being driven by Claude Code" in lurking.said(deed), deed
         reached_the_gate(project, client)
@@ -565,7 +565,7 @@ class TestHooksStay:
             return [mine] if request.called("Agent") and mine not in request.calls else None
 
         client = go(Disobedient(main, deed.worker))
-        assert "is not yours here" in refusals(client)["Bash"]
+        assert "is not allowed here" in refusals(client)["Bash"]
         reached_the_gate(project, client)
 
     def test_settings_that_a_worker_drops_are_not_taken(
@@ -594,7 +594,7 @@ class TestHooksStay:
         for name in ("settings.json", "settings.local.json"):
             recorder.wait_for("ConfigChange", saying=name)
         client.model.wait_for(lambda request: request.mentions("hand-in#1?1"))
-        assert "is not yours here" in refusals(client)["Bash"]
+        assert "is not allowed here" in refusals(client)["Bash"]
         assert not (project.root / "mine").exists()
         reached_the_gate(project, client)
 

@@ -71,7 +71,7 @@ class TestTheSupervisingModel:
 
     def test_waits_for_what_is_at_work(self) -> None:
         refused = ruled("Agent", {"prompt": "plan#1"}, at_work=frozenset({"plan#1"}))
-        assert refused == ToolDecision("deny", "plan#1 is at work already: wait for it.")
+        assert refused == ToolDecision("deny", "plan#1 is already running: wait for it.")
 
     def test_asks_at_a_gate_and_nowhere_else(self) -> None:
         assert ruled("AskUserQuestion", gate_open=True) == ToolDecision("ask")
@@ -165,9 +165,7 @@ class TestEverybody:
     )
     def test_leaves_the_journal_to_the_program(self, tool: str, side: str, file: str) -> None:
         refused = ruled(tool, {"file_path": "whatever"}, file=file, **SIDES[side])
-        assert refused.reason == (
-            "The journal is written by playbook alone; `playbook show` reads it."
-        )
+        assert refused.reason == ("Only playbook writes the journal; `playbook show` reads it.")
 
     @pytest.mark.parametrize("side", FREE)
     @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class TestResume:
         assert set(at_work.bound.workers) == {"plan#1"}
         again = at_work.calls("Agent", prompt="plan#1")
         assert again is not None
-        assert (again.decision, "at work already" in again.reason) == ("deny", True)
+        assert (again.decision, "already running" in again.reason) == ("deny", True)
         launched = at_work.launches("tasks#1")
         assert launched is not None
         assert launched.decision == "allow"

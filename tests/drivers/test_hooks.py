@@ -225,7 +225,7 @@ class TestATool:
         hooked.launches("plan#1")
         hooked.presses_escape()
         hooked.says("wait, not like that")
-        assert "nobody waits for it" in denied(by_a_worker(hooked, "Write", file_path="x"))
+        assert "its result is not needed" in denied(by_a_worker(hooked, "Write", file_path="x"))
 
     @pytest.mark.parametrize(
         "file",
@@ -242,7 +242,7 @@ class TestATool:
         (root / "way").symlink_to(".playbooks")
         (hooked.project.home / "project").symlink_to(root)
         reply = by_a_worker(hooked, "Write", file_path=file)
-        assert "written by playbook alone" in denied(reply)
+        assert "Only playbook writes the journal" in denied(reply)
         assert hooked.bound.refusals == 0
         assert by_a_worker(hooked, "Write", file_path="src/main.py") is None
 
@@ -272,7 +272,7 @@ class TestATool:
         assert reply.given is not None
         assert "tasks" in reply.given["questions"][0]["question"]
         means = [each["description"] for each in reply.given["questions"][0]["options"]]
-        assert means == ["run the step now", "leave the step out", "end the session"]
+        assert means == ["run the step now", "skip the step", "end the session"]
 
     def test_that_brings_the_answer_passes_the_gate(self, gated: Hooked) -> None:
         put = gated.calls("AskUserQuestion", questions=[])
@@ -285,7 +285,7 @@ class TestATool:
 
     def test_puts_no_gate_where_nobody_can_be_asked(self, gated: Hooked) -> None:
         gated.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
-        assert "Nobody answers" in denied(gated.calls("AskUserQuestion", questions=[]))
+        assert "no person here to answer" in denied(gated.calls("AskUserQuestion", questions=[]))
 
 
 class TestACommandOfAWorker:
@@ -349,7 +349,7 @@ class TestAnAgent:
 class TestStopping:
     def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
         reply = hooked.stops()
-        assert blocked(reply) == "The playbook is not through."
+        assert blocked(reply) == "The playbook has not finished."
         assert reply is not None
         assert reply.tell is not None
 
@@ -398,9 +398,7 @@ class TestStopping:
         hooked.does("plan#1", "speckit.plan")
         reply = hooked.stops()
         assert reply is not None
-        assert reply.shown == (
-            "two: failed (0/2 steps); /playbook.resume --retry takes it up again"
-        )
+        assert reply.shown == ("two: failed (0/2 steps); /playbook.resume --retry resumes it")
 
     def test_of_a_subagent_is_nothing(self, hooked: Hooked) -> None:
         assert hooked("SubagentStop", agent_id="a") is None
@@ -456,7 +454,7 @@ class TestGettingNowhere:
         assert hooked.asks(99) is None
         told = hooked.asks()
         assert told is not None
-        assert "Nothing has come of your last 100 requests" in told.note
+        assert "Your last 100 requests made no progress" in told.note
         assert told.tell is not None
         assert not hooked.bound.stalled
         self.ended(hooked.asks(20), "the model was asked 120 times")

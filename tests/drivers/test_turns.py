@@ -235,7 +235,7 @@ class TestAnEndThatWentUnheard:
         assert at_work.steps == ["plan#1 in_progress"]
         reply = at_work.stops()
         assert reply is not None
-        assert (reply.decision, reply.reason) == ("block", "A step's end went unheard.")
+        assert (reply.decision, reply.reason) == ("block", "The end of a step was missed.")
         assert reply.tell is not None
         assert [member.id for member in running(reply.tell)] == ["tasks#1"]
         assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
@@ -249,7 +249,7 @@ class TestAnEndThatWentUnheard:
         at_work.stops()
         entry = at_work.project.journal()[0]
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
-        assert "no hook has told of its end" in entry["error"]
+        assert "no hook reported its end" in entry["error"]
 
     def test_of_one_that_waited_is_given_time_to_wake(self, at_work: Hooked) -> None:
         """Between the end of what it waits for and its waking the client lists neither."""
@@ -258,10 +258,10 @@ class TestAnEndThatWentUnheard:
         for _ in range(3):
             reply = at_work.stops()
             assert reply is not None
-            assert (reply.decision, reply.reason) == ("block", "The playbook is not through.")
+            assert (reply.decision, reply.reason) == ("block", "The playbook has not finished.")
             assert at_work.steps == ["plan#1 in_progress"]
         at_work.stops()
-        assert "no hook has told of its end" in at_work.project.journal()[0]["error"]
+        assert "no hook reported its end" in at_work.project.journal()[0]["error"]
 
     def test_is_not_forgotten_for_late_word_that_its_agent_had_waited(
         self, at_work: Hooked
@@ -318,7 +318,7 @@ class TestAnEndThatWentUnheard:
         assert at_work.steps == ["plan#1 in_progress"]
         refused = at_work.calls("Agent", prompt="plan#1")
         assert refused is not None
-        assert "at work already" in refused.reason
+        assert "already running" in refused.reason
         mocker.stop(full)
         at_work.stops()
         assert at_work.steps[0] == "plan#1 done"
@@ -503,7 +503,7 @@ class TestAGate:
         assert reply is not None
         assert (reply.tell, reply.note) == (
             None,
-            "playbook: that is no answer to the gate tasks#1?1; it stays open.",
+            "playbook: that is not an answer to the gate tasks#1?1; it stays open.",
         )
         assert asked.bound.turn == "human"
         assert asked.calls("Write", file_path="x") is None
@@ -553,7 +553,7 @@ class TestAGate:
         elsewhere.answer("tasks#1?1", Resolution.SKIP, "skip", Principal("Ada <ada@example.org>"))
         reply = asked("PostToolUse", **chosen)
         assert reply is not None
-        assert "settled elsewhere; this answer does not count" in reply.shown
+        assert "answered elsewhere; this answer does not count" in reply.shown
         assert reply.tell is not None
         assert isinstance(reply.tell.directive, Finish)
         assert asked.project.journal()[1]["human_response"] == "skip"

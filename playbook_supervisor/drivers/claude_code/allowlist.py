@@ -1,7 +1,7 @@
-"""What a tool call may do while a session is bound: one row of the contract each.
+"""Which tool calls are allowed while a session is bound. Pure.
 
-The supervising conversation is held by an allow-list; workers work freely, but for the journal and
-for other ways to prompt the client. Pure: a call in, a ruling out.
+The supervising conversation may only make the calls of an allow-list. Workers are restricted in two
+ways: they may not touch the journal, nor prompt the client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READING = frozenset(
         "ToolSearch",
     }
 )
-"""Tools of the main thread that change nothing."""
+"""Tools that change nothing."""
 
 DISPATCHING = frozenset(
     {
@@ -49,7 +49,7 @@ DISPATCHING = frozenset(
         "Workflow",
     }
 )
-"""Other ways to prompt, or to work around a supervisor: a scheduled `continue` looks typed."""
+"""Other ways to prompt the client or to bypass us: a scheduled `continue` looks typed."""
 
 AGENTS = frozenset({"Agent", "Task"})
 _FILE_KEYS = ("file_path", "notebook_path", "path")
@@ -65,12 +65,12 @@ _SLASHES = r"/(?:\./|/)+"
 
 
 class ToolCall(Record):
-    """A tool call: whose it is, and what stands around it.
+    """A tool call and its context.
 
-    `worker` is true inside a subagent; `supervised` of a turn of the main thread that our own
-    words began. `due` are the attempts that may be given to an agent now, `at_work` those that
-    have been. `kept` are the folders that only playbook writes, and `file` the one that the call
-    names: absolute, without symbolic links; empty where it names none.
+    `worker`: it is made by a subagent. `supervised`: it is made in a turn of the main thread that
+    we began. `due` are the attempts that may be launched now, `at_work` those that have been.
+    `kept` are the folders that only playbook may write, `file` the file that the call names, both
+    absolute and without symbolic links; `file` is empty if there is none.
     """
 
     tool: str
@@ -85,7 +85,7 @@ class ToolCall(Record):
 
 
 class ToolDecision(Record):
-    """`launch` is the attempt that an agent call is let through for; `ask` puts the gate."""
+    """`launch` allows the agent call of `attempt`; `ask` allows the gate's dialog."""
 
     verdict: Literal["pass", "deny", "launch", "ask"]
     reason: str = ""
@@ -96,12 +96,13 @@ PASS = ToolDecision("pass")
 
 
 def rule(call: ToolCall) -> ToolDecision:
-    """Whether the call passes (chapter by chapter: the journal, other prompts, then the turn)."""
-    if reason := _touches_the_record(call):
+    """Whether the call is allowed: first the journal, then other prompts, then the turn's rules."""
+    if reason := _touches_records(call):
         return ToolDecision("deny", reason)
     if call.tool in DISPATCHING:
         return ToolDecision(
-            "deny", f"{call.tool} is not for a session that playbook drives: the program prompts."
+            "deny",
+            f"{call.tool} is not allowed while playbook drives the session: it does the prompting.",
         )
     if call.worker or not (call.supervised or _names_a_step(call)):
         return PASS
@@ -116,12 +117,12 @@ def rule(call: ToolCall) -> ToolDecision:
     if call.tool == "Bash" and re.match(_OURS, str(call.given.get("command", "")).strip()):
         return PASS
     return ToolDecision(
-        "deny", f"{call.tool} is not yours here: the steps' own agents do the work. {_due(call)}"
+        "deny", f"{call.tool} is not allowed here: the steps' agents do the work. {_expected(call)}"
     )
 
 
 def _names_a_step(call: ToolCall) -> bool:
-    """A step that is due may be given to its agent in a person's turn, too, and in no other way."""
+    """In a human turn, too, a step that is due may be launched, and only as its directive says."""
     return call.tool in AGENTS and _prompt(call) in call.due | call.at_work
 
 
@@ -134,11 +135,13 @@ def _dispatch(call: ToolCall) -> ToolDecision:
     if prompt in call.due:
         return ToolDecision("launch", attempt=prompt)
     if prompt in call.at_work:
-        return ToolDecision("deny", f"{prompt} is at work already: wait for it.")
-    return ToolDecision("deny", f"An agent's prompt is the id of a step that is due. {_due(call)}")
+        return ToolDecision("deny", f"{prompt} is already running: wait for it.")
+    return ToolDecision(
+        "deny", f"An agent's prompt must be the id of a step that is due. {_expected(call)}"
+    )
 
 
-def _due(call: ToolCall) -> str:
+def _expected(call: ToolCall) -> str:
     if call.due:
         names = " and ".join(
             f"Agent(description={id_!r}, prompt={id_!r})" for id_ in sorted(call.due)
@@ -150,37 +153,36 @@ def _due(call: ToolCall) -> str:
 
 
 def named_file(given: Mapping[str, Any]) -> str:
-    """The file that a call names, as it names it; empty where it names none."""
+    """The file that a call names, as given; empty if there is none."""
     for key in _FILE_KEYS:
         if isinstance(value := given.get(key), str) and value:
             return value
     return ""
 
 
-def _touches_the_record(call: ToolCall) -> str:
-    """Why a call may not touch sessions and runtime state, or nothing.
+def _touches_records(call: ToolCall) -> str:
+    """Why the call may not touch what it names of sessions and local state, or nothing.
 
-    What a shell's command comes to in the end is not to be seen here: whoever hides it from us is
-    found out by the digests.
+    The effect of a shell command cannot be foreseen here; hidden changes are found by the digests.
     """
     if call.tool in READING:
         return ""
-    said = "The journal is written by playbook alone; `playbook show` reads it."
+    reason = "Only playbook writes the journal; `playbook show` reads it."
     if call.file and any(_within(call.file, folder) for folder in call.kept):
-        return said
+        return reason
     command = str(call.given.get("command", ""))
     plain = command.translate(_QUOTING).casefold()
     if "playbook" not in plain or re.match(_OURS, command.strip()):
         return ""
     plain = re.sub(_SLASHES, "/", plain)
     if _JOURNAL in plain or re.search(_PRIVATE, plain):
-        return said
+        return reason
     if re.search(_HOOK, plain):
-        return "`playbook hook` is called by the client alone."
+        return "Only the client calls `playbook hook`."
     return ""
 
 
 def _within(file: str, folder: str) -> bool:
-    """Also where the file system takes capitals for small letters: then they are the same."""
+    """Ignores case, because the file system may."""
     inner, outer = file.casefold(), folder.casefold()
     return inner == outer or inner.startswith(f"{outer}/")

@@ -49,7 +49,7 @@ def require_client(environment: Mapping[str, str], client: int) -> None:
     if reason := _not_the_client(environment, client):
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
-            f"`playbook hook` is called by Claude Code alone, but {reason}",
+            f"only Claude Code calls `playbook hook`, but {reason}",
             guidance="Leave hooks to the client; `playbook next` prints what is outstanding.",
         )
 

@@ -103,7 +103,7 @@ class Binding(Record, frozen=False):
         self.stops[agent] = self.stops.get(agent, 0) + 1
 
     def waited(self, agent: str) -> None:
-        """Its stop was only a wait; it may have resumed and stopped again before the notification."""
+        """Its stop was only a wait; it may have resumed and stopped again meanwhile."""
         self.stops[agent] = max(0, self.stops.get(agent, 0) - 1)
         if not self.stops[agent]:
             self.said.pop(agent, None)

@@ -1,4 +1,4 @@
-"""A gate in the client's own dialog: the question and the choices are the kernel's."""
+"""Gates in the client's own dialog, with the kernel's question and choices."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-NOBODY = "Nobody answers a question here: stop; the gate stays open."
-_UNHEARD = 5  # refusals in a row after which no further dialog is put
-_HEADER = 12  # characters that the client shows of a header
-_MEANS = {
-    "continue": "it is mended: check again",
+NOBODY = "There is no person here to answer: stop. The gate stays open."
+_MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
+_HEADER = 12  # characters of a header that the client shows
+_MEANINGS = {
+    "continue": "it is fixed: check again",
     "retry": "run the step again",
-    "accept": "go on although it fails",
-    "skip": "leave the step out",
+    "accept": "continue although it fails",
+    "skip": "skip the step",
     "abort": "end the session",
 }
-_MEANS_HERE: dict[str, dict[str, str]] = {
+_MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
     GateReason.GATE_ALWAYS: {"continue": "run the step now"},
-    GateReason.PRECONDITION_FAIL: {"accept": "run the step all the same"},
+    GateReason.PRECONDITION_FAIL: {"accept": "run the step anyway"},
     GateReason.AGREEMENT_BREAKING: {
         "continue": "check again",
-        "accept": "accept the breaking change and go on",
+        "accept": "accept the breaking change and continue",
     },
 }
-"""Where a gate of that kind gives a choice another meaning."""
+"""Choices with another meaning at a gate of that reason."""
 
 
-def put(desk: HookContext) -> HookReply | None:
-    """Let the dialog through, with an explicit `ask`: an `allow` would suppress it.
+def show_dialog(hook: HookContext) -> HookReply | None:
+    """Allow the dialog with an explicit `ask`, for an `allow` would suppress it.
 
-    None where nobody can be asked, or where a dialog has come back empty again and again.
+    None if there is no person to ask, or if the dialog has come back empty several times.
     """
-    outlook = desk.look()
-    asked = outlook.directive
-    assert isinstance(asked, Ask)  # noqa: S101 - the ruling is made for an open gate
-    if not desk.interactive or desk.bound.refusals >= _UNHEARD:
+    snapshot = hook.look()
+    gate = snapshot.directive
+    assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
+    if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
         return None
-    desk.bound.question = asked.id
-    means = _MEANS | _MEANS_HERE.get(asked.reason, {})
+    hook.bound.question = gate.id
+    meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
-        "question": outlook.question,
-        "header": asked.member.step.id[:_HEADER],
+        "question": snapshot.question,
+        "header": gate.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [
-            {"label": choice.value, "description": means[choice.value]} for choice in asked.choices
+            {"label": choice.value, "description": meanings[choice.value]}
+            for choice in gate.choices
         ],
     }
     return HookReply(
@@ -55,63 +56,63 @@ def put(desk: HookContext) -> HookReply | None:
         decision="ask",
         reason="a gate of the playbook",
         given={"questions": [question]},
-        ring=outlook.question,
+        ring=snapshot.question,
     )
 
 
-def answered_in_dialog(desk: HookContext) -> HookReply | None:
-    """What the person chose or typed there; nothing is no answer, and other words are talk."""
+def dialog_answer(hook: HookContext) -> HookReply | None:
+    """Record what the person chose or typed; an empty result and other text are no answer."""
     from playbook_supervisor.kernel.answers import read_answer
 
-    gate, desk.bound.question = desk.bound.question, ""
-    outlook = desk.look()
-    asked = outlook.directive
-    if not gate or not desk.interactive:
+    shown, hook.bound.question = hook.bound.question, ""
+    snapshot = hook.look()
+    gate = snapshot.directive
+    if not shown or not hook.interactive:
         return None
-    if not isinstance(asked, Ask) or asked.id != gate:
-        return HookReply("PostToolUse", tell=outlook, note=_late(gate), shown=_late(gate))
-    answers = desk.mapping("tool_response").get("answers")
-    text = str(answers.get(outlook.question, "")) if isinstance(answers, dict) else ""
-    reply = read_answer(text, asked.choices)
+    if not isinstance(gate, Ask) or gate.id != shown:
+        return HookReply("PostToolUse", tell=snapshot, note=_late(shown), shown=_late(shown))
+    answers = hook.mapping("tool_response").get("answers")
+    text = str(answers.get(snapshot.question, "")) if isinstance(answers, dict) else ""
+    reply = read_answer(text, gate.choices)
     if reply.resolution is not None:
-        settled = settle(desk, "PostToolUse", asked, reply.resolution, text)
-        desk.bound.refusals += settled.tell is None
-        return settled
+        recorded = record_answer(hook, "PostToolUse", gate, reply.resolution, text)
+        hook.bound.refusals += recorded.tell is None
+        return recorded
     if text:
-        desk.bound.turn = "human"
-        return HookReply("PostToolUse", note=unanswered(asked, reply.question))
-    desk.bound.refusals += 1
-    return HookReply("PostToolUse", note=unanswered(asked, ""))
+        hook.bound.turn = "human"
+        return HookReply("PostToolUse", note=unanswered(gate, reply.question))
+    hook.bound.refusals += 1
+    return HookReply("PostToolUse", note=unanswered(gate, ""))
 
 
-def settle(
-    desk: HookContext, event: str, asked: Ask, resolution: Resolution, text: str
+def record_answer(
+    hook: HookContext, event: str, gate: Ask, resolution: Resolution, text: str
 ) -> HookReply:
-    """Journal the person's decision, in their words and their name, and tell what follows from it.
+    """Journal the person's decision with their words and git identity, and reply what follows.
 
-    Git says who it is. A person whom a policy does not let answer is told so, and nothing follows.
+    If a policy does not let them answer, they are told so and nothing is journaled.
     """
-    by = principal.local(desk.here.root, "Claude Code")
+    by = principal.local(hook.here.root, "Claude Code")
     try:
-        before = desk.supervisor.answer(asked.id, resolution, text, by)
+        before = hook.supervisor.answer(gate.id, resolution, text, by)
     except PolicyError as refused:
-        said = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
-        return HookReply(event, note=said, shown=said)
-    desk.progress()
-    return HookReply(event, tell=desk.outlook().after(before))
+        message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
+        return HookReply(event, note=message, shown=message)
+    hook.progress()
+    return HookReply(event, tell=hook.outlook().after(before))
 
 
 def _late(gate: str) -> str:
-    """What a person is told whose dialog was still open: it looks as if they had been heard."""
-    return f"playbook: the gate {gate} had been settled elsewhere; this answer does not count."
+    """For a person who answered in a dialog that was still open."""
+    return f"playbook: the gate {gate} was answered elsewhere; this answer does not count."
 
 
-def reminder(outlook: Snapshot) -> str:
-    """What a person reads where a turn ends and the gate is still open."""
-    return f"{outlook.question} Type your answer here."
+def reminder(snapshot: Snapshot) -> str:
+    """What the person sees when a turn ends while the gate is open."""
+    return f"{snapshot.question} Type your answer here."
 
 
-def unanswered(asked: Ask, question: str) -> str:
-    """The fact that nothing was decided, and what to ask back where that helps."""
-    said = f"playbook: that is no answer to the gate {asked.id}; it stays open."
-    return f"{said} {question}".rstrip()
+def unanswered(gate: Ask, question: str) -> str:
+    """Says that nothing was decided, followed by a question to ask back, if any."""
+    message = f"playbook: that is not an answer to the gate {gate.id}; it stays open."
+    return f"{message} {question}".rstrip()

@@ -152,7 +152,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             given,
             worker=hook.worker,
             supervised=supervised,
-            due=turns.to_launch(hook, snapshot) if snapshot else frozenset(),
+            due=turns.not_launched(hook, snapshot) if snapshot else frozenset(),
             at_work=frozenset(hook.bound.workers),
             gate_open=isinstance(asked, Ask),
             file=fast_path.named_file(hook.text("cwd") or root, given),
@@ -163,7 +163,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
         case "launch":
             return turns.launch(hook, ruling.attempt)
         case "ask":
-            return gates.put(hook) or stopping.refuse(hook, gates.NOBODY)
+            return gates.show_dialog(hook) or stopping.refuse(hook, gates.NOBODY)
         case "deny":
             return stopping.refuse(hook, ruling.reason)
         case _:
@@ -188,7 +188,7 @@ def _skill_call(given: Mapping[str, Any]) -> list[str]:
 def _after_tool(hook: HookContext) -> HookReply | None:
     tool = hook.text("tool_name")
     if tool in allowlist.AGENTS:
-        return turns.agent_said(hook)
+        return turns.agent_result(hook)
     if tool == "Skill" and hook.worker:
         given, response = hook.mapping("tool_input"), hook.mapping("tool_response")
         if response.get("success") is True:

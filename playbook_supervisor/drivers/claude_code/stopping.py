@@ -1,8 +1,8 @@
-"""When a turn of the supervising model may end, and when it is ended.
+"""When a turn of the supervising model may end, and when it is made to end.
 
-No early stop: what is outstanding is said again. No busy loop: a model that stops all the same,
-that is refused again and again, or that asks and reads and gets nowhere, is let go, its session
-marked as stalled, and the person called.
+A model that stops early is told again what is outstanding. A model that makes no progress (it keeps
+stopping, keeps being refused, or only reads) is stopped: its session is marked as stalled and the
+person is called.
 """
 
 from __future__ import annotations
@@ -13,100 +13,103 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 
-_BLOCKS = 6  # Stop hooks since anything was accepted, after which it is let go
-_REFUSALS = 20  # refused calls since then, after which its run is ended
-_ERROR = 100  # characters of an error that a person is told
+_MAX_BLOCKS = 6  # blocked stops without progress, after which a stop is allowed
+_MAX_REFUSALS = 20  # refused calls without progress, after which the run is ended
+_ERROR_LENGTH = 100  # characters of an error in a notice
 
 
-def refuse(desk: HookContext, reason: str) -> HookReply:
-    """The call does not pass. Too many such calls in a row, and the model's run is ended."""
-    if desk.worker:
+def refuse(hook: HookContext, reason: str) -> HookReply:
+    """Deny the call; too many denied calls in a row end the model's run."""
+    if hook.worker:
         return HookReply("PreToolUse", decision="deny", reason=reason)
-    desk.bound.refusals += 1
-    if desk.bound.refusals >= _REFUSALS:
-        said = _stalled(desk, f"{_REFUSALS} calls were refused, and nothing came of it")
-        return HookReply("PreToolUse", decision="deny", reason=reason, end=said, ring=said)
-    return HookReply("PreToolUse", decision="deny", reason=reason, tell=desk.look())
+    hook.bound.refusals += 1
+    if hook.bound.refusals >= _MAX_REFUSALS:
+        message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
+        return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
+    return HookReply("PreToolUse", decision="deny", reason=reason, tell=hook.look())
 
 
-def round_over(desk: HookContext) -> HookReply | None:
-    """All calls of one message are done. A model that gets nowhere is told so, and then ended."""
-    private, bound = str(desk.private), desk.bound
-    if desk.worker:
-        if bound.workers and desk.text("agent_id") not in bound.dismissed:
+def round_over(hook: HookContext) -> HookReply | None:
+    """A round of calls is over. A model without progress is warned, and later stopped."""
+    private, bound = str(hook.private), hook.bound
+    if hook.worker:
+        if bound.workers and hook.text("agent_id") not in bound.dismissed:
             request_limit.reset(private)
         return None
     if bound.turn != "supervised":
         return None
-    spent = request_limit.count(private, waiting=bool(bound.workers))
-    if spent >= request_limit.ENDED:
-        said = _stalled(desk, f"the model was asked {spent} times, and nothing came of it")
-        return HookReply("PostToolBatch", end=said, ring=said)
-    if spent < request_limit.WARNED:
+    requests = request_limit.count(private, waiting=bool(bound.workers))
+    if requests >= request_limit.ENDED:
+        message = _stalled(hook, f"the model was asked {requests} times, without progress")
+        return HookReply("PostToolBatch", end=message, ring=message)
+    if requests < request_limit.WARNED:
         return None
-    note = f"Nothing has come of your last {spent} requests: do what is outstanding, or stop."
-    return HookReply("PostToolBatch", note=note, tell=desk.look())
+    note = f"Your last {requests} requests made no progress: do what is outstanding, or stop."
+    return HookReply("PostToolBatch", note=note, tell=hook.look())
 
 
-def stop(desk: HookContext) -> HookReply | None:
-    """No early stop, and no busy loop: what may end, waits or has ended is let through."""
-    bound = desk.bound
-    _remember_crons(desk)
-    busy = bool(desk.payload.get("background_tasks"))
+def stop(hook: HookContext) -> HookReply | None:
+    """Allow the stop if the turn may end; otherwise block it, though not for ever."""
+    bound = hook.bound
+    _remember_crons(hook)
+    busy = bool(hook.payload.get("background_tasks"))
     if not busy:
-        turns.forget_refused(bound)
-    if late := turns.missed(desk):
+        turns.forget_unlaunched(bound)
+    if late := turns.report_missed(hook):
         bound.turn = "supervised"
-        return HookReply("Stop", decision="block", reason="A step's end went unheard.", tell=late)
-    outlook = desk.outlook()
-    match outlook.directive:
-        case Run() if busy and not turns.to_launch(desk, outlook):
+        return HookReply(
+            "Stop", decision="block", reason="The end of a step was missed.", tell=late
+        )
+    snapshot = hook.outlook()
+    match snapshot.directive:
+        case Run() if busy and not turns.not_launched(hook, snapshot):
             bound.at_work = False
             return None
         case Ask():
             bound.at_work, bound.turn = False, "supervised"
-            return HookReply("Stop", ring=outlook.question, shown=gates.reminder(outlook))
+            return HookReply("Stop", ring=snapshot.question, shown=gates.reminder(snapshot))
         case Finish(status=status):
-            desk.release()
-            said = f"{outlook.manifest.playbook}: {status}"
-            shown = f"{said} ({outlook.done}/{outlook.total} steps)"
+            hook.release()
+            message = f"{snapshot.manifest.playbook}: {status}"
+            shown = f"{message} ({snapshot.done}/{snapshot.total} steps)"
             if status is SessionStatus.FAILED:
-                shown += "; /playbook.resume --retry takes it up again"
-            return HookReply("Stop", ring=said, shown=shown)
+                shown += "; /playbook.resume --retry resumes it"
+            return HookReply("Stop", ring=message, shown=shown)
         case _:
             bound.turn = "supervised"
     bound.blocks += 1
-    if bound.blocks > _BLOCKS:
+    if bound.blocks > _MAX_BLOCKS:
         known = bound.stalled
-        said = _stalled(desk, f"its model was told {_BLOCKS} times what is outstanding, and stops")
-        return None if known else HookReply("Stop", ring=said, shown=said)
-    return HookReply("Stop", decision="block", reason="The playbook is not through.", tell=outlook)
-
-
-def failed(desk: HookContext) -> HookReply | None:
-    """An error has ended the turn, and no Stop hook is asked: nothing goes on by itself."""
-    desk.bound.at_work = False
-    if desk.worker or desk.bound.workers:
-        return None  # its end begins another turn
-    outlook = desk.look()
-    if isinstance(outlook.directive, Run | Check):
-        error = first_line(desk.text("last_assistant_message") or desk.text("error"), _ERROR)
-        ring = _stalled(desk, f"an error ended Claude's turn ({error})")
-    else:
-        ring = outlook.question
-    return HookReply("StopFailure", ring=ring)
-
-
-def _stalled(desk: HookContext, why: str) -> str:
-    """The model goes on no more: its turn ends here, and a person is told so."""
-    desk.bound.stalled, desk.bound.at_work = True, False
-    return (
-        f"playbook: session {desk.bound.session} is stalled: {why}. /playbook.resume tries again."
+        message = _stalled(hook, f"its model was told {_MAX_BLOCKS} times what is outstanding")
+        return None if known else HookReply("Stop", ring=message, shown=message)
+    return HookReply(
+        "Stop", decision="block", reason="The playbook has not finished.", tell=snapshot
     )
 
 
-def _remember_crons(desk: HookContext) -> None:
-    """Prompts that were scheduled before: they arrive like typed ones, and are no answer."""
-    crons = desk.payload.get("session_crons")
-    known = crons if isinstance(crons, list) else []
-    desk.bound.crons = [str(cron.get("prompt", "")) for cron in known if isinstance(cron, dict)]
+def failed(hook: HookContext) -> HookReply | None:
+    """An error has ended the turn without a Stop hook: nothing continues by itself."""
+    hook.bound.at_work = False
+    if hook.worker or hook.bound.workers:
+        return None  # the end of an agent begins another turn
+    snapshot = hook.look()
+    if isinstance(snapshot.directive, Run | Check):
+        error = first_line(hook.text("last_assistant_message") or hook.text("error"), _ERROR_LENGTH)
+        ring = _stalled(hook, f"an error ended Claude's turn ({error})")
+    else:
+        ring = snapshot.question
+    return HookReply("StopFailure", ring=ring)
+
+
+def _stalled(hook: HookContext, reason: str) -> str:
+    """Mark the session as stalled, and return the notice for the person."""
+    hook.bound.stalled, hook.bound.at_work = True, False
+    session = hook.bound.session
+    return f"playbook: session {session} is stalled: {reason}. /playbook.resume tries again."
+
+
+def _remember_crons(hook: HookContext) -> None:
+    """Scheduled prompts arrive like typed ones, but are never an answer."""
+    crons = hook.payload.get("session_crons")
+    listed = crons if isinstance(crons, list) else []
+    hook.bound.crons = [str(cron.get("prompt", "")) for cron in listed if isinstance(cron, dict)]

@@ -1,7 +1,7 @@
-"""Who has the word, and how a step begins and ends as the client sees it.
+"""The kind of the running turn, and the begin and end of a step in the client.
 
-A step ends with the result of its agent's call, or with the notification of its end; a receipt says
-that the agent ran the very command. Everything is idempotent by the attempt's id.
+A step ends with the result of its agent's call or with a notification; a receipt proves that the
+agent ran exactly the step's command. Everything is idempotent by the attempt's id.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 NOTIFICATION = "<task-notification>"
-DISMISSED = "This step was interrupted, and nobody waits for it: end your turn now."
-_UNHEARD = "the client lists its agent no longer, and no hook has told of its end"
-_STILL = "background work of its own still running"
+DISMISSED = "This step was interrupted and its result is not needed: end your turn now."
+_MISSED = "the client no longer lists its agent, and no hook reported its end"
+_STILL_WORKING = "background work of its own still running"
 _FIELD = r"(?s)<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>"
-_OURS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
-_MARK = "[Request interrupted by user"
-_WAKING = 3  # stops that are refused until an agent that waited is taken for lost
+_OUR_COMMANDS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
+_INTERRUPT_MARK = "[Request interrupted by user"
+_WAKING = 3  # blocked stops after which an agent that waited counts as lost
 _INTERRUPTED = "interrupted"
 _FAILED = "failed"
-_TAIL = 65_536  # bytes of a transcript that are looked at for the end of a turn
+_TAIL = 65_536  # bytes of a transcript that are searched for the end of a turn
 
 
-def launch(desk: HookContext, attempt_id: str) -> HookReply:
-    """Let an agent's call through, its whole input replaced: prompt, description, type, model."""
-    outlook = desk.look()
-    assert isinstance(outlook.directive, Run)  # noqa: S101 - a launch is of an outstanding run
-    (member,) = (each for each in outlook.directive.members if each.id == attempt_id)
-    work = desk.supervisor.work(outlook, member)
-    desk.bound.workers[attempt_id] = Subagent(work.skill, work.args, desk.text("tool_use_id"))
+def launch(hook: HookContext, attempt_id: str) -> HookReply:
+    """Allow an agent's call and replace its whole input: prompt, description, type, model."""
+    snapshot = hook.look()
+    assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
+    (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
+    work = hook.supervisor.work(snapshot, member)
+    hook.bound.workers[attempt_id] = Subagent(work.skill, work.args, hook.text("tool_use_id"))
     given: dict[str, str | bool] = {
         "description": f"{attempt_id} {work.command}",
         "prompt": work.prompt,
@@ -50,40 +50,40 @@ def launch(desk: HookContext, attempt_id: str) -> HookReply:
     }
     if member.step.model:
         given["model"] = member.step.model
-    if desk.mapping("tool_input").get("run_in_background") is False:
+    if hook.mapping("tool_input").get("run_in_background") is False:
         given["run_in_background"] = False
     return HookReply("PreToolUse", decision="allow", reason=f"{attempt_id} is due", given=given)
 
 
-def to_launch(desk: HookContext, outlook: Snapshot) -> frozenset[str]:
-    """The attempts that are due and that no agent has been given."""
-    asked = outlook.directive
-    due = {member.id for member in asked.members} if isinstance(asked, Run) else set()
-    return frozenset(due - desk.bound.workers.keys())
+def not_launched(hook: HookContext, snapshot: Snapshot) -> frozenset[str]:
+    """The attempts that are due and that no agent carries out yet."""
+    directive = snapshot.directive
+    due = {member.id for member in directive.members} if isinstance(directive, Run) else set()
+    return frozenset(due - hook.bound.workers.keys())
 
 
-def forget_refused(bound: Binding) -> None:
-    """An agent that was let through and never launched is due again: no background work runs."""
+def forget_unlaunched(bound: Binding) -> None:
+    """Without background work, an allowed agent that never started is due again."""
     for attempt in [name for name, worker in bound.workers.items() if not worker.agent]:
         del bound.workers[attempt]
 
 
-def agent_said(desk: HookContext) -> HookReply | None:
-    """The result of an agent's call: it was launched in the background, or it has ended."""
-    attempt = desk.bound.worker_of(tool_use=desk.text("tool_use_id"))
-    response = desk.mapping("tool_response")
+def agent_result(hook: HookContext) -> HookReply | None:
+    """An agent's call returned: the agent was launched in the background, or it has ended."""
+    attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
+    response = hook.mapping("tool_response")
     if not attempt:
         return None
-    desk.bound.workers[attempt] = replace(
-        desk.bound.workers[attempt],
+    hook.bound.workers[attempt] = replace(
+        hook.bound.workers[attempt],
         agent=str(response.get("agentId", "")),
         model=str(response.get("resolvedModel", "")),
     )
     if response.get("status") == "async_launched":
-        desk.progress()  # let through is not launched: the settings may forbid it, again and again
+        hook.progress()  # only here: the settings may still forbid an allowed launch
         return None
-    ended_well = response.get("status") == "completed"
-    return _ended(desk, attempt, ended_well, _last_text(response), "PostToolUse")
+    completed = response.get("status") == "completed"
+    return _ended(hook, attempt, completed, _last_text(response), "PostToolUse")
 
 
 def _last_text(response: Mapping[str, Any]) -> str:
@@ -92,177 +92,162 @@ def _last_text(response: Mapping[str, Any]) -> str:
     return str(texts[-1]) if texts else ""
 
 
-def agent_failed(desk: HookContext) -> HookReply | None:
+def agent_failed(hook: HookContext) -> HookReply | None:
     """The call of an agent failed, or a person interrupted it."""
-    attempt = desk.bound.worker_of(tool_use=desk.text("tool_use_id"))
+    attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
     if not attempt:
         return None
-    if desk.payload.get("is_interrupt"):
+    if hook.payload.get("is_interrupt"):
         return None  # the prompt that follows says what the person wants
-    return _ended(desk, attempt, False, desk.text("error"), "PostToolUseFailure")
+    return _ended(hook, attempt, False, hook.text("error"), "PostToolUseFailure")
 
 
-def prompted(desk: HookContext) -> HookReply | None:
-    """A prompt: a notification, a person's words, or something that only looks like them."""
-    bound, prompt = desk.bound, desk.text("prompt")
-    bound.question = ""  # a dialog that was left by Esc is over
-    ended = _unseen_end(desk)
-    over = ended if bound.at_work else ""
-    mid_turn = bound.at_work and not over
+def prompted(hook: HookContext) -> HookReply | None:
+    """A prompt: a notification, typed by a person, or something that only looks typed."""
+    bound, prompt = hook.bound, hook.text("prompt")
+    bound.question = ""  # Esc closes a dialog
+    ended = _unseen_end(hook)
+    end = ended if bound.at_work else ""
+    mid_turn = bound.at_work and not end
     if prompt.startswith(NOTIFICATION):
         if not mid_turn:
             bound.at_work, bound.turn = True, "supervised"
-        return _notified(desk, prompt)
+        return _notified(hook, prompt)
     if prompt.lstrip().startswith("<") or prompt in bound.crons:
         return None
-    if over == _INTERRUPTED:
-        desk.supervisor.interrupt()
+    if end == _INTERRUPTED:
+        hook.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
-    request_limit.reset(str(desk.private))
-    if re.match(_OURS, prompt):
+    request_limit.reset(str(hook.private))
+    if re.match(_OUR_COMMANDS, prompt):
         if not mid_turn:
             bound.turn = "supervised"
         return None
-    if reply := _answered(desk, prompt):
-        if reply.tell is not None:
-            bound.turn = "supervised"
-        elif not mid_turn:
-            bound.turn = "human"
-        return reply
     if not mid_turn:
         bound.turn = "human"
-    return _ask_back(desk, prompt)
+    return _answered(hook, prompt)
 
 
-def _answered(desk: HookContext, prompt: str) -> HookReply | None:
-    """The prompt as an answer to the open gate, if it is one (kai FR26)."""
-    asked = desk.look().directive
-    if not desk.interactive or not isinstance(asked, Ask):
+def _answered(hook: HookContext, prompt: str) -> HookReply | None:
+    """Record an answer to the open gate (kai FR26), or ask back what a bare "no" means."""
+    gate = hook.look().directive
+    if not hook.interactive or not isinstance(gate, Ask):
         return None
     from playbook_supervisor.kernel.answers import read_answer
 
-    reply = read_answer(prompt, asked.choices, typed_at_prompt=True)
-    if reply.resolution is None:
+    reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
+    if reply.resolution is not None:
+        recorded = gates.record_answer(hook, "UserPromptSubmit", gate, reply.resolution, prompt)
+        if recorded.tell is not None:
+            hook.bound.turn = "supervised"
+        return recorded
+    if not reply.question:
         return None
-    return gates.settle(desk, "UserPromptSubmit", asked, reply.resolution, prompt)
-
-
-def _ask_back(desk: HookContext, prompt: str) -> HookReply | None:
-    """What a bare "no" may mean; all else is talk."""
-    asked = desk.look().directive
-    if not desk.interactive or not isinstance(asked, Ask):
-        return None
-    from playbook_supervisor.kernel.answers import read_answer
-
-    question = read_answer(prompt, asked.choices, typed_at_prompt=True).question
-    if not question:
-        return None
-    note = gates.unanswered(asked, question)
+    note = gates.unanswered(gate, reply.question)
     return HookReply("UserPromptSubmit", note=note, shown=note)
 
 
-def _notified(desk: HookContext, prompt: str) -> HookReply | None:
+def _notified(hook: HookContext, prompt: str) -> HookReply | None:
     fields: dict[str, str] = {}
     for name, value in re.findall(_FIELD, prompt):
-        fields.setdefault(name, value)  # what a result may hold comes last
-    attempt = desk.bound.worker_of(
+        fields.setdefault(name, value)  # a result, which may contain anything, comes last
+    attempt = hook.bound.worker_of(
         tool_use=fields.get("tool-use-id", ""), agent=fields.get("task-id", "")
     )
     if not attempt:
         return None
-    if _STILL in fields.get("note", ""):
-        desk.bound.waited(desk.bound.workers[attempt].agent)
+    if _STILL_WORKING in fields.get("note", ""):
+        hook.bound.waited(hook.bound.workers[attempt].agent)
         return None
-    ended_well = fields.get("status") == "completed"
-    said = fields.get("result") or ("" if ended_well else fields.get("summary", ""))
-    return _ended(desk, attempt, ended_well, said, "UserPromptSubmit")
+    completed = fields.get("status") == "completed"
+    text = fields.get("result") or ("" if completed else fields.get("summary", ""))
+    return _ended(hook, attempt, completed, text, "UserPromptSubmit")
 
 
-def missed(desk: HookContext) -> Snapshot | None:
-    """Take in the ends of agents that no hook has told of: a hook broke, or its report failed.
+def report_missed(hook: HookContext) -> Snapshot | None:
+    """Report the agents whose end no hook reported, because a hook or its report failed.
 
-    The client does not list them any more. One that was heard to stop has come to its end, any
-    other has not ended well. Where anything else runs in the background nobody can tell: it may
-    be work that such an agent has left, and for which it will wake. Nor does the client list one
-    that is just waking: it is looked for a few times. None: nothing was missed.
+    The client no longer lists them. One that has stopped before has completed; any other has
+    failed. If anything else runs in the background, nothing is reported: it may be work that such
+    an agent left behind and will resume for. The client does not list an agent that is just
+    resuming either, so such an agent is given a few chances. None if nothing was missed.
     """
-    listed = desk.payload.get("background_tasks")
+    listed = hook.payload.get("background_tasks")
     if not isinstance(listed, list):
         return None
-    bound, outlook = desk.bound, None
+    bound, snapshot = hook.bound, None
     agents = {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
-    there = {task.get("id") for task in listed if isinstance(task, dict)}
-    if not there <= agents.keys():
+    running = {task.get("id") for task in listed if isinstance(task, dict)}
+    if not running <= agents.keys():
         return None
     for agent, attempt in agents.items():
-        if agent in there or (bound.stops.get(agent) == 0 and bound.blocks < _WAKING):
+        if agent in running or (bound.stops.get(agent) == 0 and bound.blocks < _WAKING):
             continue
-        last_words = bound.said.get(agent)
-        now = _report(desk, attempt, last_words is not None, last_words or _UNHEARD)
-        outlook = now if outlook is None else now.after(outlook)
-    return outlook
+        message = bound.said.get(agent)
+        latest = _report(hook, attempt, message is not None, message or _MISSED)
+        snapshot = latest if snapshot is None else latest.after(snapshot)
+    return snapshot
 
 
-def _ended(desk: HookContext, attempt: str, ended_well: bool, said: str, event: str) -> HookReply:
-    """An attempt's agent came back, and the hook says so."""
-    agent = desk.bound.workers[attempt].agent
-    outlook = _report(desk, attempt, ended_well, said or desk.bound.said.get(agent, ""))
-    return HookReply(event, tell=outlook, ring=_call_for(outlook))
+def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: str) -> HookReply:
+    agent = hook.bound.workers[attempt].agent
+    snapshot = _report(hook, attempt, completed, text or hook.bound.said.get(agent, ""))
+    return HookReply(event, tell=snapshot, ring=_call_for(snapshot))
 
 
-def _report(desk: HookContext, attempt: str, ended_well: bool, said: str) -> Snapshot:
-    """Journal an attempt's return; what its agent claims counts for nothing.
+def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snapshot:
+    """Journal an attempt's return, whatever its agent claims.
 
-    Its agent is at work until that has succeeded: a report that fails is made when the turn ends.
+    Until that succeeds the agent counts as working; a failed report is repeated at the turn's end.
     """
-    bound = desk.bound
-    worker, words = bound.workers[attempt], first_line(said)
+    bound = hook.bound
+    worker = bound.workers[attempt]
     agent: dict[str, str | int | float] = {"name": "claude-code"}
     if worker.agent:
         agent["id"] = worker.agent
     if worker.model:
         agent["model"] = worker.model
     error = None
-    if not ended_well:
-        error = Failure("PB-AGENT-FAILED", words or "the subagent did not end well")
+    if not completed:
+        error = Failure("PB-AGENT-FAILED", first_line(text) or "the subagent failed")
     elif [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
         typed = f"/{worker.skill} {worker.args}".rstrip()
-        error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without having run {typed}")
-    outlook = desk.supervisor.report(attempt, Outcome(error, words, agent))
+        error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
+    snapshot = hook.supervisor.report(attempt, Outcome(error, text, agent))
     del bound.workers[attempt]
     bound.forget(worker.agent)
-    desk.progress()
-    return outlook
+    hook.progress()
+    return snapshot
 
 
-def _call_for(outlook: Snapshot) -> str:
-    return outlook.question if isinstance(outlook.directive, Ask) else ""
+def _call_for(snapshot: Snapshot) -> str:
+    return snapshot.question if isinstance(snapshot.directive, Ask) else ""
 
 
-def _unseen_end(desk: HookContext) -> str:
-    """How the turn has ended that no Stop hook has ended: by Esc, by an error, or not at all.
+def _unseen_end(hook: HookContext) -> str:
+    """How a turn without a Stop hook ended: by Esc, by an error, or not at all.
 
-    The transcript says so in its last words, each time once; the prompt that is being submitted
-    may stand behind them already.
+    The transcript's last messages say so, each end counting once; the prompt that is being
+    submitted may already follow them.
     """
     try:
-        with Path(desk.text("transcript_path")).open("rb") as transcript:
+        with Path(hook.text("transcript_path")).open("rb") as transcript:
             transcript.seek(0, 2)
             transcript.seek(max(0, transcript.tell() - _TAIL))
             lines = transcript.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    spoken = [words for line in lines if (words := _spoken(line)) is not None]
-    for end, name in reversed(spoken[-2:]):
-        if end and name != desk.bound.heard:
-            desk.bound.heard = name
+    messages = [found for line in lines if (found := _message(line)) is not None]
+    for end, name in reversed(messages[-2:]):
+        if end and name != hook.bound.heard:
+            hook.bound.heard = name
             return end
     return ""
 
 
-def _spoken(line: str) -> tuple[str, str] | None:
-    """What end of a turn a line of the transcript tells of, and its id; None: nobody speaks."""
+def _message(line: str) -> tuple[str, str] | None:
+    """How a transcript line ends its turn, if at all, and its id; None if it is no message."""
     if '"type":"user"' not in line and '"type":"assistant"' not in line:
         return None
     try:
@@ -270,9 +255,9 @@ def _spoken(line: str) -> tuple[str, str] | None:
         if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
             return None
         content, name = entry["message"]["content"], str(entry["uuid"])
-        said = content if isinstance(content, str) else str(content[0].get("text", ""))
+        text = content if isinstance(content, str) else str(content[0].get("text", ""))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
     if entry["type"] == "assistant":
         return (_FAILED if entry.get("isApiErrorMessage") is True else ""), name
-    return (_INTERRUPTED if said.startswith(_MARK) else ""), name
+    return (_INTERRUPTED if text.startswith(_INTERRUPT_MARK) else ""), name
