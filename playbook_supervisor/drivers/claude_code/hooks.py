@@ -195,7 +195,7 @@ def _after_tool(hook: HookContext) -> HookReply | None:
             hook.bound.receipts.setdefault(hook.text("agent_id"), []).append(_skill_call(given))
         return None
     if tool == "AskUserQuestion":
-        return gates.answered_in_dialog(hook)
+        return gates.dialog_answer(hook)
     return None
 
 
