@@ -310,8 +310,8 @@ def _page(rows: Sequence[Row]) -> str:
         "Written by `make bench` (`python benchmarks`); do not edit. Processes are measured",
         f"alternately with `python -c pass` and shown relative to it, medians of {ROUNDS} runs.",
         "Compare these ratios; milliseconds depend on the machine and its load. A no-op step makes",
-        "two writes that are synced to disk, and its figure includes waiting for the disk; `without",
-        "a disk` is the same on a file system in memory, if the machine has one.",
+        "two writes that are synced to disk, and its figure includes waiting for the disk;",
+        "`without a disk` is the same on a file system in memory, if the machine has one.",
         "",
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end.",
