@@ -1,7 +1,7 @@
-"""The arguments that a person gave → a value for every declared one.
+"""Binds the arguments that a person gave to the declared args.
 
-Positional in the order of the playbook's `args`, or `name=value` (kai FR1, FR10). All faults come
-in one error. Values stay what was typed.
+They are positional in the order of the playbook's `args`, or `name=value` (kai FR1, FR10). One
+error reports all problems. Values are not changed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from playbook_supervisor.kernel.model import Arg, Playbook
 def bind(playbook: Playbook, given: Sequence[str]) -> dict[str, str]:
     """Value by name, in the order of declaration; an optional arg that was not given is `""`.
 
-    `name=value` counts as such only where `name` is declared: other text may hold a `=`. The n-th
-    positional one is the n-th declared arg. An argument is one line of printable text. Raises
-    ArgumentError PB-ARG-INVALID, whose details are a line for each arg.
+    `name=value` is read as such only if `name` is declared: other text may contain a `=`. The n-th
+    positional argument is the n-th declared arg. An argument is one line of printable text.
+    ArgumentError PB-ARG-INVALID has a line for each arg in its details.
     """
     declared = [arg.name for arg in playbook.args]
     values: dict[str, str] = {}
@@ -37,11 +37,11 @@ def bind(playbook: Playbook, given: Sequence[str]) -> dict[str, str]:
         if name in values:
             faults.append(f"{name} is given twice")
         elif printable(value) != value:
-            faults.append(f"{name} holds control characters")
+            faults.append(f"{name} contains control characters")
         values.setdefault(name, value)
     if surplus:
         what = ", ".join(f'"{text}"' for text in surplus)
-        faults.append(f"{what} {'is' if len(surplus) == 1 else 'are'} more than it takes")
+        faults.append(f"too many arguments: {what}")
     faults += [
         f"{arg.name} is missing"
         for arg in playbook.args

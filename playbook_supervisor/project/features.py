@@ -1,6 +1,6 @@
-"""Which feature is meant by what a person typed, and telling spec-kit the same.
+"""Finds the feature that a person means, and makes spec-kit use the same one.
 
-A feature is a folder's name. What is typed is checked before anything is created from it.
+A feature is the name of a folder. Input is checked before anything is created from it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
 
 SPECKIT = "/speckit"
-"""How the commands begin that have to find a feature by themselves."""
+"""The prefix of the commands that look for their feature themselves."""
 
 _LONGEST = 200
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*\Z"
-_OTHER_LETTERS = r"\w[\w-]*\Z"  # of any language: a name all the same, and nothing hostile
-_ALLOWED = "a to z, digits, `.`, `_` and `-`, a letter or digit first, no `..`"
+_OTHER_LETTERS = r"\w[\w-]*\Z"  # names with letters of any language, but nothing hostile
+_ALLOWED = "use a to z, digits, `.`, `_` and `-`, start with a letter or digit, without `..`"
 _NUMBER = r"[0-9]{8}-[0-9]{6}\Z|[0-9]+\Z"
 _LEADING = r"[0-9]{8}-[0-9]{6}(?=-)|[0-9]+(?=-)"
-_OF_SESSION = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` puts behind a branch that is taken
+_OF_SESSION = r"-[0-9]{8}-[a-z0-9]{3}\Z"  # what `start` appends to the name of a branch that exists
 _POINTER = ".specify/feature.json"
 _POINTER_KEY = "feature_directory"
 _SCRIPT_BYTES = 262_144
 
 
 class Feature(Record):
-    """A resolved feature; `warning` is a sentence for the person, or empty."""
+    """A resolved feature; `warning` is a sentence or empty."""
 
     name: str
     warning: str = ""
 
 
-# ── what is meant ───────────────────────────────────────────────────────────────────────────
+# ── finding the feature ───────────────────────────────────────────────────────────────────────────
 
 
 def resolve(
@@ -52,16 +52,17 @@ def resolve(
 ) -> Feature:
     """The feature that `given` names: `013`, `013-slug`, `specs/013-slug`, `20260219-101500`.
 
-    A number means the one folder of specs that begins with it, else the one agreement, QA folder,
-    feature file or branch; `branches` is asked only then. Nothing of that name is a warning, since
-    the playbook may be about to create it. Raises ArgumentError PB-ARG-FEATURE for a name that is
-    not one, and for several candidates (kai FR10; data model, `feature`).
+    A number means the only folder of specs that begins with it, or else the only agreement folder,
+    QA folder, feature file or branch; `branches` is called only then. If nothing has that name,
+    there is a warning, because the playbook may be about to create it. ArgumentError
+    PB-ARG-FEATURE for an invalid name, and for several candidates (kai FR10; data model,
+    `feature`).
     """
     text = given.strip().rstrip("/").removeprefix(f"{config.specs}/")
     if not is_name(text):
         raise ArgumentError(
             "PB-ARG-FEATURE",
-            f"{first_line(given, 60)!r} is no feature: {_ALLOWED}",
+            f"{first_line(given, 60)!r} is not a valid feature name: {_ALLOWED}",
         )
     specs = _folders(root, config.specs)
     if text in specs:
@@ -77,8 +78,8 @@ def resolve(
     if len(found) > 1:
         raise ArgumentError(
             "PB-ARG-FEATURE",
-            f"{text} may be {_some(found)}",
-            guidance=f"Name the one you mean, as in `{found[0]}`.",
+            f"{text} is ambiguous: {_some(found)}",
+            guidance=f"Give the full name, as in `{found[0]}`.",
             details=tuple(found),
         )
     if not found:
@@ -87,30 +88,30 @@ def resolve(
 
 
 def _refuse_unnamable(specs: Path, number: str) -> None:
-    """What lies under that number is meant, and no folder beside it that is made only now."""
+    """Raise if the number belongs to a folder whose name is not valid, not to a new feature."""
     with suppress(OSError):
         names = (each.name for each in specs.iterdir() if each.is_dir())
         if meant := _beginning(number, (name for name in names if re.match(_OTHER_LETTERS, name))):
             raise ArgumentError(
                 "PB-ARG-FEATURE",
-                f"{number} may be {first_line(meant[0], 60)!r}, and that is no feature: {_ALLOWED}",
+                f"{first_line(meant[0], 60)!r} is not a valid feature name: {_ALLOWED}",
                 where=str(specs),
                 guidance="Rename the folder.",
             )
 
 
 def of_branch(branch: str) -> str:
-    """The feature of a playbook without an arg `feature`: the branch's own name, slashes and all.
+    """The feature of a playbook without an arg `feature`: the name of the branch, with slashes.
 
-    Of a second branch for the same feature, which ends with a session's id, the name before it.
-    Empty where there is no branch, or one that no folder could be named for.
+    The id of a session at its end, which marks a second branch for a feature, is removed. Empty
+    if there is no branch, or if it cannot be the name of a folder.
     """
     feature = re.sub(_OF_SESSION, "", branch)
     return feature if all(is_name(part) for part in feature.split("/")) else ""
 
 
 def is_name(text: str) -> bool:
-    """Whether a feature may be called so; nothing that passes can leave a folder."""
+    """Whether it is a valid feature name. A valid name cannot lead out of its folder."""
     return len(text) <= _LONGEST and re.match(_NAME, text) is not None and ".." not in text
 
 
@@ -145,11 +146,11 @@ def _beginning(text: str, known: Iterable[str]) -> list[str]:
 def _unknown(text: str, known: set[str]) -> str:
     near = did_you_mean(text, known) or _same_number(text, known)
     hint = f"; did you mean {near}?" if near else ""
-    return f"there is no folder, feature file or branch {text} yet{hint}"
+    return f"no folder, feature file or branch is named {text} yet{hint}"
 
 
 def _same_number(text: str, known: set[str]) -> str:
-    """`13` is near `013-slug`, though its spelling is not."""
+    """The feature with the same number: `13` means `013-slug`."""
     for name in sorted(known):
         leading = re.match(_LEADING, name)
         if leading and leading[0].lstrip("0") == text.partition("-")[0].lstrip("0"):
@@ -162,18 +163,18 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} or {len(names) - 8} others" if len(names) > 8 else shown
 
 
-# ── telling spec-kit ────────────────────────────────────────────────────────────────────────
+# ── spec-kit ────────────────────────────────────────────────────────────────────────
 
 
 def point_speckit(
     root: Path, feature: str, config: Config, *, exported: bool = True
 ) -> Mapping[str, str]:
-    """Make the project's own spec-kit find `feature`; the variables for whoever runs its commands.
+    """Make the project's spec-kit find `feature`; returns the environment for its commands.
 
-    Where spec-kit keeps `.specify/feature.json` (from 0.10 on) it is set, other keys kept, a right
-    one left alone. An older one goes by `SPECIFY_FEATURE`, or by the branch alone: where the
-    variable cannot reach the worker (`exported` false) or is not looked at, StateError
-    PB-STATE-SPECKIT names the branch to be on. Without spec-kit: nothing is done, no variables.
+    Spec-kit from 0.10 on reads `.specify/feature.json`: it is updated unless it is right, and other
+    keys are kept. An older one reads `SPECIFY_FEATURE`, or only the branch: if the variable cannot
+    reach the worker (`exported` false) or is not read, StateError PB-STATE-SPECKIT names the branch
+    to switch to. Without spec-kit nothing is done, and there are no variables.
     """
     if not (root / ".specify").is_dir():
         return {}
@@ -184,13 +185,13 @@ def point_speckit(
 
 
 def require_speckit(root: Path, feature: str, config: Config, *, exported: bool = True) -> None:
-    """Nothing is done; raises what `point_speckit` would."""
+    """Raise what `point_speckit` would raise, without doing anything."""
     if (root / ".specify").is_dir():
         _pointer_to(root, feature, f"{config.specs}/{feature}", exported=exported)
 
 
 def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> bytes | None:
-    """What is to be written to the pointer; None where it is right, or where there is none."""
+    """The new content of the pointer; None if it is right or not used."""
     scripts = _scripts(root)
     if (root / _POINTER).exists() or "feature.json" in scripts:
         return _pointed(root, folder)
@@ -200,7 +201,7 @@ def _pointer_to(root: Path, feature: str, folder: str, *, exported: bool) -> byt
 
 
 def _scripts(root: Path) -> str:
-    """The text of spec-kit's shared scripts, by which its generations differ."""
+    """The text of spec-kit's shared scripts, which shows its version."""
     texts = []
     for file in sorted((root / ".specify" / "scripts").glob("**/common.*")):
         try:
@@ -223,9 +224,9 @@ def _pointed(root: Path, folder: str) -> bytes | None:
     if not isinstance(pointer, dict):
         raise StateError(
             "PB-STATE-SPECKIT",
-            f"{_POINTER} is no JSON object, so spec-kit would not find {folder}",
+            f"{_POINTER} is not a JSON object, so spec-kit would not find {folder}",
             where=_POINTER,
-            guidance="Mend the file, or remove it; it is spec-kit's note of the current feature.",
+            guidance="Correct the file or remove it; spec-kit notes the current feature in it.",
         )
     there = pointer.get(_POINTER_KEY)
     if isinstance(there, str) and _same_folder(root, there, folder):
@@ -246,6 +247,6 @@ def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:
     here = f"the branch is {first_line(branch, 60)}" if branch else "no branch is checked out"
     raise StateError(
         "PB-STATE-SPECKIT",
-        f"this project's spec-kit finds its feature by the branch, and {here}, not {feature}",
-        guidance=f"Change to it: git switch {feature} (with -c, where it has still to be made)",
+        f"this project's spec-kit takes its feature from the branch, but {here}, not {feature}",
+        guidance=f"Switch to it: git switch {feature} (with -c to create it)",
     )

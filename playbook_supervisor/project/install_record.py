@@ -1,7 +1,7 @@
-"""install.yaml: what an installation wrote into a project, so that a later one knows its own past.
+"""install.yaml: what an installation wrote into a project.
 
-A file that is not in it is the user's; one whose digest differs has been edited; one that is in it
-and not there has been deleted.
+A file that is not listed belongs to the user. A file with another digest was edited, and a listed
+file that is missing was deleted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _HEADER = "# What `playbook init` wrote, and the digests of it then. Keep it in 
 
 
 class Installation(Record):
-    """`version` of the program that wrote last; `files` by path from the repository's top, each
-    with the `fingerprint` of what was written; `no_hooks` if files of others are left alone."""
+    """`version` of the program that wrote last; `files` maps paths from the root of the repository
+    to the `fingerprint` of what was written; `no_hooks` if hooks are not installed."""
 
     version: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -36,17 +36,17 @@ class Installation(Record):
 
 
 def fingerprint(data: bytes) -> str:
-    """How a file's content is recorded: `sha256:` and 64 hexadecimal digits."""
+    """The digest of a file as it is recorded: `sha256:` and 64 hexadecimal digits."""
     return as_fingerprint(digest(data))
 
 
 def as_fingerprint(summed: str) -> str:
-    """The same of a SHA-256 that has been taken."""
+    """The fingerprint for a SHA-256 digest."""
     return f"sha256:{summed}"
 
 
 def emit_installation(made: Installation) -> bytes:
-    """The whole of an install.yaml, files in the order of their paths."""
+    """The text of install.yaml, with the files sorted by path."""
     mapping = {
         "schema": SCHEMA,
         "version": made.version,
@@ -57,10 +57,10 @@ def emit_installation(made: Installation) -> bytes:
 
 
 def read_installation(root: Path) -> Installation:
-    """What was installed in the project; an empty one where nothing was.
+    """What was installed in the project; empty if nothing was.
 
-    CheckError with the place of what cannot be read; StateError PB-STATE-NEWER, likewise, where a
-    newer version wrote it.
+    CheckError with the place of the problem if the file is not valid; StateError PB-STATE-NEWER if
+    a newer version wrote it.
     """
     try:
         document = load(read_bytes(contained(root, FILE), limit=MAX_BYTES), FILE)
@@ -74,14 +74,14 @@ def read_installation(root: Path) -> Installation:
             str(unfit),
             where=FILE,
             position=document.position((unfit.key,)),
-            guidance="Mend the file, or remove it: what equals a release still counts as ours.",
+            guidance="Correct the file or remove it; unchanged files are still recognised as ours.",
         ) from None
 
 
 def refuse_downgrade(made: Installation) -> None:
-    """StateError PB-STATE-NEWER where a later version wrote last: an older one takes nothing back.
+    """StateError PB-STATE-NEWER if a later version wrote last.
 
-    What is no version with numbers in it counts as none.
+    A version without numbers counts as older than every other.
     """
     if _numbers(made.version) > _numbers(__version__):
         raise StateError(
@@ -92,7 +92,7 @@ def refuse_downgrade(made: Installation) -> None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The release in a version: 1.10.0rc1 → (1, 10); trailing zeros say nothing."""
+    """The release in a version, without trailing zeros: 1.10.0rc1 → (1, 10)."""
     release = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}", version)
     numbers = [int(number) for number in release[0].split(".")] if release else []
     while numbers and not numbers[-1]:

@@ -1,7 +1,7 @@
-"""`{{arg}}` in a step's text: which names it uses, and the text with their values.
+"""Interpolates `{{arg}}` in the text of a step.
 
-One pass: a value that itself holds `{{…}}` stays as it is, and an unknown name is an error, never
-an empty string (kai data model, Step `args`).
+One pass: `{{…}}` in a value is not replaced. An unknown name is an error, never an empty string
+(kai data model, Step `args`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
         raise CheckError(
             "PB-CHECK-RULE",
             f"unknown arg {', '.join('{{' + name[:60] + '}}' for name in unknown)}",
-            guidance=f"Declare it under `args`, or use one of those declared: {declared}.",
+            guidance=f"Declare it under `args`, or use a declared one: {declared}.",
         )
     return re.sub(_REFERENCE, lambda match: values[match[1].strip()], text)

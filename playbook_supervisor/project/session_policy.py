@@ -1,7 +1,7 @@
-"""What a session is held to beyond its playbook: its project's policies as they were at its begin.
+"""The policies that apply to one session: those of the project when the session began.
 
-A policy only tightens: a step is never made freer by one. What is kept of them is small and plain,
-so that the session is held to the same on another machine, whatever the project says by then.
+A policy can only make a step stricter. The demands are stored with the session, so that they also
+apply on another machine and after the project has changed its policies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from playbook_supervisor.records import Record, replace
 FILE = "policy.yaml"
 SCHEMA = 1
 LADDER = (Autonomy.AUTO, Autonomy.GATE_ON_BREAKING, Autonomy.GATE_ALWAYS)
-"""What a policy may ask for, the strictest last."""
+"""What a policy may require, the strictest last."""
 
-_HEADER = b"# What the project's policies asked for when this session began.\n"
+_HEADER = b"# What the policies of the project required when this session began.\n"
 
 
 class Demand(Record):
-    """What one rule of the project asks of one step; `policy` is the name of the rule's file."""
+    """What one rule requires of one step; `policy` is the name of the rule's file."""
 
     step: str
     policy: str
@@ -35,7 +35,7 @@ class Demand(Record):
 
 
 class Effect(Record):
-    """What a demand changes in a playbook: only what was not so before, and who may answer."""
+    """What a demand changes in a step, and who may answer."""
 
     step: str
     policy: str
@@ -54,31 +54,31 @@ class Effect(Record):
 
 
 class Policy(Record):
-    """All demands on the steps of one session, in the order of the policies' files."""
+    """All demands on the steps of one session, in the order of the policy files."""
 
     demands: tuple[Demand, ...] = ()
 
     def of(self, step_id: str) -> Iterator[Demand]:
-        """What is asked of a step."""
+        """The demands on a step."""
         return (demand for demand in self.demands if demand.step == step_id)
 
     def people(self, step_id: str) -> tuple[Demand, ...]:
-        """The demands that say who may answer at the gates of a step; each of them has to agree."""
+        """The demands that restrict who may answer the gates of a step. All must agree."""
         return tuple(demand for demand in self.of(step_id) if demand.answered_by)
 
     def admit(self, step_id: str, resolution: Resolution, by: str) -> None:
-        """PolicyError PB-POLICY-ANSWER unless `by` may answer so at a gate of the step.
+        """PolicyError PB-POLICY-ANSWER unless `by` may give this answer at a gate of the step.
 
-        `by` is a git identity or `autonomous`, which is nobody. To abort is everybody's: it lets
-        nothing through, and a session is no hostage of people who are away.
+        `by` is a git identity, or `autonomous`, which is not a person. Anyone may abort: that lets
+        nothing pass, and a session must not depend on people who are away.
         """
         if resolution is not Resolution.ABORT:
             self._admit(step_id, by, "PB-POLICY-ANSWER", "answer for")
 
     def admit_start(self, playbook: Playbook, start: str, who: Callable[[], str]) -> None:
-        """PolicyError PB-POLICY-SKIP unless `who` may leave out what is before `start` (`--from`).
+        """PolicyError PB-POLICY-SKIP unless `who` may skip the steps before `start` (`--from`).
 
-        `who` is asked only where it matters.
+        `who` is called only if one of them is restricted.
         """
         passed = [step.id for step in playbook.steps]
         passed = passed[: passed.index(start)] if start in passed else []
@@ -86,22 +86,26 @@ class Policy(Record):
         if guarded:
             by = who()
             for step_id in guarded:
-                self._admit(step_id, by, "PB-POLICY-SKIP", "pass over")
+                self._admit(step_id, by, "PB-POLICY-SKIP", "skip")
 
     def _admit(self, step_id: str, by: str, code: str, deed: str) -> None:
         for demand in self.people(step_id):
             if not _among(by, demand.answered_by):
-                who = "nobody" if by == Mode.AUTONOMOUS else by or "somebody unknown to git"
+                who = (
+                    "autonomous mode"
+                    if by == Mode.AUTONOMOUS
+                    else by or "a person without a git identity"
+                )
                 raise PolicyError(
                     code,
                     f"{who} may not {deed} `{step_id}`: "
-                    f"the policy {demand.policy} asks for {' or '.join(demand.answered_by)}",
+                    f"the policy {demand.policy} requires {' or '.join(demand.answered_by)}",
                 )
 
 
 def _among(by: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a person's e-mail address is one of these; `*` is any person, also without one."""
-    from fnmatch import fnmatchcase  # only where somebody is asked for
+    """Whether the e-mail address matches; `*` is any person, even without an address."""
+    from fnmatch import fnmatchcase  # only a few projects name people
 
     mail = by.rpartition("<")[2].removesuffix(">") if by.endswith(">") else ""
     return by != Mode.AUTONOMOUS and any(
@@ -113,14 +117,14 @@ def _among(by: str, patterns: tuple[str, ...]) -> bool:
 
 
 def tightened(playbook: Playbook, policy: Policy) -> Playbook:
-    """The playbook as the session runs it."""
+    """The playbook with all demands applied: what the session runs."""
     if not policy.demands:
         return playbook
     return replace(playbook, steps=tuple(_held(step, policy) for step in playbook.steps))
 
 
 def effects(playbook: Playbook, policy: Policy) -> tuple[Effect, ...]:
-    """What the policy makes of the author's playbook, step by step, demand by demand."""
+    """What the policy changes in the author's playbook, by step and demand."""
     return tuple(effect for step in playbook.steps for effect in _effects(step, policy))
 
 
@@ -141,10 +145,9 @@ def _effects(step: Step, policy: Policy) -> Iterator[Effect]:
 
 
 def _tighter(step: Step, demand: Demand) -> Step:
-    """The step with one demand met.
+    """The step with one demand applied.
 
-    A step that the playbook leaves out is not run for a policy's sake, and not left out silently
-    either: a person is asked, and may skip it.
+    A step that the playbook skips gets a gate: a person decides whether to run it.
     """
     autonomy = step.autonomy
     if autonomy is Autonomy.SKIP and (demand.autonomy or demand.postconditions):
@@ -159,18 +162,18 @@ def _tighter(step: Step, demand: Demand) -> Step:
 
 
 def emit_policy(policy: Policy) -> bytes:
-    """policy.yaml: a line for each demand."""
+    """The policy.yaml, a line for each demand."""
     shape = policy_to_json(policy)
     return _HEADER + "".join(pair(key, value, 0) for key, value in shape.items()).encode()
 
 
 def policy_to_json(policy: Policy) -> dict[str, object]:
-    """A policy with the keys of its file, those of a demand only where they say something."""
+    """A policy with the keys of its file. Empty keys of a demand are left out."""
     return {"schema": SCHEMA, "demands": [demand_to_json(demand) for demand in policy.demands]}
 
 
 def policy_from_json(shape: Mapping[str, object]) -> Policy:
-    """The inverse of `policy_to_json`; ValueError where it is none."""
+    """The inverse of `policy_to_json`. UnfitError, a ValueError, if it is not valid."""
     demands = []
     for number, fields in enumerate(Fields(shape).each("demands"), 1):
         try:
@@ -194,7 +197,7 @@ def read_policy(data: bytes, source: str) -> Policy:
 
 
 def demand_to_json(demand: Demand) -> dict[str, object]:
-    """One demand, a line of the file."""
+    """One demand with the keys of the file."""
     shape: dict[str, object] = {"step": demand.step, "policy": demand.policy}
     if demand.autonomy:
         shape["autonomy"] = demand.autonomy.value

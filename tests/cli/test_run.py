@@ -194,7 +194,7 @@ def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) 
     """A feature that is nowhere yet; an agent that says what it used."""
     project.write("specs/99-new/spec.md", "# New\n")
     run = project.playbook("run", "auto-feature", "98", "--agent", project.script(FAILS))
-    assert run.err.startswith("note: there is no folder, feature file or branch 98 yet\n")
+    assert run.err.startswith("note: no folder, feature file or branch is named 98 yet\n")
     quiet = project.playbook(
         "run", "auto-feature", "98", "--agent", project.script(FAILS), "--log-level", "error"
     )

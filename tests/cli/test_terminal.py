@@ -74,7 +74,7 @@ def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> 
 def test_notes_stand_above_the_list(project: Project) -> None:
     agent = project.script(WORKS)
     with Terminal(project, "run", "auto-feature", "98", "--agent", agent) as terminal:
-        terminal.until("note: there is no folder, feature file or branch 98 yet")
+        terminal.until("note: no folder, feature file or branch is named 98 yet")
         terminal.until("✗  plan")
         assert terminal.end() == 2
 

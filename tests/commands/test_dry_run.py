@@ -269,8 +269,8 @@ def test_a_later_step_that_spec_kit_would_misunderstand_is_told_of(project: Proj
     shown = plan(project, "auto-feature", "013")
     assert (shown.refusals, shown.exit_code) == ((), 0)
     assert shown.missing[-1] == (
-        "plan will not begin: this project's spec-kit finds its feature by the branch, "
-        f"and the branch is elsewhere, not {FEATURE}"
+        "plan will not begin: this project's spec-kit takes its feature from the branch, "
+        f"but the branch is elsewhere, not {FEATURE}"
     )
 
 

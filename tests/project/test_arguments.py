@@ -84,8 +84,8 @@ def test_a_required_argument_given_as_nothing_is_missing(nothing: str) -> None:
 def test_all_faults_come_in_one_error() -> None:
     error = refused(playbook(FEATURE, URL), "feature=", "x\x07", "target-url=b", "c", "d")
     assert error.message == (
-        'auto-feature: feature is given twice; target-url is given twice; "d" is more than it '
-        "takes; feature is missing"
+        "auto-feature: feature is given twice; target-url is given twice; "
+        'too many arguments: "d"; feature is missing'
     )
 
 
@@ -95,8 +95,8 @@ def test_an_argument_given_by_place_and_by_name_is_given_twice() -> None:
 
 
 def test_too_many_arguments_are_quoted() -> None:
-    assert '"b" is more than it takes' in refused(playbook(FEATURE), "a", "b").message
-    assert '"b", "c" are more than it takes' in refused(playbook(FEATURE), "a", "b", "c").message
+    assert 'too many arguments: "b"' in refused(playbook(FEATURE), "a", "b").message
+    assert 'too many arguments: "b", "c"' in refused(playbook(FEATURE), "a", "b", "c").message
 
 
 def test_a_playbook_without_arguments_says_so() -> None:
@@ -108,7 +108,7 @@ def test_a_playbook_without_arguments_says_so() -> None:
 @pytest.mark.parametrize("hostile", ["a\nb", "\x1b[2Jx", "a\x00", "\u202eabc", "\ud800", "a\tb"])
 def test_an_argument_with_control_characters_is_refused_and_not_repeated(hostile: str) -> None:
     error = refused(playbook(FEATURE), hostile)
-    assert error.message == "auto-feature: feature holds control characters"
+    assert error.message == "auto-feature: feature contains control characters"
 
 
 def test_a_surplus_argument_is_shown_without_its_control_characters() -> None:

@@ -52,7 +52,7 @@ def test_a_timestamp_prefix_means_the_one_folder(tmp_path: Path) -> None:
 def test_a_folder_that_no_feature_may_be_called_is_not_passed_by(tmp_path: Path) -> None:
     """Else the session would work in a folder of its own beside the one that is meant."""
     folders(tmp_path, "specs/013-größe", "specs/014-other")
-    with pytest.raises(ArgumentError, match="013 may be '013-größe', and that is no feature"):
+    with pytest.raises(ArgumentError, match="'013-größe' is not a valid feature name"):
         resolve(tmp_path, "013", CONFIG, branches())
     assert resolve(tmp_path, "014", CONFIG, nobody_asks) == Feature("014-other")
 
@@ -92,8 +92,8 @@ def test_several_candidates_are_listed_and_none_is_chosen(tmp_path: Path) -> Non
     with pytest.raises(ArgumentError) as caught:
         resolve(tmp_path, "013", CONFIG, nobody_asks)
     assert caught.value.code == "PB-ARG-FEATURE"
-    assert caught.value.message == "013 may be 013-a, 013-b"
-    assert caught.value.guidance == "Name the one you mean, as in `013-a`."
+    assert caught.value.message == "013 is ambiguous: 013-a, 013-b"
+    assert caught.value.guidance == "Give the full name, as in `013-a`."
 
 
 def test_many_candidates_are_counted(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_an_unknown_feature_is_kept_with_a_warning_that_names_a_near_one(
 ) -> None:
     folders(tmp_path, "specs/013-create", "specs/900-far-away", "specs/none")
     assert resolve(tmp_path, typed, CONFIG, branches()) == Feature(
-        typed, f"there is no folder, feature file or branch {typed} yet; did you mean 013-create?"
+        typed, f"no folder, feature file or branch is named {typed} yet; did you mean 013-create?"
     )
 
 
 def test_an_unknown_feature_with_nothing_near_is_kept_with_a_warning(tmp_path: Path) -> None:
     assert resolve(tmp_path, "fresh", CONFIG, branches()) == Feature(
-        "fresh", "there is no folder, feature file or branch fresh yet"
+        "fresh", "no folder, feature file or branch is named fresh yet"
     )
 
 
@@ -255,9 +255,7 @@ def test_where_only_the_branch_tells_the_wrong_one_is_refused(
         point_speckit(project.root, "013-a", CONFIG, exported=exported)
     assert caught.value.code == "PB-STATE-SPECKIT"
     assert "the branch is 999-elsewhere, not 013-a" in caught.value.message
-    assert caught.value.guidance == (
-        "Change to it: git switch 013-a (with -c, where it has still to be made)"
-    )
+    assert caught.value.guidance == ("Switch to it: git switch 013-a (with -c to create it)")
 
 
 def test_where_only_the_branch_tells_the_right_one_passes(project: Project) -> None:

@@ -69,7 +69,7 @@ class TestAnAnswer:
         ending = run(gated, Mode.MANUAL, person)
         assert ending.why == "waiting"
         assert person.context[0] == f"answered by: {RELEASE} (policy release.yaml)"
-        said = "may not answer for `publish`: the policy release.yaml asks for"
+        said = "may not answer for `publish`: the policy release.yaml requires"
         assert [said in told for told in person.told] == [True, True]
         assert person.told[0].endswith("; the gate stays open.")
         assert not person.hurried  # nothing has changed by a refusal

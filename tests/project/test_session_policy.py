@@ -314,7 +314,11 @@ def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
 def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     gate = ask(supervisor.look()).id
-    for by, named in ((ADA, "Ada"), (Mode.AUTONOMOUS.value, "nobody"), ("", "somebody unknown")):
+    for by, named in (
+        (ADA, "Ada"),
+        (Mode.AUTONOMOUS.value, "autonomous mode"),
+        ("", "a person without"),
+    ):
         with pytest.raises(PolicyError, match=f"^{named}.* may not answer for `b`: .*team.yaml"):
             supervisor.answer(gate, CONTINUE, "continue", Principal(by))
     assert ask(scene.again(supervisor).look()).id == gate

@@ -62,14 +62,14 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         with pytest.raises(StateError) as caught:
             begin(project)
         assert caught.value.code == "PB-STATE-SPECKIT"
-        assert caught.value.guidance.startswith(f"Change to it: git switch {FEATURE} ")
+        assert caught.value.guidance.startswith(f"Switch to it: git switch {FEATURE} ")
         assert project.sessions == []
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         assert run(project, "gated") == "waiting"  # nothing else is open here
 
     def test_a_broken_pointer_leaves_nothing_behind(self, project: Project) -> None:
         project.write(".specify/feature.json", "[]")
-        with pytest.raises(StateError, match=r"feature\.json is no JSON object"):
+        with pytest.raises(StateError, match=r"feature\.json is not a JSON object"):
             run(project, "auto-feature", "013")
         assert project.sessions == []
 
@@ -77,7 +77,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         """By the time that spec-kit is asked, the branch may be the right one."""
         project.write(".playbooks/playbooks/later.yaml", LATER)
         elsewhere(project)
-        with pytest.raises(StateError, match="spec-kit finds its feature by the branch"):
+        with pytest.raises(StateError, match="spec-kit takes its feature from the branch"):
             run(project, "later", "013")
         assert project.manifest()["status"] == "in_progress"
         project.git("switch", "-q", FEATURE)
