@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import program
 from project import Project
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -36,6 +38,8 @@ SHOWN_ONLY = frozenset({"text", "sh", "mermaid"})
 ANY_LINES = "…"
 
 _FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_PLAIN = re.compile(r"playbook (?!answer)[^$`&|;<>()*?~\n]*\Z")
+"""What needs neither a shell nor time: an answer must not come in the moment of its question."""
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
@@ -178,7 +182,20 @@ class Stage:
         project.commit("Prepare")
 
     def type(self, command: str) -> str:
-        """What the terminal shows, both streams in the order in which they were written."""
+        """What the terminal shows, both streams in the order in which they were written.
+
+        A command that needs no shell is run in this process.
+        """
+        printed = self._ours(command) if _PLAIN.match(command) else self._in_a_shell(command)
+        for folder, name in ((self.project.root, "~/project"), (self.project.home, "~")):
+            printed = printed.replace(str(folder), name)
+        return printed
+
+    def _ours(self, command: str) -> str:
+        argv, env = shlex.split(command)[1:], self.project.environment
+        return program.run(argv, cwd=self.project.root, env=env, merged=True).out
+
+    def _in_a_shell(self, command: str) -> str:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.project.root,
@@ -190,10 +207,7 @@ class Stage:
             timeout=120,
             check=False,
         )
-        printed = done.stdout.decode()
-        for folder, name in ((self.project.root, "~/project"), (self.project.home, "~")):
-            printed = printed.replace(str(folder), name)
-        return printed
+        return done.stdout.decode()
 
     def run(self, code: str) -> str:
         """What a piece of Python prints; a failing one says why."""

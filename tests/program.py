@@ -37,10 +37,22 @@ class Result:
         return json.loads(self.out)
 
 
-def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"") -> Result:
-    """Run `playbook ARGV` to its end. `env` is its whole environment."""
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    merged: bool = False,
+) -> Result:
+    """Run `playbook ARGV` to its end. `env` is its whole environment.
+
+    With `merged`, stderr goes where stdout goes, and the result has both in `out`.
+    """
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in _STREAMS]
+        if merged:
+            files[2] = files[1]
         files[0].write(stdin)
         files[0].seek(0)
         stack.enter_context(_process_state())
@@ -57,7 +69,7 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes 
         sys.stdout.flush()
         sys.stderr.flush()
         out, err = (_content(file) for file in files[1:])
-    return Result(code, out, err)
+    return Result(code, out, "" if merged else err)
 
 
 def _content(file: IO[bytes]) -> str:
