@@ -77,7 +77,7 @@ class TestWhatIsAHumans:
     def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
         with Terminal(conversation.project, "answer", "continue") as terminal:
             assert terminal.end() == 0
-            assert "Claude Code goes on, at your next message there" in terminal.shown
+            assert "Claude Code continues at your next message there" in terminal.shown
         (entry,) = conversation.project.journal()
         assert entry["gates"][0]["resolution"] == "continue"
         assert entry["gates"][0]["by"] == "Ada Example <ada@example.org>"
@@ -304,7 +304,7 @@ class TestCommandsInTheClientsShell:
             outside = project.playbook("report", "qa-plan#1", "--error", "no")
             assert inside.json["steps"][0]["id"] == "qa-plan#1"
             for said in (inside, outside):
-                assert (said.code, "nothing was taken from you" in said.err) == (0, True)
+                assert (said.code, "this report was ignored" in said.err) == (0, True)
             assert (project.session / "journal.yaml").read_bytes() == before
 
 

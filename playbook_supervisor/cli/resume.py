@@ -5,8 +5,6 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options
-from playbook_supervisor.cli.drive import drive_and_show
-from playbook_supervisor.commands import driving
 
 
 @options.command
@@ -28,6 +26,9 @@ def resume(named: str, *, session: str, retry: bool, json: bool, **values: objec
       playbook resume --retry
       playbook resume --kill --agent exec:./my-agent
     """
+    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need neither
+    from playbook_supervisor.commands import driving
+
     chosen, drive = options.chosen_session(named, session), options.drive_options(values)
     return drive_and_show(
         lambda observer, prompter: driving.resume(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.drive import drive_and_show
-from playbook_supervisor.commands import driving
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.driving import DriveOptions
 
 
 @options.command
@@ -38,6 +40,9 @@ def run(
       playbook run auto-validate 013 --mode autonomous --json
       playbook run auto-feature 013 --agent exec:./my-agent
     """
+    from playbook_supervisor.cli.drive import drive_and_show  # help and completion need neither
+    from playbook_supervisor.commands import driving
+
     drive = options.drive_options(values)
     if dry_run:
         return _show_plan(playbook, args, start, drive, json=json)
@@ -51,7 +56,7 @@ def run(
 
 
 def _show_plan(
-    playbook: str, args: tuple[str, ...], start: str, drive: driving.DriveOptions, *, json: bool
+    playbook: str, args: tuple[str, ...], start: str, drive: DriveOptions, *, json: bool
 ) -> int:
     from playbook_supervisor.cli.render import plan
     from playbook_supervisor.commands import dry_run

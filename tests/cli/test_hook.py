@@ -212,7 +212,7 @@ class TestWhatIsSaid:
             conversation.types("run", "group 013")
             told = conversation.hook("SessionStart", source="compact")
             assert "To run now: plan#1, tasks#1, qa-plan#1" in context(told)
-            assert "at work" not in context(told)
+            assert "running" not in context(told)
             assert '"outstanding"' not in context(told)
             for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
                 asked = {"prompt": attempt}

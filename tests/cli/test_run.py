@@ -298,7 +298,7 @@ def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
     assert gated.playbook("show", env={"PLAYBOOK_SESSION": nobody}).code == 3
     assert gated.playbook("show", nobody).code == 3
     both = gated.playbook("show", name, "--session", nobody)
-    assert (both.code, "two sessions are named" in both.err) == (1, True)
+    assert (both.code, "two different sessions are given" in both.err) == (1, True)
 
 
 def test_the_autonomous_mode_passes_gates_that_guard_nothing_broken(gated: Project) -> None:

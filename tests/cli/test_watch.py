@@ -188,4 +188,4 @@ def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
 def test_a_picture_that_changes_is_not_one_object(project: Project) -> None:
     done = project.playbook("status", "--watch", "--json")
     assert done.code == 1
-    assert "--watch goes on" in done.json["error"]["message"]
+    assert "--watch and --json cannot be combined" in done.json["error"]["message"]

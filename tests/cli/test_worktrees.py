@@ -75,7 +75,7 @@ def test_two_features_run_at_once_and_come_back(installed: Project) -> None:
         assert where == f"✓ Worktree created at {folder}"
         assert run == f"→ Run: cd {folder} && claude"
         assert then == f"→ Then type: /playbook.run auto-feature {feature}"
-        assert "Claude asks once whether you trust the new folder" in started.err
+        assert "Claude Code asks once whether you trust the new folder" in started.err
         trees[feature] = beside(installed, feature)
 
     running = [

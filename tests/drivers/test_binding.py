@@ -241,4 +241,4 @@ class TestStatusTells:
     def test_that_hooks_do_not_reach_the_session(self, conversation: Conversation) -> None:
         conversation.types("run", "auto-validate 013")
         (conversation.project.root / ".git/playbook/bound").unlink()
-        assert "do not reach the session" in conversation.project.playbook("status").out
+        assert "no longer reach the session" in conversation.project.playbook("status").out
