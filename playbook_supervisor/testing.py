@@ -1,4 +1,4 @@
-"""What an agent promises, as checks that any test runner can call; ours pass them, too.
+"""The contract of an agent, as checks for any test runner; our own agents pass them.
 
     import pytest
     from playbook_supervisor.testing import AGENT_CHECKS
@@ -7,16 +7,16 @@
     def test_my_agent_conforms(check, tmp_path):
         check(MyAgent(...), tmp_path)
 
-The agent under test is set up to understand these commands, given as `call.command`,
+Set up the agent under test to understand these commands, which it receives as `call.command`,
 `call.prompt` and, without the slash, `call.step`:
 
-    /works    says something, writes works.txt into its working directory, ends well
-    /fails    says something and fails
+    /works    prints something, writes works.txt into its working directory, succeeds
+    /fails    prints something and fails
     /dies     is killed by SIGKILL
-    /hangs    says a line at once, then works for ever without another word; if it has processes
-              of its own beneath it, they hold an exclusive flock on hangs.lock as long as they live
-    /shouts   says a hundred lines of a hundred characters
-    /colours  says a line with terminal sequences and control characters in it
+    /hangs    prints a line at once, then works for ever without further output; child processes,
+              if any, hold an exclusive flock on hangs.lock as long as they live
+    /shouts   prints a hundred lines of a hundred characters
+    /colours  prints a line with terminal sequences and control characters
 
 A check takes the agent and an empty folder, and raises ConformanceError, an AssertionError.
 """
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 DEADLINE = 0.5
-"""Seconds, wall or idle, after which a hanging agent is to be stopped."""
+"""Seconds, wall or idle, after which a hanging agent must be stopped."""
 
 PATIENCE = 20.0
-"""Seconds until what was stopped must be gone, also on a busy machine."""
+"""Seconds within which a stopped process must be gone, even on a busy machine."""
 
 CAP = 1_000
 MARK = 200
-"""Bytes of output that are kept, and what an agent may spend on saying that it was cut."""
+"""Bytes of output that are kept, and those that the mark of a cut may take."""
 
 AgentCheck: TypeAlias = Callable[[Agent, Path], None]
 
 
 class ConformanceError(AssertionError):
-    """The agent does not keep its word; the message says which."""
+    """The agent breaks its contract; the message says how."""
 
 
 def call_for(
@@ -63,7 +63,7 @@ def call_for(
     idle: float | None = None,
     cap: int = 1_000_000,
 ) -> Call:
-    """The call of a check: `command` without its slash, carried out in a new folder below."""
+    """The call of a check: `command` without its slash, in a new subfolder of `folder`."""
     cwd = folder / "repository"
     cwd.mkdir(exist_ok=True)
     return Call(
@@ -84,9 +84,9 @@ def call_for(
 
 
 def is_named_and_available(agent: Agent, folder: Path) -> None:
-    """It has a name for the journal and says that it can be used."""
+    """It has a name for the journal and is available."""
     del folder
-    _expect(agent.name == printable(agent.name).strip() != "", "its name is one printable word")
+    _expect(agent.name == printable(agent.name).strip() != "", "its name is not printable")
     _expect(agent.available() is None, f"it is not available: {agent.available()}")
 
 
@@ -98,15 +98,15 @@ def ends_with_exactly_one_outcome(agent: Agent, folder: Path) -> None:
         _expect(carrying == [len(messages) - 1], f"/{command}: outcomes in messages {carrying}")
 
 
-def says_something(agent: Agent, folder: Path) -> None:
-    """What it says comes as messages, and the first line of it is the outcome's output."""
+def streams_its_output(agent: Agent, folder: Path) -> None:
+    """Its output arrives as messages and as the outcome's output."""
     messages = list(agent.run(call_for("works", folder)))
-    _expect(any(message.text for message in messages), "/works: it said nothing")
+    _expect(any(message.text for message in messages), "/works: it printed nothing")
     _expect(_outcome(messages).output != "", "/works: the outcome has no output")
 
 
 def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
-    """It writes where the call says, not where the runner stands."""
+    """It writes into the call's directory, not into the runner's."""
     call = call_for("works", folder)
     outcome = _outcome(list(agent.run(call)))
     _expect(outcome.ok, f"/works: {outcome.error}")
@@ -114,8 +114,8 @@ def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
     _expect(not Path("works.txt").exists(), "/works: works.txt is in the runner's directory")
 
 
-def two_calls_at_once_keep_apart(agent: Agent, folder: Path) -> None:
-    """A parallel group runs several calls of one agent at a time."""
+def concurrent_calls_do_not_interfere(agent: Agent, folder: Path) -> None:
+    """A parallel group runs several calls of one agent at the same time."""
     folders = [folder / "first", folder / "second"]
     calls = []
     for each in folders:
@@ -128,8 +128,8 @@ def two_calls_at_once_keep_apart(agent: Agent, folder: Path) -> None:
         _expect((call.cwd / "works.txt").is_file(), "/works, two at once: a file is missing")
 
 
-def a_failure_says_what_and_how_to_mend_it(agent: Agent, folder: Path) -> None:
-    """Failing is an outcome with a code, a message and guidance, never an exception."""
+def a_failure_has_message_and_guidance(agent: Agent, folder: Path) -> None:
+    """A failure is an outcome with a code, a message and guidance, never an exception."""
     for command in ("fails", "dies"):
         error = _error(list(agent.run(call_for(command, folder))), f"/{command}")
         _expect(error.code.startswith("PB-AGENT-"), f"/{command}: its code is {error.code}")
@@ -138,31 +138,31 @@ def a_failure_says_what_and_how_to_mend_it(agent: Agent, folder: Path) -> None:
 
 
 def the_wall_deadline_ends_it(agent: Agent, folder: Path) -> None:
-    """It may not run for longer than `wall` seconds; nothing of it lives on."""
+    """It runs for at most `wall` seconds, and no process remains."""
     _times_out(agent, call_for("hangs", folder, wall=DEADLINE))
 
 
 def the_idle_deadline_ends_it(agent: Agent, folder: Path) -> None:
-    """It may not be silent for longer than `idle` seconds; nothing of it lives on."""
+    """It prints nothing for at most `idle` seconds, and no process remains."""
     _times_out(agent, call_for("hangs", folder, idle=DEADLINE))
 
 
 def every_process_holds_the_worker_file(agent: Agent, folder: Path) -> None:
-    """So an orphan is seen after its runner was killed."""
+    """So an orphan is found after its runner was killed."""
     call = call_for("hangs", folder)
     running = agent.run(call)
     try:
         next(iter(running))
-        _expect(_held(call.worker_file), "/hangs: nobody holds the worker file")
+        _expect(_held(call.worker_file), "/hangs: no process holds the worker file")
     finally:
         running.stop()
         messages = list(running)
-    _expect(messages[-1:] != [], "/hangs: stopped, it did not end with an outcome")
+    _expect(messages[-1:] != [], "/hangs, stopped: there is no outcome")
     _expect_gone(call)
 
 
 def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
-    """Ctrl-C and `abort`: the group is gone, and the messages end with an outcome all the same."""
+    """Ctrl-C and `abort`: the process group ends, and the messages still end with an outcome."""
     call = call_for("hangs", folder)
     running = agent.run(call)
     messages = iter(running)
@@ -176,15 +176,15 @@ def stopping_ends_it_from_another_thread(agent: Agent, folder: Path) -> None:
 
 
 def stopping_too_late_changes_nothing(agent: Agent, folder: Path) -> None:
-    """Whoever stops a call need not know whether it has ended."""
+    """Stopping a call that has ended has no effect."""
     running = agent.run(call_for("works", folder))
     outcome = _outcome(list(running))
     running.stop()
     _expect(outcome.ok, f"/works: {outcome.error}")
 
 
-def nobody_listening_stops_it(agent: Agent, folder: Path) -> None:
-    """A runner that drops the messages leaves no process behind."""
+def dropping_the_messages_stops_it(agent: Agent, folder: Path) -> None:
+    """A runner that drops the messages leaves no process."""
     call = call_for("hangs", folder)
     running: Running | None = agent.run(call)
     messages = iter(running or ())
@@ -204,8 +204,8 @@ def its_output_is_capped(agent: Agent, folder: Path) -> None:
     _expect(kept <= CAP + MARK, f"/shouts: {kept} bytes of output, {CAP} were allowed")
 
 
-def what_it_says_is_harmless(agent: Agent, folder: Path) -> None:
-    """No control character and no terminal sequence in messages and outcome."""
+def its_output_is_sanitized(agent: Agent, folder: Path) -> None:
+    """Messages and outcome contain no control character and no terminal sequence."""
     messages = list(agent.run(call_for("colours", folder)))
     outcome = _outcome(messages)
     for text in (*(message.text for message in messages), *outcome.output.split("\n")):
@@ -215,20 +215,20 @@ def what_it_says_is_harmless(agent: Agent, folder: Path) -> None:
 AGENT_CHECKS: tuple[AgentCheck, ...] = (
     is_named_and_available,
     ends_with_exactly_one_outcome,
-    says_something,
+    streams_its_output,
     works_in_the_directory_given,
-    two_calls_at_once_keep_apart,
-    a_failure_says_what_and_how_to_mend_it,
+    concurrent_calls_do_not_interfere,
+    a_failure_has_message_and_guidance,
     the_wall_deadline_ends_it,
     the_idle_deadline_ends_it,
     every_process_holds_the_worker_file,
     stopping_ends_it_from_another_thread,
     stopping_too_late_changes_nothing,
-    nobody_listening_stops_it,
+    dropping_the_messages_stops_it,
     its_output_is_capped,
-    what_it_says_is_harmless,
+    its_output_is_sanitized,
 )
-"""Every check, for a parametrised test."""
+"""All checks, for a parametrised test."""
 
 
 def _times_out(agent: Agent, call: Call) -> None:
@@ -244,10 +244,10 @@ def _outcome(messages: list[Message]) -> Outcome:
     return outcome
 
 
-def _error(messages: list[Message], said: str) -> Failure:
+def _error(messages: list[Message], label: str) -> Failure:
     error = _outcome(messages).error
     if error is None:
-        raise ConformanceError(f"{said}: it ended well")
+        raise ConformanceError(f"{label}: it succeeded")
     return error
 
 
@@ -259,7 +259,7 @@ def _expect_gone(call: Call) -> None:
     files = (call.worker_file, call.cwd / "hangs.lock")
     until = time.monotonic() + PATIENCE
     while any(_held(file) for file in files):
-        _expect(time.monotonic() < until, "/hangs: a process of it lives on")
+        _expect(time.monotonic() < until, "/hangs: one of its processes is still running")
         time.sleep(0.02)
 
 

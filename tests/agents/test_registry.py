@@ -344,34 +344,34 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             "outcomes in messages [0, 1]",
         ),
         (testing.ends_with_exactly_one_outcome, Faulty({"fails": []}), "outcomes in messages []"),
-        (testing.says_something, Faulty({"works": [Message("", FINE)]}), "said nothing"),
-        (testing.says_something, Faulty({"works": [Message("a", Outcome())]}), "no output"),
-        (testing.says_something, Faulty({"works": [Message("a")]}), "carries no outcome"),
+        (testing.streams_its_output, Faulty({"works": [Message("", FINE)]}), "printed nothing"),
+        (testing.streams_its_output, Faulty({"works": [Message("a", Outcome())]}), "no output"),
+        (testing.streams_its_output, Faulty({"works": [Message("a")]}), "carries no outcome"),
         (testing.works_in_the_directory_given, Faulty({"works": [Message("", BAD)]}), "it failed"),
         (testing.works_in_the_directory_given, Faulty({}), "not in its directory"),
-        (testing.two_calls_at_once_keep_apart, Faulty({}), "a file is missing"),
-        (testing.a_failure_says_what_and_how_to_mend_it, Faulty({}), "/fails: it ended well"),
+        (testing.concurrent_calls_do_not_interfere, Faulty({}), "a file is missing"),
+        (testing.a_failure_has_message_and_guidance, Faulty({}), "/fails: it succeeded"),
         (
-            testing.a_failure_says_what_and_how_to_mend_it,
+            testing.a_failure_has_message_and_guidance,
             Faulty({"fails": [Message("", Outcome(Failure("EPIPE", "no", "mend it")))]}),
             "its code is EPIPE",
         ),
         (
-            testing.a_failure_says_what_and_how_to_mend_it,
+            testing.a_failure_has_message_and_guidance,
             Faulty({"fails": [Message("", Outcome(Failure("PB-AGENT-FAILED", "no")))]}),
             "no guidance",
         ),
-        (testing.the_wall_deadline_ends_it, Faulty({}), "it ended well"),
+        (testing.the_wall_deadline_ends_it, Faulty({}), "it succeeded"),
         (
             testing.the_idle_deadline_ends_it,
             Faulty({"hangs": [Message("", BAD)]}),
             "its code is PB-AGENT-FAILED",
         ),
-        (testing.every_process_holds_the_worker_file, Faulty({}), "nobody holds"),
+        (testing.every_process_holds_the_worker_file, Faulty({}), "no process holds"),
         (
             testing.stopping_ends_it_from_another_thread,
             Faulty({"hangs": [Message("hanging"), Message("", FINE)]}),
-            "it ended well",
+            "it succeeded",
         ),
         (testing.stopping_too_late_changes_nothing, Faulty({"works": [Message("", BAD)]}), "fail"),
         (testing.its_output_is_capped, Faulty({"shouts": [Message("A" * 10_000, FINE)]}), "10000"),
@@ -381,7 +381,7 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
             "10000 bytes of output",
         ),
         (
-            testing.what_it_says_is_harmless,
+            testing.its_output_is_sanitized,
             Faulty({"colours": [Message("\x1b[31mred", FINE)]}),
             "is not harmless",
         ),
@@ -398,6 +398,6 @@ def test_a_process_that_lives_on_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
     lock = call_for("hangs", tmp_path).cwd / "hangs.lock"
     with locked(lock):
-        for check in (testing.the_wall_deadline_ends_it, testing.nobody_listening_stops_it):
-            assert "lives on" in fault(check, agent, tmp_path)
+        for check in (testing.the_wall_deadline_ends_it, testing.dropping_the_messages_stops_it):
+            assert "still running" in fault(check, agent, tmp_path)
     testing.the_wall_deadline_ends_it(agent, tmp_path)

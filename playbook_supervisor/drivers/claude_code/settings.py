@@ -1,8 +1,8 @@
-"""What stands of ours in `.claude/settings.json`: hook entries and permission rules.
+"""Our hook entries and permission rules in `.claude/settings.json`.
 
-They are merged in without touching a foreign byte. A hook is a few lines of shell, inline, because
-a script in the repository could be emptied without anyone noticing. Where no session is bound
-they end at once; where one is bound, and the program does not answer, nothing goes on.
+They are merged without changing any other byte. A hook is a few inline lines of shell, because a
+script in the repository could be emptied unnoticed. They end at once if no session is bound, and
+block the client if one is bound and the program does not answer.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ ALLOW = tuple(
     f"Bash(playbook {command} *)"
     for command in ("begin", "next", "report", "status", "show", "list", "probe")
 )
-"""What a model may run of ours without being asked: nothing that decides."""
+"""Our commands that a model may run without permission; none of them decides anything."""
 
 DENY = ("Edit(/.playbooks/sessions/**)",)
-"""The journal is ours. `Edit` rules hold for Write, and for the shell's own redirections, too."""
+"""Protects the journal. `Edit` rules also apply to Write and to shell redirections."""
 
 _RULES = {"allow": ALLOW, "deny": DENY}
 
 _LOST = (
-    "playbook does not answer, and a session of it is bound here, so nothing goes on. "
+    "playbook does not answer, but a session is bound here, so everything is blocked. "
     "Run `playbook doctor` in a terminal; "
-    "/playbook.pause or /playbook.abort let go of the session."
+    "/playbook.pause or /playbook.abort releases the session."
 )
 _MISSING = json.dumps(
     {
@@ -41,9 +41,9 @@ _MISSING = json.dumps(
         "Install it (uv tool install playbook-supervisor), then type the command again.",
     }
 )
-"""In JSON, for the client shows a hook that exits with 2 together with its whole command."""
+"""JSON, because the client shows the whole command of a hook that exits with 2."""
 
-# No process is started to find the marker: a client calls this many times a minute.
+# Finding the marker starts no process: a client calls this many times a minute.
 _FIND = (
     """\
 d=${CLAUDE_PROJECT_DIR:-.}; g=$d/.git; l=; p=
@@ -53,7 +53,7 @@ b=$g/"""
     + MARKER
 )
 
-_WHERE_BOUND = """
+_IF_BOUND = """
 [ -f "$b" ] || exit 0
 IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook"""
 
@@ -63,7 +63,7 @@ command -v "$p" >/dev/null || {{ echo '{_MISSING}'; exit; }}"""
 
 
 def _command(reach: str, failed: int) -> str:
-    """The shell lines of an entry; `failed` is their exit status where the program fails."""
+    """The shell lines of an entry; `failed` is their exit status if the program fails."""
     return f"""{MARK} {_FIND}{reach}
 "$p" hook && exit
 echo '{_LOST}' >&2; exit {failed}"""
@@ -71,23 +71,23 @@ echo '{_LOST}' >&2; exit {failed}"""
 
 _TIMEOUT = 30  # seconds
 _AGENTS = "Agent|Task|Skill|AskUserQuestion"
-_BEGINNING = "UserPromptExpansion"
+_COMMAND_TYPED = "UserPromptExpansion"
 
 
-def _guard(reach: str = _WHERE_BOUND) -> dict[str, object]:
-    """A hook that can hold the client, and does where it fails: 2 says so to every event."""
+def _guard(reach: str = _IF_BOUND) -> dict[str, object]:
+    """A hook that blocks the client if it fails: exit status 2 means that for every event."""
     command = _command(reach, failed=2)
     return {"type": "command", "command": command, "timeout": _TIMEOUT, "onFailure": "block"}
 
 
 def _witness() -> dict[str, object]:
-    """A hook whose failure lets nothing through. At these events a 2 would keep a worker, or a
-    model that may do nothing else, from ending: one that is obstinate asks a hundred times."""
-    return {"type": "command", "command": _command(_WHERE_BOUND, failed=1), "timeout": _TIMEOUT}
+    """A hook whose failure does not block: at these events exit status 2 would keep a worker, or a
+    model that may do nothing else, from ending."""
+    return {"type": "command", "command": _command(_IF_BOUND, failed=1), "timeout": _TIMEOUT}
 
 
 HOOKS: dict[str, tuple[str, dict[str, object]]] = {
-    _BEGINNING: (r"^playbook\.", _guard(_ALWAYS)),
+    _COMMAND_TYPED: (r"^playbook\.", _guard(_ALWAYS)),
     "UserPromptSubmit": ("", _guard()),
     "PreToolUse": ("*", _guard()),
     "PostToolUse": (_AGENTS, _guard()),
@@ -102,37 +102,37 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "SessionEnd": ("", _witness()),
     "ConfigChange": ("", _guard()),
 }
-"""Event → the matcher (empty where there is none) and the entry."""
+"""Event → the matcher, possibly empty, and the entry."""
 
 
 def read(data: bytes, source: str = FILE) -> JsonText:
-    """The settings as they stand; no data is no file.
+    """The settings in `data`, which is empty if there is no file.
 
-    CheckError PB-CHECK-SETTINGS, with the place, where they are not JSON.
+    CheckError PB-CHECK-SETTINGS, with the place, if they are not JSON.
     """
     return JsonText(data or b"{}\n", source, _CODE)
 
 
 def merged(data: bytes) -> bytes:
-    """The settings with ours in them; no data is no file. What stands there already stays.
+    """The settings with our entries and rules added; everything else is kept.
 
-    An entry of ours that another version wrote is replaced where it stands; a rule or an entry
-    that is missing is added behind the others. CheckError PB-CHECK-SETTINGS, with the place, where
-    `data` is not JSON or something else stands where a list or an object has to.
+    An entry that another version wrote is replaced in its place; missing rules and entries are
+    appended. CheckError PB-CHECK-SETTINGS, with the place, if `data` is not JSON or if a list or
+    an object is expected and something else is there.
     """
     settings = read(data)
     for kind, rules in _RULES.items():
         for rule in rules:
-            standing = settings.get("permissions", kind)
-            if not isinstance(standing, list) or rule not in standing:
+            present = settings.get("permissions", kind)
+            if not isinstance(present, list) or rule not in present:
                 settings = settings.append(("permissions", kind), rule)
     for event in [*HOOKS, *_events(settings)]:
-        settings = _settled(settings, event)
+        settings = _with_entry(settings, event)
     return settings.encode()
 
 
-def _settled(settings: JsonText, event: str) -> JsonText:
-    """With exactly one entry of ours at that event, as it is to be; with none at another's."""
+def _with_entry(settings: JsonText, event: str) -> JsonText:
+    """The settings with exactly one entry of ours at that event, or none if it needs none."""
     matcher, wanted = HOOKS.get(event, (None, {}))
     ours = list(_ours(settings, event))
     right = [each for each in ours if _matcher(settings, event, each[0]) == matcher][:1]
@@ -156,12 +156,12 @@ def _without(settings: JsonText, event: str, group: int, entry: int) -> JsonText
 
 
 def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
-    """What of ours is missing or altered in these settings, a few words each; empty if nothing.
+    """Which entries and rules of ours are missing or altered, a few words each.
 
-    CheckError, with the place, where they are not JSON.
+    CheckError, with the place, if the settings are not JSON.
     """
     settings = read(data, source)
-    entries = [event for event in HOOKS if not _stands(settings, event)]
+    entries = [event for event in HOOKS if not _is_current(settings, event)]
     rules = [
         f"permissions.{kind} {rule}"
         for kind, wanted in _RULES.items()
@@ -172,18 +172,18 @@ def lacking(data: bytes, source: str = FILE) -> tuple[str, ...]:
 
 
 def holds_ours(data: bytes) -> bool:
-    """Whether any hook entry in these settings is ours. CheckError where they are not JSON."""
+    """Whether any hook entry in these settings is ours. CheckError if they are not JSON."""
     settings = read(data)
     return any(True for event in HOOKS for _ in _ours(settings, event))
 
 
 def disables_hooks(data: bytes, source: str) -> bool:
-    """Whether these settings, of the project or of anyone, switch every hook off."""
+    """Whether these settings, of any scope, disable all hooks."""
     return read(data, source).get("disableAllHooks") is True
 
 
 def command_of(data: bytes, event: str) -> str:
-    """The shell lines of our entry at that event as they stand; empty where there is none."""
+    """The shell lines of our entry at that event; empty if there is none."""
     settings = read(data)
     for group, entry in _ours(settings, event):
         return str(settings.get("hooks", event, group, "hooks", entry, "command"))
@@ -193,7 +193,7 @@ def command_of(data: bytes, event: str) -> str:
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _stands(settings: JsonText, event: str) -> bool:
+def _is_current(settings: JsonText, event: str) -> bool:
     matcher, wanted = HOOKS[event]
     return any(
         _matcher(settings, event, group) == matcher
@@ -203,7 +203,7 @@ def _stands(settings: JsonText, event: str) -> bool:
 
 
 def _ours(settings: JsonText, event: str) -> Iterator[tuple[int, int]]:
-    """Where entries of ours stand at that event: the group's number, the entry's in it."""
+    """The positions of our entries at that event: the group, and the entry in it."""
     for group, holder in enumerate(_items(settings.get("hooks", event))):
         entries = holder.get("hooks") if isinstance(holder, dict) else None
         for number, entry in enumerate(_items(entries)):
@@ -217,7 +217,7 @@ def _matcher(settings: JsonText, event: str, group: int) -> object:
 
 
 def _events(settings: JsonText) -> list[str]:
-    """The events at which any hook stands, beside those at which ours do."""
+    """The events with hooks other than those of `HOOKS`."""
     hooks = settings.get("hooks")
     return [event for event in hooks if event not in HOOKS] if isinstance(hooks, dict) else []
 
