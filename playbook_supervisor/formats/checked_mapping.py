@@ -1,6 +1,6 @@
-"""A mapping that a person wrote, read strictly: what does not fit is told, all of it, with places.
+"""Strict reading of a mapping that a person wrote: every problem is reported with its position.
 
-A key that is absent, or wrong and told, reads as its default, so that reading always goes on.
+A missing or invalid value reads as its default, so that reading always continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Word = TypeVar("Word", bound=str)
 
-_EMPTY = "Give it a value, or take the key out."
+_EMPTY = "Give it a value, or remove the key."
 
 
 class Problems:
@@ -43,12 +43,12 @@ class Problems:
             self._found.append(problem)
 
     def found(self) -> tuple[Problem, ...]:
-        """All of them in the order of the file."""
+        """All problems, in the order of the file."""
         return tuple(sorted(self._found, key=lambda each: each.position))
 
 
 class Section:
-    """One mapping. `keys` are those that it may have; without them they are the author's own."""
+    """One mapping. `keys` are the known ones; without them the author chooses the keys."""
 
     def __init__(
         self, problems: Problems, data: Data, path: Path, keys: Sequence[str] = ()
@@ -60,23 +60,23 @@ class Section:
         for key in self._data:
             if keys and key not in keys:
                 near = did_you_mean(key, keys)
-                hint = f"Did you mean `{near}`?" if near else f"Known are {', '.join(keys)}."
-                self.fault(key, "unknown key", hint, key_itself=True)
+                hint = f"Did you mean `{near}`?" if near else f"Known keys: {', '.join(keys)}."
+                self.report(key, "unknown key", hint, at_key=True)
 
     @property
     def keys(self) -> frozenset[str]:
-        """Everything that stands there, known or not."""
+        """Every key of the mapping, known or not."""
         return frozenset(self._data)
 
-    def fault(self, key: str, text: str, cure: str = "", *, key_itself: bool = False) -> None:
-        """Tell a fault of the value under `key`, or of the key."""
-        self._problems.add((*self._path, key), text, cure, key=key_itself)
+    def report(self, key: str, text: str, cure: str = "", *, at_key: bool = False) -> None:
+        """Report the value under `key`, or the key itself."""
+        self._problems.add((*self._path, key), text, cure, key=at_key)
 
     def names(self, form: str, what: str) -> list[str]:
-        """The keys of a mapping whose keys are the author's own, those of the right form."""
+        """The keys that match `form`, of a mapping whose author chooses the keys."""
         for name in self._data:
             if not re.match(form, name):
-                self.fault(name, f"is not {what}", key_itself=True)
+                self.report(name, f"is not {what}", at_key=True)
         return [name for name in self._data if re.match(form, name)]
 
     def section(self, key: str, keys: Sequence[str] = ()) -> Section:
@@ -84,18 +84,18 @@ class Section:
         return Section(self._problems, self._data.get(key, {}), (*self._path, key), keys)
 
     def line(self, key: str, default: str) -> str:
-        """A text of one line."""
+        """A string of one line."""
         if key not in self._data:
             return default
         return self._line(self._data[key], (*self._path, key)) or default
 
     def lines(self, key: str) -> tuple[str, ...] | None:
-        """A list of one-line texts; None if the key is absent."""
+        """A list of one-line strings; None if the key is absent."""
         items = self._items(key)
         return None if items is None else tuple(items)
 
     def words(self, key: str, allowed: Sequence[Word]) -> tuple[Word, ...]:
-        """A list of words of a fixed vocabulary, each once."""
+        """A list of allowed words, without repetitions."""
         found: dict[Word, None] = {}
         for index, text in enumerate(self._items(key) or ()):
             word = next((word for word in allowed if word == text), None)
@@ -106,28 +106,28 @@ class Section:
         return tuple(found)
 
     def argv(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
-        """A program and its arguments, one text each: nothing here is split by a shell."""
+        """A program and its arguments, one string each; there is no shell."""
         argv = self.lines(key)
         if needed and not argv and (argv is not None or key not in self._data):
-            self.fault(key, "is missing: a list, the program first, then its arguments")
+            self.report(key, "is missing: a list, the program first, then its arguments")
         return argv or ()
 
     def switch(self, key: str, *, default: bool) -> bool:
         """True or false."""
         if key not in self._data:
             return default
-        value = getattr(self._data[key], "value", None)  # of what has no quotes
+        value = getattr(self._data[key], "value", None)  # only unquoted scalars have it
         if not isinstance(value, bool):
-            self.fault(key, "must be true or false, without quotes")
+            self.report(key, "must be true or false, without quotes")
             return default
         return value
 
     def choice(self, key: str, allowed: Sequence[Word], default: Word) -> Word:
-        """One of a fixed vocabulary."""
+        """One of the allowed words."""
         return self.maybe(key, allowed) or default
 
     def maybe(self, key: str, allowed: Sequence[Word]) -> Word | None:
-        """One of a fixed vocabulary; None if the key is absent."""
+        """One of the allowed words; None if the key is absent."""
         if key not in self._data:
             return None
         text = self.line(key, "")
@@ -143,7 +143,7 @@ class Section:
         text = self.line(key, default)
         path = PurePosixPath(text)
         if path.is_absolute() or ".." in path.parts or not path.parts:
-            self.fault(key, "must be a folder inside the repository")
+            self.report(key, "must be a folder inside the repository")
         return str(path)
 
     def _items(self, key: str) -> list[str] | None:
@@ -151,7 +151,7 @@ class Section:
             return None
         items, path = self._data[key], (*self._path, key)
         if not isinstance(items, list):
-            self.fault(key, "must be a list of texts (`[]` for none)")
+            self.report(key, "must be a list of strings (`[]` for none)")
             return None
         return [self._line(item, (*path, index)) for index, item in enumerate(items)]
 
@@ -162,7 +162,7 @@ class Section:
 
     def _line(self, data: Data, path: Path) -> str:
         if not isinstance(data, str):
-            self._problems.add(path, "must be a text")
+            self._problems.add(path, "must be a string")
         elif is_empty(data) or not data.strip():
             self._problems.add(path, "is empty", _EMPTY)
         elif printable(data) != data:
@@ -173,5 +173,5 @@ class Section:
 
 
 def is_empty(data: Data) -> bool:
-    """Whether nothing stands there, or only `null`."""
+    """Whether the value is missing or `null`."""
     return getattr(data, "value", data) is None

@@ -1,7 +1,7 @@
-"""Typed values out of a mapping that came from YAML or from JSON.
+"""Typed values of a mapping from YAML or JSON.
 
-A value that does not fit raises `UnfitError` with its key and a sentence; an absent one is absent
-whether its key is missing or it has no value. What a person typed as text stays text.
+A value of the wrong type raises `UnfitError`. A missing key and a key without a value are the
+same. Unquoted text stays text, even if it looks like a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UnfitError(ValueError):
-    """A mapping is not what it should be; `key` is where, the text says why in one sentence."""
+    """A value of a mapping is wrong; `key` says where, the message why."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -27,43 +27,43 @@ class UnfitError(ValueError):
 
 
 class Fields:
-    """The values of `mapping` by key. Strings are `str`, or `strict_yaml.Plain` where unquoted."""
+    """The values of `mapping` by key. Strings are `str`, or `Plain` if unquoted in YAML."""
 
     def __init__(self, mapping: Mapping[str, object]) -> None:
         self._mapping = mapping
 
     def text(self, key: str) -> str:
-        """A string, empty where there is none; an unquoted number or word is text as typed."""
+        """A string, empty if there is none; an unquoted number or word is text as typed."""
         value = self._value(key)
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise UnfitError(key, f"wants text, not {_shape(value)}")
+            raise UnfitError(key, f"must be text, not {_shape(value)}")
         return str(value)
 
     def required(self, key: str) -> str:
-        """A string that must be there."""
+        """A non-empty string."""
         if not (text := self.text(key)):
             raise UnfitError(key, "is missing")
         return text
 
     def word(self, key: str, words: type[_Word]) -> _Word:
-        """One of a fixed vocabulary."""
+        """A member of the enum."""
         return _word(key, self.required(key), words)
 
     def maybe_word(self, key: str, words: type[_Word]) -> _Word | None:
-        """One of a fixed vocabulary, or None."""
+        """A member of the enum, or None."""
         return self.word(key, words) if self.text(key) else None
 
     def words(self, key: str, words: type[_Word]) -> tuple[_Word, ...]:
-        """A list of words of a fixed vocabulary, empty where there is none."""
+        """A list of members of the enum, empty if there is none."""
         return tuple(_word(key, text, words) for text in self.texts(key))
 
     def time(self, key: str) -> int:
         """Milliseconds since the epoch of an ISO 8601 time with its zone."""
         text = self.required(key)
         if (ms := from_time(text)) is None:
-            raise UnfitError(key, f"{text[:40]!r} is no ISO 8601 time with a zone")
+            raise UnfitError(key, f"{text[:40]!r} is not an ISO 8601 time with a zone")
         return ms
 
     def maybe_time(self, key: str) -> int | None:
@@ -82,9 +82,9 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            raise UnfitError(key, f"wants a whole number, not {_shape(value)}")
+            raise UnfitError(key, f"must be a whole number, not {_shape(value)}")
         if least is not None and value < least:
-            raise UnfitError(key, f"wants a whole number from {least}, not {value}")
+            raise UnfitError(key, f"must be a whole number from {least}, not {value}")
         return value
 
     def maybe_decimal(self, key: str) -> float | None:
@@ -93,55 +93,57 @@ class Fields:
         if value is None or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UnfitError(key, f"wants a number, not {_shape(value)}")
+            raise UnfitError(key, f"must be a number, not {_shape(value)}")
         return value
 
     def flag(self, key: str) -> bool:
-        """`true` or `false`, which is also what an absent one is."""
+        """`true` or `false`; false if there is none."""
         value = _typed(self._value(key))
         if value is None:
             return False
         if not isinstance(value, bool):
-            raise UnfitError(key, f"wants true or false, not {_shape(value)}")
+            raise UnfitError(key, f"must be true or false, not {_shape(value)}")
         return value
 
     def items(self, key: str) -> list[object]:
-        """A list, empty where there is none."""
+        """A list, empty if there is none."""
         value = self._value(key)
         if value is None or value == "":
             return []
         if not isinstance(value, list):
-            raise UnfitError(key, f"wants a list, not {_shape(value)}")
+            raise UnfitError(key, f"must be a list, not {_shape(value)}")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings, empty where there is none."""
+        """A list of strings, empty if there is none."""
         items = self.items(key)
         for item in items:
             if not isinstance(item, str):
-                raise UnfitError(key, f"wants text in its list, not {_shape(item)}")
+                raise UnfitError(key, f"must be a list of text, not of {_shape(item)}")
         return tuple(map(str, items))
 
     def each(self, key: str) -> list[Self]:
-        """The fields of every mapping in a list, empty where there is none."""
+        """The fields of each mapping in a list, empty if there is none."""
         fields: list[Self] = []
         for number, item in enumerate(self.items(key), 1):
             if not isinstance(item, Mapping):
-                raise UnfitError(key, f"wants a mapping at place {number}, not {_shape(item)}")
+                raise UnfitError(
+                    key, f"must have a mapping at position {number}, not {_shape(item)}"
+                )
             fields.append(type(self)(item))
         return fields
 
     def mapping(self, key: str) -> Mapping[str, object]:
-        """A mapping, empty where there is none."""
+        """A mapping, empty if there is none."""
         value = self._value(key)
         if value is None or value == "":
             return {}
         if not isinstance(value, Mapping):
-            raise UnfitError(key, f"wants a mapping, not {_shape(value)}")
+            raise UnfitError(key, f"must be a mapping, not {_shape(value)}")
         return value
 
     def strings(self, key: str) -> dict[str, str]:
-        """A mapping of strings; what was typed without quotes is text as typed."""
+        """A mapping of strings; unquoted values are text as typed."""
         mapping = self.mapping(key)
         fields = Fields(mapping)
         try:
@@ -159,7 +161,7 @@ class Fields:
             elif isinstance(value, str):
                 record[name] = str(value)
             else:
-                raise UnfitError(key, f"wants text or a number for {name}, not {_shape(value)}")
+                raise UnfitError(key, f"must have text or a number for {name}, not {_shape(value)}")
         return record
 
     def _value(self, key: str) -> object:
@@ -168,7 +170,7 @@ class Fields:
 
 
 class JsonFields(Fields):
-    """The same where times are milliseconds, as in our JSON."""
+    """Fields of our own JSON, in which times are milliseconds."""
 
     def time(self, key: str) -> int:
         """Milliseconds since the epoch."""
@@ -184,11 +186,11 @@ def _word(key: str, text: str, words: type[_Word]) -> _Word:
         return words(text)
     except ValueError:
         allowed = ", ".join(words)
-        raise UnfitError(key, f"{text[:40]!r} is none of {allowed}") from None
+        raise UnfitError(key, f"{text[:40]!r} is not one of {allowed}") from None
 
 
 def _typed(value: object) -> object:
-    """What an unquoted scalar means by the core rules of YAML 1.2; anything else as it is."""
+    """The value of an unquoted scalar by YAML 1.2's core schema; anything else unchanged."""
     return getattr(value, "value", value) if isinstance(value, str) else value
 
 

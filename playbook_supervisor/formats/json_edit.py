@@ -1,7 +1,7 @@
-"""Edits of JSON that leave every foreign byte where it stands.
+"""Edits of a JSON text that leave all other bytes unchanged.
 
-A document is read with the span of every value; an edit inserts, replaces or takes out one span,
-in the indentation and with the line ends that the document has. Text in, text out.
+The document is read with the span of every value. An edit inserts, replaces or removes one span,
+with the indentation and the line ends of the document.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _BLANK = " \t\r\n"
 _LONGEST_NUMBER = 100
 _UNIT = "  "
-"""The indentation of a document that has none of its own."""
+"""The indentation if the document has none."""
 
 
 class _Value(Record):
-    """One value and where it stands; `parts` are those of an object or an array, in order."""
+    """A value and its span; `parts` are the members of an object or the items of an array."""
 
     start: int
     end: int
     opening: str
-    """`{`, `[`, or nothing."""
+    """`{`, `[`, or empty for a scalar."""
     scalar: object = None
     parts: tuple[_Part, ...] = ()
 
@@ -41,7 +41,7 @@ class _Value(Record):
         return [part.value.data for part in self.parts] if self.opening else self.scalar
 
     def index(self, step: str | int) -> int | None:
-        """Which part a step of a path means. Of two equal keys the last: it is the one in force."""
+        """The part with that key or index; of equal keys the last, which is the effective one."""
         if self.opening == "{":
             same = [i for i, part in enumerate(self.parts) if part.key == step]
             return same[-1] if same else None
@@ -50,7 +50,7 @@ class _Value(Record):
 
 
 class _Part(Record):
-    """A member with its key, or an item, whose key is empty; from `start` to the value's end."""
+    """A member, or an item with an empty key; from `start` to the end of its value."""
 
     start: int
     key: str
@@ -58,11 +58,10 @@ class _Part(Record):
 
 
 class JsonText:
-    """A JSON document that a person keeps. Edits make new ones.
+    """A JSON document that a person also edits. Edits return new ones.
 
-    `data` are UTF-8, with or without a byte order mark; `source` is the name that is shown, `code`
-    that of every CheckError, which has the place: for what is not JSON (comments and trailing
-    commas are not) or too deep, and for what stands where something else has to.
+    `data` is UTF-8, with or without a byte order mark; `source` is its name for messages. Invalid
+    or too deeply nested JSON, and a value of the wrong type, is a CheckError with that `code`.
     """
 
     def __init__(self, data: bytes, source: str, code: str) -> None:
@@ -84,23 +83,23 @@ class JsonText:
         self._newline = "\r\n" if "\r\n" in self._text else "\n"
 
     def encode(self) -> bytes:
-        """The document as it is to be written."""
+        """The document's bytes."""
         return self._text.encode()
 
     def get(self, *path: str | int) -> object:
-        """The data at that path; None where there is nothing."""
+        """The data at that path; None if there is none."""
         walked, value = self._walk(path)
         return value.data if walked == len(path) else None
 
     def append(self, path: Path, item: object) -> JsonText:
-        """With an item more in the array at `path`, which is made where it is missing.
+        """Append an item to the array at `path`, which is created if it is missing.
 
-        CheckError, with the place, where something else stands on the way.
+        CheckError if another type of value is in its place.
         """
         walked, value = self._walk(path)
         wanted = "[" if walked == len(path) else "{"
         if value.opening != wanted:
-            self._unfit(path[:walked], value, "a list" if wanted == "[" else "an object")
+            self._refuse(path[:walked], value, "a list" if wanted == "[" else "an object")
         if walked == len(path):
             return self._insert(value, "", item)
         new: object = [item]
@@ -109,7 +108,7 @@ class JsonText:
         return self._insert(value, f"{json.dumps(path[walked])}: ", new)
 
     def replace(self, path: Path, data: object) -> JsonText:
-        """With other data at `path`, where something stands."""
+        """Replace the existing data at `path`."""
         _, value = self._walk(path)
         old = self._text[value.start : value.end]
         line = self._text[: value.start].rpartition("\n")[2]
@@ -117,7 +116,7 @@ class JsonText:
         return self._spliced(value.start, value.end, new)
 
     def remove(self, path: Path) -> JsonText:
-        """Without what stands at `path`, nor the objects and arrays that hold nothing else."""
+        """Remove the value at `path`, and the objects and arrays that it leaves empty."""
         while len(path) > 1 and len(self._walk(path[:-1])[1].parts) == 1:
             path = path[:-1]
         _, holder = self._walk(path[:-1])
@@ -133,7 +132,7 @@ class JsonText:
     # ────────────────────────────────────────────────────────────────────────────────────────
 
     def _walk(self, path: Path) -> tuple[int, _Value]:
-        """How many steps of the path there are, and the value at the last of them."""
+        """How many steps of the path exist, and the value at the last of them."""
         value = self._top
         for walked, step in enumerate(path):
             index = value.index(step)
@@ -143,7 +142,7 @@ class JsonText:
         return len(path), value
 
     def _insert(self, holder: _Value, key: str, data: object) -> JsonText:
-        """Behind the last part, parted from it as the parts are from each other."""
+        """Insert after the last part, with the separator of the others."""
         parts = holder.parts
         if not parts:
             return self._insert_first(holder, key, data)
@@ -167,11 +166,11 @@ class JsonText:
         return self._spliced(*inside, f"{inner}{new}{self._newline}{margin}")
 
     def _lead(self, holder: _Value) -> str:
-        """What stands before the first part."""
+        """The text before the first part."""
         return self._text[holder.start + 1 : holder.parts[0].start]
 
     def _emitted(self, data: object, margin: str | None) -> str:
-        """Data as text: over several lines that begin with `margin`, on one where it is None."""
+        """Data as text: on lines that begin with `margin`, or on one line if it is None."""
         if margin is None:
             return json.dumps(data, ensure_ascii=False)
         text = json.dumps(data, ensure_ascii=False, indent=self._unit)
@@ -181,19 +180,19 @@ class JsonText:
         text = self._text[:start] + new + self._text[end:]
         return JsonText(text.encode(), self._source, self._code)
 
-    def _unfit(self, path: Path, value: _Value, wanted: str) -> NoReturn:
+    def _refuse(self, path: Path, value: _Value, wanted: str) -> NoReturn:
         name = ".".join(map(str, path)) or "the document"
         raise CheckError(
             self._code,
-            f"{name} has to be {wanted}",
+            f"{name} must be {wanted}",
             where=self._source,
             position=_place(self._text, value.start),
-            guidance=f"Make it {wanted}, or take it out; nothing was written.",
+            guidance=f"Make it {wanted}, or remove it; nothing was written.",
         )
 
 
 class _SpanReader:
-    """JSON by its own rules, with spans; as deep as anything that is read here may be."""
+    """Reads strict JSON with the span of each value, at most MAX_DEPTH levels deep."""
 
     def __init__(self, text: str, source: str, code: str) -> None:
         self._text, self._source, self._code = text, source, code
@@ -203,7 +202,7 @@ class _SpanReader:
     def read(self) -> _Value:
         value = self._value(0)
         if self._next():
-            self._fail("something stands behind the end of the document")
+            self._fail("there is more text after the end of the document")
         return value
 
     def _value(self, depth: int) -> _Value:
@@ -211,7 +210,7 @@ class _SpanReader:
         if opening not in ("{", "["):
             return self._scalar()
         if depth >= MAX_DEPTH:
-            self._fail(f"nested more than {MAX_DEPTH} deep")
+            self._fail(f"nested deeper than {MAX_DEPTH} levels")
         start = self._at
         closing = "}" if opening == "{" else "]"
         parts: list[_Part] = []
@@ -234,7 +233,7 @@ class _SpanReader:
                 self._fail("a key in double quotes is missing here")
             key = str(self._scalar().scalar)
             if self._next() != ":":
-                self._fail("a `:` is missing behind the key")
+                self._fail("a `:` is missing after the key")
             self._at += 1
         return _Part(start, key, self._value(depth + 1))
 
@@ -248,13 +247,13 @@ class _SpanReader:
         return _Value(start, self._at, "", scalar)
 
     def _next(self) -> str:
-        """The next character that is no blank, and go there; empty at the end."""
+        """Skip blanks; the character there, or nothing at the end."""
         while (char := self._text[self._at : self._at + 1]) and char in _BLANK:
             self._at += 1
         return char
 
     def _no_number(self, word: str) -> NoReturn:
-        self._fail(f"`{word}` is no number in JSON")
+        self._fail(f"`{word}` is not a number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
         raise CheckError(
@@ -267,7 +266,7 @@ class _SpanReader:
 
 
 def _integer(digits: str) -> int | str:
-    """One of thousands of digits takes Python too long, and is nothing that is looked at."""
+    """Python takes too long for thousands of digits, and no setting of ours is such a number."""
     return int(digits) if len(digits) < _LONGEST_NUMBER else digits
 
 
@@ -277,7 +276,7 @@ def _place(text: str, at: int) -> tuple[int, int]:
 
 
 def _margin(gap: str) -> str:
-    """The indentation of the line that a gap ends with; empty where it ends no line."""
+    """The indentation after the last line break of a gap; empty if it has none."""
     _, broken, last = gap.rpartition("\n")
     return _indentation(last) if broken else ""
 

@@ -1,7 +1,7 @@
-"""What a strict reader hands over: plain data, and the place of everything in it.
+"""Documents: plain data with the position of every value and key.
 
-Scalars stay what the author typed: an unquoted one is a `Plain`, and only who wants a boolean or
-a number asks it for its value.
+Scalars stay as the author typed them: an unquoted one is a `Plain`, whose `value` may be a boolean
+or a number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BOOLEAN = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-# Leading zeros (`013`) and what a float cannot hold (`1234e567`) mean text, not a number.
+# Leading zeros (`013`) and numbers too large for a float (`1234e567`) are text.
 _INTEGER = r"[-+]?(?:0|[1-9][0-9]{0,99})\Z"
 _BASED = r"0(?:o[0-7]{1,99}|x[0-9a-fA-F]{1,99})\Z"
 _FLOAT = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
@@ -32,13 +32,13 @@ _UNSTORABLE = "[\0\ud800-\udfff]"
 
 
 class Plain(str):
-    """A scalar written without quotes, as typed; nothing at all (`key:`) is the empty one."""
+    """A scalar without quotes, as typed; a missing value (`key:`) is the empty `Plain`."""
 
     __slots__ = ()
 
     @property
     def value(self) -> bool | int | float | str | None:
-        """What it means by YAML 1.2's core rules; what would not come back as typed is text."""
+        """Its value by YAML 1.2's core schema; text if a number would not print as typed."""
         text = str(self)
         if text in _NULL:
             return None
@@ -58,7 +58,7 @@ Data: TypeAlias = "dict[str, Data] | list[Data] | str"
 """Mappings with text keys in the author's order, sequences, and scalars (`str` or `Plain`)."""
 
 Path = tuple[str | int, ...]
-"""The way into a document: keys and indices."""
+"""Keys and indices that lead to a value."""
 
 _Members: TypeAlias = "dict[str, _Node] | list[_Node] | None"
 _Node: TypeAlias = tuple[int, int, int, int, _Members]
@@ -104,13 +104,13 @@ class Document(Record):
 def refuse(
     source: str, line: int, col: int, message: str, guidance: str = "", *, hostile: bool = False
 ) -> NoReturn:
-    """Raise the error of a file that is not read, at its place."""
+    """Raise the error of an unreadable file, at its position."""
     code = "PB-CHECK-HOSTILE" if hostile else "PB-CHECK-YAML"
     raise CheckError(code, message, where=source, position=(line, col), guidance=guidance)
 
 
 class _Mapping:
-    """A mapping that has begun and not ended."""
+    """A mapping that is still open."""
 
     __slots__ = ("col", "data", "key", "key_col", "key_line", "line", "members", "wants_key")
 
@@ -127,7 +127,7 @@ class _Mapping:
 
 
 class _Sequence:
-    """A sequence that has begun and not ended."""
+    """A sequence that is still open."""
 
     __slots__ = ("col", "data", "line", "members")
     wants_key = False
@@ -143,10 +143,10 @@ class _Sequence:
 
 
 class Builder:
-    """Puts a document together from its parts in reading order, without recursion.
+    """Builds a document from its parts in reading order, without recursion.
 
-    Refuses by place: duplicate, complex and empty keys, merge keys, nesting beyond `MAX_DEPTH`,
-    text that no file can hold.
+    Refuses duplicate, complex and empty keys, merge keys, nesting beyond `MAX_DEPTH`, and
+    characters that no file may contain.
     """
 
     def __init__(self, source: str, max_values: int) -> None:
@@ -165,25 +165,25 @@ class Builder:
                 line,
                 col,
                 f"nested deeper than {MAX_DEPTH} levels",
-                "Flatten it; nothing that is read here needs such depth.",
+                "Flatten it; no valid file needs such depth.",
                 hostile=True,
             )
         self._open.append(_Mapping(line, col) if mapping else _Sequence(line, col))
 
     def end(self) -> None:
-        """The mapping or sequence begun last ends."""
+        """The innermost mapping or sequence ends."""
         done = self._open.pop()
         self._add(done.data, done.line, done.col, done.members)
 
     def scalar(self, text: str, line: int, col: int) -> None:
-        """A scalar: a `Plain`, or the text of a quoted or block one."""
+        """A scalar: `Plain` if it is unquoted."""
         if re.search(_UNSTORABLE, text):
             refuse(
                 self._source,
                 line,
                 col,
-                "a NUL or half a surrogate pair stands in this text",
-                "Take the escape out.",
+                "this text contains a NUL or a lone surrogate",
+                "Remove the escape.",
                 hostile=True,
             )
         top = self._open[-1] if self._open else None
@@ -200,7 +200,7 @@ class Builder:
                 line,
                 col,
                 "too many values for one file",
-                "Split it; nothing that is read here needs so many.",
+                "Split it; no valid file needs so many.",
                 hostile=True,
             )
         if self._open:
@@ -218,8 +218,8 @@ class Builder:
                 self._source,
                 line,
                 col,
-                "merge keys (`<<`) are not read",
-                "Write the keys out where they belong.",
+                "merge keys (`<<`) are not allowed",
+                "Write the keys out.",
                 hostile=True,
             )
         if text in top.data:
@@ -227,8 +227,8 @@ class Builder:
                 self._source,
                 line,
                 col,
-                f"the key `{first_line(text, 60)}` stands here for the second time "
-                f"(first in line {top.members[text][2]})",
+                f"the key `{first_line(text, 60)}` appears for the second time "
+                f"(first on line {top.members[text][2]})",
                 "Keep one of the two.",
             )
         top.wants_key, top.key, top.key_line, top.key_col = False, str(text), line, col
@@ -238,7 +238,7 @@ class Builder:
             self._source,
             line,
             col,
-            "a key is a list, a mapping or more than one line",
-            "Keys are words on one line.",
+            "a key is a list, a mapping or longer than one line",
+            "Write keys as words on one line.",
             hostile=True,
         )

@@ -1,4 +1,4 @@
-"""What is wrong with a file: the one type that readers, checks and the audit report it with."""
+"""Problems of a file, as readers, checks and the audit report them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Text that a stranger wrote, made fit to be shown.
+"""Makes untrusted text safe to show.
 
-Files, agents, forges and arguments may carry terminal sequences that move the cursor, set the
-clipboard or reverse what is read. Whatever is printed passes through here first.
+Files, agents, forges and arguments may contain terminal sequences that move the cursor, set the
+clipboard or reverse the text. Everything that we print passes through here first.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Compiled where first used: plain text needs none of them.
-# Every alternative ends by itself at the next ESC or line end, so that the search stays linear.
+# Compiled at their first use: plain text needs none of them.
+# Every alternative ends at the next ESC or line end, so that the search stays linear.
 _SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …
@@ -23,7 +23,7 @@ _UNSEEN = (
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _LINE = r"[^\r\n]+"
-# Beyond these nobody is helped, and the search would take seconds.
+# Beyond these limits the search would take seconds.
 _LONGEST_WORD = 100
 _MOST_WORDS = 200
 
@@ -45,7 +45,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def first_line(text: str, limit: int = 200) -> str:
-    """The first line with anything to see on it, stripped; cut with … at `limit` characters."""
+    """The first line with visible text, stripped; cut with … at `limit` characters."""
     for match in re.finditer(_LINE, text):
         line = printable(match[0]).strip()
         if line:
@@ -59,7 +59,7 @@ def counted(number: int, word: str) -> str:
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """The allowed word that is nearest to this one, or nothing where none is near."""
+    """The allowed word that is most similar; empty if none is similar."""
     if len(word) > _LONGEST_WORD:
         return ""
     from difflib import get_close_matches
@@ -71,6 +71,6 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """`; did you mean plan?`, to end a sentence with; empty where nothing is near."""
+    """`; did you mean plan?`, for the end of a sentence; empty if no word is similar."""
     near = did_you_mean(word, allowed)
     return f"; did you mean {near}?" if near else ""

@@ -1,4 +1,4 @@
-"""JSON by JSON's own rules, into the same documents as YAML: duplicates refused, places kept."""
+"""Strict JSON, into the same documents as YAML: no duplicate keys, a position for each value."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _BLANK = (" ", "\n", "\t", "\r")
 
 
 def read_json(text: str, source: str, max_values: int) -> Document:
-    """Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with the place.
+    """The document. CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
 
-    Numbers, `true` and `false` arrive as `Plain`, as typed; `null` as the empty one.
+    Numbers, `true` and `false` become `Plain`, as typed; `null` the empty `Plain`.
     """
     return _JsonReader(text, source, max_values).read()
 
 
 class _JsonReader:
-    """Walks over the tokens without recursion; every line break is counted once."""
+    """Reads the tokens without recursion, and counts every line break once."""
 
     def __init__(self, text: str, source: str, max_values: int) -> None:
         self._text, self._source, self._at = text, source, 0
@@ -42,13 +42,13 @@ class _JsonReader:
                 closers.pop()
             if not closers:
                 break
-            self._behind_value(closers[-1])
+            self._after_value(closers[-1])
         if self._next():
-            self._fail("something stands behind the end of the document")
+            self._fail("there is more text after the end of the document")
         return self._builder.document
 
     def _value(self, closers: list[str]) -> None:
-        """A scalar, or the beginnings of mappings and sequences down to the first scalar."""
+        """A scalar, or the openings of mappings and sequences down to the first scalar."""
         while (char := self._next()) in ("{", "["):
             self._builder.begin(*self._place(), mapping=char == "{")
             self._at += 1
@@ -59,7 +59,7 @@ class _JsonReader:
                 self._key()
         self._scalar()
 
-    def _behind_value(self, closer: str) -> None:
+    def _after_value(self, closer: str) -> None:
         if self._next() != ",":
             self._fail(f"a `,` or the closing `{closer}` is missing here")
         self._at += 1
@@ -71,7 +71,7 @@ class _JsonReader:
             self._fail("a key in double quotes is missing here")
         self._scalar()
         if self._next() != ":":
-            self._fail("a `:` is missing behind the key")
+            self._fail("a `:` is missing after the key")
         self._at += 1
 
     def _scalar(self) -> None:
@@ -89,7 +89,7 @@ class _JsonReader:
         self._builder.scalar(value if quoted else Plain(typed), line, col)
 
     def _next(self) -> str:
-        """The next character that is no blank, and go there; empty at the end."""
+        """Skip blanks; the character there, or nothing at the end."""
         while self._text.startswith(_BLANK, self._at):
             self._at += 1
         return self._text[self._at : self._at + 1]
@@ -103,7 +103,7 @@ class _JsonReader:
         return self._line, self._at - self._line_start + 1
 
     def _no_number(self, word: str) -> NoReturn:
-        self._fail(f"`{word}` is no number in JSON")
+        self._fail(f"`{word}` is not a number in JSON")
 
     def _fail(self, message: str) -> NoReturn:
         from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line
@@ -111,4 +111,4 @@ class _JsonReader:
         if line := conflict_line(self._text):
             refuse(self._source, line, 1, *CONFLICT)
         line, col = self._place()
-        refuse(self._source, line, col, message, "Mend the JSON at the place named.")
+        refuse(self._source, line, col, message, "Correct the JSON there.")

@@ -1,8 +1,8 @@
-"""Text into data, with places, refusing what is hostile or ambiguous (Catalyst FR-1.5, kai NFR10).
+"""Strict YAML: data with positions, no hostile or ambiguous text (Catalyst FR-1.5, kai NFR10).
 
-UTF-8, one document, YAML 1.2's core scalars left as typed; no tags, anchors, aliases, merge keys,
-directives, complex or duplicate keys, tabs as indentation. Size is checked before anything else,
-depth while the parser's events come: nothing here recurses, and libyaml looks ahead by one line.
+UTF-8, one document, scalars kept as typed; no tags, anchors, aliases, merge keys, directives,
+complex or duplicate keys, tabs as indentation. The size is checked first, the depth at each event
+of the parser: nothing here recurses, and libyaml looks ahead by one line only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Data", "Document", "Path", "Plain", "load", "load_of_session"]
 
 MAX_BYTES = 1024 * 1024
-# What people write has more bytes to a value; a file of nothing but brackets would cost 200 MiB.
+# People write more bytes per value; a file of nothing but brackets would take 200 MiB.
 _BYTES_PER_VALUE = 8
 
-# Patterns are compiled where they are first used: most of them only when something is wrong.
+# Patterns are compiled at their first use: most of them only when something is wrong.
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
 _TAB_INDENT = r"[ \-?]*+\t[ \t\-?]*\Z"
 _LINE_END = r"\r\n?|\n"
@@ -39,9 +39,9 @@ _LINE_END = r"\r\n?|\n"
 def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
     """The one document of a file; an empty file is the empty `Plain`.
 
-    `source` is the file's name as it is shown; where it ends in `.json`, JSON's rules hold.
-    `limit` bounds the bytes, and by them the number of values.
-    Raises CheckError, PB-CHECK-YAML or PB-CHECK-HOSTILE, with `where` = `file:line:col`.
+    `source` is the file's name for messages; if it ends in `.json`, the file is read as JSON.
+    `limit` is the most bytes, and so limits the number of values.
+    CheckError PB-CHECK-YAML or PB-CHECK-HOSTILE, with the position.
     """
     text = _decode(data, source, limit)
     if source.endswith(".json"):
@@ -52,9 +52,9 @@ def load(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
 
 
 def load_of_session(data: bytes, source: str, *, limit: int = MAX_BYTES) -> Document:
-    """The same of a file that a session keeps: what `load` refuses is StateError PB-STATE-CORRUPT.
+    """Load a session's file; StateError PB-STATE-CORRUPT for what `load` refuses.
 
-    A playbook that does not parse is its author's to mend; these are ours, and `repair` mends them.
+    Authors fix their playbooks; `repair` fixes these files.
     """
     try:
         return load(data, source, limit=limit)
@@ -75,7 +75,7 @@ def _decode(data: bytes, source: str, limit: int) -> str:
             1,
             1,
             f"{len(data):,} bytes; at most {limit:,} are read",
-            "Split it; long text belongs into files of its own.",
+            "Split it; move long text to other files.",
             hostile=True,
         )
     try:
@@ -94,14 +94,14 @@ def _decode(data: bytes, source: str, limit: int) -> str:
             source,
             *_end_of(text[: control.start()]),
             f"the character U+{ord(control[0]):04X} is not allowed",
-            "Take it out; it cannot be seen, and readers disagree on what it means.",
+            "Remove it; it is invisible, and YAML readers disagree on its meaning.",
             hostile=True,
         )
     return text
 
 
 def _end_of(text: str) -> tuple[int, int]:
-    """Line and column of what follows this text."""
+    """Line and column right after this text."""
     lines = re.split(_LINE_END, text)
     return len(lines), len(lines[-1]) + 1
 
@@ -116,8 +116,8 @@ def _read_yaml(text: str, source: str, max_values: int) -> Document:
     builder = Builder(source, max_values)
     strictness = _Strictness(text, source)
     line = col = 1
-    # The pure-Python parser is the same to us, only slower; its constructor of nodes, which
-    # recurses, is never reached.
+    # The pure-Python parser gives the same events, only slower. We never reach its node
+    # constructor, which recurses.
     parser: Any = (yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)(text)
     try:
         while (event := parser.get_event()) is not None:
@@ -139,14 +139,14 @@ def _read_yaml(text: str, source: str, max_values: int) -> Document:
         strictness.explain(fault)
     except (ValueError, OverflowError):
         # Only the pure-Python parser: an escape beyond Unicode, a version of 5,000 digits.
-        refuse(source, line, col, "what stands behind this is not well formed", "Mend it.")
+        refuse(source, line, col, "the text after this is not well formed", "Correct it.")
     finally:
         parser.dispose()
     return builder.document
 
 
 class _Strictness:
-    """What YAML allows and we do not, and what the parser's complaints mean to an author."""
+    """Refuses what YAML allows and we do not, and explains the parser's errors."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text, self._source = text, source
@@ -154,7 +154,7 @@ class _Strictness:
         self._documents = 0
 
     def examine_node(self, event: Any, line: int, col: int) -> None:
-        """Refuses tags, anchors, and a node that a tab indents."""
+        """Refuse tags, anchors, and tabs as indentation."""
         if event.anchor is not None:
             self.refuse_anchor(line, col)
         if event.tag is not None or self._text.startswith("!", event.start_mark.index):
@@ -162,18 +162,20 @@ class _Strictness:
                 self._source,
                 line,
                 col,
-                "tags (`!…`) are not read",
-                "Take the tag out, or quote a text that begins with `!`.",
+                "tags (`!…`) are not allowed",
+                "Remove the tag, or quote a text that begins with `!`.",
                 hostile=True,
             )
         if self._tabbed and re.match(_TAB_INDENT, self._tabbed[line - 1][: col - 1]):
             self._refuse_tab(line, col)
 
     def examine_document(self, event: Any, line: int, col: int) -> None:
-        """Refuses directives, and a second document."""
+        """Refuse directives and a second document."""
         self._documents += 1
         if self._documents > 1:
-            refuse(self._source, line, col, "a second document begins", "One file, one document.")
+            refuse(
+                self._source, line, col, "a second document begins", "Write one document per file."
+            )
         if event.explicit:
             before = re.split(_LINE_END, self._text[: event.end_mark.index])
             for number, written in enumerate(before, start=1):
@@ -185,14 +187,14 @@ class _Strictness:
             self._source,
             line,
             col,
-            "anchors and aliases (`&…`, `*…`) are not read",
+            "anchors and aliases (`&…`, `*…`) are not allowed",
             "Write the value out, or quote a text that begins with `&` or `*`.",
             hostile=True,
         )
 
     def explain(self, fault: Any) -> NoReturn:
-        """Raise what a parser's error means, at the place that is to be mended."""
-        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line, mended
+        """Raise the parser's error in plain words, at the place to correct."""
+        from playbook_supervisor.formats.yaml_errors import CONFLICT, conflict_line, explain
 
         if line := conflict_line(self._text):
             refuse(self._source, line, 1, *CONFLICT)
@@ -203,21 +205,21 @@ class _Strictness:
             self._refuse_tab(mark.line + 1, mark.column + 1)
         if "directive" in context:
             self._refuse_directive(mark.line + 1)
-        message, guidance, at_context = mended(context, problem, found)
+        message, guidance, at_context = explain(context, problem, found)
         if at_context and fault.context_mark:
             mark = fault.context_mark
         refuse(self._source, mark.line + 1, mark.column + 1, message, guidance)
 
     def _refuse_tab(self, line: int, col: int) -> NoReturn:
-        message = "a tab stands where only spaces may"
-        refuse(self._source, line, col, message, "Indent with spaces, as YAML asks.")
+        message = "a tab is used as indentation"
+        refuse(self._source, line, col, message, "Indent with spaces, as YAML requires.")
 
     def _refuse_directive(self, line: int) -> NoReturn:
         refuse(
             self._source,
             line,
             1,
-            "directives (`%…`) are not read",
-            "Take the line out; YAML 1.2's rules hold always.",
+            "directives (`%…`) are not allowed",
+            "Remove the line; YAML 1.2 is always assumed.",
             hostile=True,
         )

@@ -1,7 +1,4 @@
-"""Times are milliseconds since the epoch inside, and ISO 8601 with a zone in files.
-
-Nothing here reads a clock.
-"""
+"""Milliseconds since the epoch, which we compute with, to and from the ISO 8601 times in files."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ def to_time(ms: int) -> str:
 
 
 def from_time(text: str) -> int | None:
-    """Milliseconds since the epoch of an ISO 8601 time with its zone; None if it is none.
+    """Milliseconds since the epoch of an ISO 8601 time with a zone; None for any other text.
 
-    Kai's own files have whole seconds, files of others an offset: both are read.
+    Kai's own files have whole seconds, other files an offset; both are accepted.
     """
     from datetime import UTC, datetime, timedelta
 

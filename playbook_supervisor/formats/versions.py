@@ -1,8 +1,8 @@
-"""The number in every file of ours, and the way from each old one to today's.
+"""The format version of each of our files, and the migrations to the newest.
 
-Numbers only grow. A file that carries an old one is migrated in memory, step by step, by what
-stands here and is never taken out; one of the future is refused, for nobody can know what it says.
-A file without a number is of the first. (A playbook has its author's `version` instead.)
+Versions only grow. A file of an old version is migrated in memory, step by step; migrations are
+never removed. A newer version than ours is refused. A file without a number has version 1. (A
+playbook has its author's `version` instead.)
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ NEWEST: dict[str, int] = {
     "policy.yaml": 1,
     "runtime": 1,
 }
-"""The number that is written today, by kind of file."""
+"""The version that we write, by kind of file."""
 
 MIGRATIONS: dict[tuple[str, int], Callable[[Data], Data]] = {}
-"""Kind and number → its data as of the next number."""
+"""Kind and version → the function that migrates to the next version."""
 
 
 def current(
     kind: str, number: int, data: Data, source: str, document: Document | None = None
 ) -> Data:
-    """The data of a file of that kind and number, migrated to the newest number.
+    """The data of a file of that kind and version, migrated to the newest version.
 
-    StateError PB-STATE-NEWER if the number is newer than ours, at `schema` in the `document`.
+    StateError PB-STATE-NEWER if the version is newer than ours, at `schema` in the `document`.
     """
     refuse_newer(kind, number, source, document)
     for step in range(number, NEWEST[kind]):
@@ -52,7 +52,7 @@ def refuse_newer(kind: str, number: int, source: str, document: Document | None 
     if number > NEWEST[kind]:
         raise StateError(
             "PB-STATE-NEWER",
-            f"{kind} was made by a newer playbook (its number is {number}, this one reads "
+            f"{kind} was made by a newer playbook (its format is {number}, this one reads "
             f"{NEWEST[kind]}): upgrade this one",
             where=source,
             position=document.position(("schema",)) if document else None,

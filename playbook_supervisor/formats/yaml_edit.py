@@ -1,8 +1,8 @@
-"""Edits that keep a person's layout: what changes is spliced, nothing else is written again.
+"""Edits of a YAML text that keep the author's layout: only the changed values are replaced.
 
-ruamel.yaml says where in the text each value stands; comments, key order, quoting, unknown keys
-and blank lines outside what changed stay byte for byte. (A comment *inside* a value that goes away
-goes with it.) The text has been read by the strict reader before.
+ruamel.yaml gives the position of each value. Comments, key order, quoting, unknown keys and blank
+lines outside the changed values stay byte for byte. (A comment *inside* a removed value is removed
+with it.) The strict reader has read the text before.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _COMMA = re.compile(r"(?:\s|(?<=\s)#[^\r\n]*)*+(?P<comma>,[ \t]*)")
 
 
 def edit_mapping(text: bytes, before: Mapping[str, object], after: Mapping[str, object]) -> bytes:
-    """A file whose top level is a mapping that reads as `before`, so that it reads as `after`.
+    """Edit a file whose top level is the mapping `before`, so that it becomes `after`.
 
-    Only keys that differ between the two change: they get new values in place, go away, or come in
-    at their place in the order of `after`. Keys that neither knows are a person's notes.
+    Only keys that differ between the two are replaced, removed, or inserted in the order of
+    `after`. Keys that are in neither are a person's notes.
     """
     editor = _Editor(text.decode())
     editor.mapping(editor.root, before, after)
@@ -40,14 +40,14 @@ def edit_mapping(text: bytes, before: Mapping[str, object], after: Mapping[str, 
 
 
 def edit_entry(fragment: bytes, before: Mapping[str, object], after: Mapping[str, object]) -> bytes:
-    """One entry of a journal (`  - step_id: …` and what follows up to the next dash), likewise."""
+    """Edit one entry of a journal in the same way: `  - step_id: …` up to the next dash."""
     editor = _Editor(fragment.decode())
     editor.mapping(editor.root.value[0], before, after)
     return editor.result()
 
 
 class _Editor:
-    """Collects splices against one text."""
+    """Collects the splices of one text."""
 
     def __init__(self, text: str) -> None:
         from ruamel.yaml import YAML
@@ -56,14 +56,14 @@ class _Editor:
         self._text = text.removeprefix("\ufeff")
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._splices: list[tuple[int, int, str]] = []
-        # libyaml takes tabs between tokens, ruamel does not; places are the same with blanks
+        # libyaml accepts tabs between tokens, ruamel does not; blanks keep the positions
         blanks = _TABS.sub(lambda match: " " * len(match[0]), self._text)
         self.root: Any = YAML(typ="safe", pure=True).compose(blanks)
         self._empty: dict[Node, int] = {}
         self._find_empty(self.root)
 
     def result(self) -> bytes:
-        """The text with every splice made."""
+        """The text with all splices applied."""
         pieces, at = [self._bom], 0
         for start, end, new in sorted(self._splices, key=lambda splice: splice[:2]):
             pieces += [self._text[at:start], new.replace("\n", self._newline)]
@@ -75,10 +75,10 @@ class _Editor:
     def mapping(
         self, node: MappingNode, before: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
-        """Make the mapping at `node`, which reads as `before`, read as `after`."""
+        """Change the mapping at `node` from `before` to `after`."""
         at = {key.value: (key, value) for key, value in node.value}
         gone = [key for key in before if key not in after and key in at]
-        if len(gone) == len(at):  # nothing would be left to stand beside
+        if len(gone) == len(at):  # no key is left as an anchor for new ones
             self._replace(node, flow(after))
             return
         above = None
@@ -121,7 +121,7 @@ class _Editor:
     # ── splices ─────────────────────────────────────────────────────────────────────────────
 
     def _replace(self, node: Node, new: str) -> None:
-        """Put a value on one line in the place of what stands there."""
+        """Replace a value by one on one line."""
         end = self._tail(node)
         start = end if node in self._empty else node.start_mark.index
         if node in self._empty:
@@ -129,31 +129,31 @@ class _Editor:
         elif _is_block_scalar(node):
             new += self._rest_of_line(self._header_end(node))
         elif _is_block(node):
-            new = f"  {new}"  # its dashes may stand no further right than its key
+            new = f"  {new}"  # its dashes may be at the column of its key
         self._splices.append((start, end, new))
 
     def _remove(self, node: MappingNode, key: Node, value: Node, above: Node | None) -> None:
-        """Take a pair out; a comment behind it stays, a line that has become blank does not."""
+        """Remove a pair; a comment after it stays, a line that becomes blank is removed."""
         start, end = key.start_mark.index, self._tail(value)
         new = ""
         if node.flow_style:
             if comma := _COMMA.match(self._text, end):
                 self._splices.append((*comma.span("comma"), ""))
         else:
-            end = _span_end(_BLANKS, self._text, end)  # a tab must not come to begin the line
+            end = _span_end(_BLANKS, self._text, end)  # so that the line does not begin with a tab
             line = self._line_start(start)
             if not (self._text[line:start].strip() or self._rest_of_line(end)):
                 if above and _is_block_scalar(_last(above)):
-                    new = "#"  # else what follows could become part of the text above
+                    new = "#"  # else the next lines could become part of the text above
                 else:
                     start = line
                     end = _span_end(_WHOLE_LINE, self._text, end)
         self._splices.append((start, end, new))
 
     def _add(self, node: MappingNode, anchor: Node, key: str, value: object) -> None:
-        """Put a pair behind the pair whose value is `anchor`."""
+        """Insert a pair after the pair whose value is `anchor`."""
         if node.flow_style:
-            # behind a key without a value (`{a:}`) a comma would become part of the key
+            # after a key without a value (`{a:}`) a comma would become part of the key
             comma = " ," if anchor in self._empty else ","
             self._insert(self._tail(anchor), f"{comma} {flow({key: value})[1:-1]}")
         else:
@@ -161,7 +161,7 @@ class _Editor:
             self._insert(self._line_end(anchor), "\n" + pair(key, value, column).rstrip("\n"))
 
     def _append(self, node: SequenceNode, item: object) -> None:
-        """Put an item behind the last one."""
+        """Insert an item after the last one."""
         if node.flow_style:
             self._insert(self._tail(node.value[-1]), f", {flow(item)}")
         else:
@@ -174,7 +174,7 @@ class _Editor:
     # ── places ──────────────────────────────────────────────────────────────────────────────
 
     def _find_empty(self, node: Node) -> None:
-        """Where values stand that nobody has written (`error:`): ruamel looks for them too late."""
+        """Find the positions of missing values (`error:`), which ruamel places too late."""
         if not isinstance(node.value, list):
             return
         at = node.start_mark.index
@@ -192,7 +192,7 @@ class _Editor:
                 at = self._tail(value)
 
     def _tail(self, node: Node) -> int:
-        """Where the text of a value ends, before blanks, comments and the line's end."""
+        """The end of a value's text, before blanks, comments and the line end."""
         if node in self._empty:
             return self._empty[node]
         end: int = node.end_mark.index
@@ -202,14 +202,14 @@ class _Editor:
             line = self._line_start(end)
             if not self._text[line:end].strip():
                 end = line
-            # `|+` keeps the blank lines behind it as part of its value, all but the last break
+            # `|+` keeps the blank lines after it as part of its value, except the last break
             text = self._text[:end]
             keeps = "+" in self._text[node.start_mark.index : self._header_end(node)]
             end = len(text.removesuffix("\n").removesuffix("\r") if keeps else text.rstrip())
         return end
 
     def _header_end(self, node: Node) -> int:
-        """Behind the `|` or `>` of a block scalar and its modifiers."""
+        """The end of a block scalar's `|` or `>` and its modifiers."""
         return _span_end(_BLOCK_HEADER, self._text, node.start_mark.index)
 
     def _line_start(self, at: int) -> int:
@@ -229,7 +229,7 @@ def _span_end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _last(node: Node) -> Node:
-    """The value whose text ends where this one's does."""
+    """The innermost value that ends where this one does."""
     while _is_block(node):
         member = node.value[-1]
         node = member[1] if isinstance(member, tuple) else member

@@ -1,8 +1,8 @@
-"""Data → YAML text, in the one way in which we write it.
+"""Data → YAML text, in our one style.
 
-Every reader of YAML 1.1 and of 1.2 understands the same: strings are double-quoted unless they are
-words that no rule takes for anything else, and whatever could break a line, hide or reorder text
-is escaped. Ours, because the hot path emits one entry and must not load a library for it.
+YAML 1.1 and 1.2 readers agree on it: strings are double-quoted unless they are words that no rule
+takes for anything else, and characters that break a line, hide or reorder text are escaped. It is
+our own code because the hot path writes one entry and must not import a library for that.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Mapping
 
 
 class Block(dict[str, object]):
-    """A mapping that is written over several lines, a key each; other mappings take one line."""
+    """A mapping that is written with a line for each key; other mappings take one line."""
 
 
 _WORD = r"(?:[0-9]+-|(?:\.\./)+)?[A-Za-z][A-Za-z0-9_-]*\Z|[0-9]{8}-[a-z0-9]{3}\Z"
 _RESERVED = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
-"""Words that some YAML 1.1 reader takes for a boolean or for nothing, in any case."""
+"""Words that a YAML 1.1 reader may take for a boolean or null, in upper or lower case."""
 
 _ESCAPED = "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
-"""Not printable in YAML, a line break in YAML 1.1, or a reordering of what a reviewer sees."""
+"""Not printable in YAML, a line break in YAML 1.1, or a reordering of the visible text."""
 
 _UNSTORABLE = "[\0\ud800-\udfff]"
 
@@ -32,7 +32,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 def scalar(value: object) -> str:
     """A string, number or boolean as YAML text on one line.
 
-    NUL and halves of surrogate pairs, which no file is to hold, become U+FFFD.
+    NUL and lone surrogates, which no file may contain, become U+FFFD.
     """
     if isinstance(value, str):
         return _string(str(value))
@@ -46,14 +46,14 @@ def scalar(value: object) -> str:
 def _string(text: str) -> str:
     if re.match(_WORD, text) and text.lower() not in _RESERVED:
         return text
-    if text.isprintable():  # then nothing is in it that one would have to look for
+    if text.isprintable():  # then no character needs an escape
         return _quoted(text)
     quoted = _quoted(re.sub(_UNSTORABLE, "\ufffd", text))
     return re.sub(_ESCAPED, lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _number(value: float) -> str:
-    """YAML 1.1 wants a point in a number with an exponent."""
+    """YAML 1.1 requires a point in a number with an exponent."""
     text = repr(value)
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
@@ -70,7 +70,7 @@ def flow(value: object) -> str:
 
 
 def pair(key: str, value: object, indent: int) -> str:
-    """`key: value` and a line's end, indented; a list of mappings takes a line for each."""
+    """`key: value` and a line end, indented; a list of mappings takes a line for each."""
     margin = " " * indent
     if isinstance(value, str):
         return f"{margin}{key}: {_string(str(value))}\n"

@@ -165,8 +165,8 @@ def _read(top: Section) -> Config:
     }
     for name in _OWN_AGENTS:
         if name in others:
-            agents.fault(
-                name, f"`{name}` is an agent of its own; choose another name", key_itself=True
+            agents.report(
+                name, f"`{name}` is an agent of its own; choose another name", at_key=True
             )
     secrets = top.section("secrets")
     folders = top.section("artifacts", ("specs", "agreements", "qa"))
@@ -202,5 +202,5 @@ def _pattern(top: Section, default: str) -> str:
     pattern = top.line("worktrees", default)
     unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
     if unknown or "{session}" not in pattern:
-        top.fault("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
+        top.report("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
     return pattern

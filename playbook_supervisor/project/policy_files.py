@@ -127,11 +127,11 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
     command, step, playbook = (_pattern(match, key) for key in _MATCHED)
     if known and not match.keys:
         said = "names no steps" if "match" in rule.keys else "is missing"
-        rule.fault("match", said, f"Name {_listed(_MATCHED)}, as in `command: /feature.*`.")
+        rule.report("match", said, f"Name {_listed(_MATCHED)}, as in `command: /feature.*`.")
     if command and command[0] not in "/*?[":
-        match.fault("command", "begins with `/`, or with a wildcard", "As in `/feature.*`.")
+        match.report("command", "begins with `/`, or with a wildcard", "As in `/feature.*`.")
     if rule.keys == {"match"}:
-        rule.fault("match", "asks for nothing", f"Add {_listed(_DEMANDED)}.", key_itself=True)
+        rule.report("match", "asks for nothing", f"Add {_listed(_DEMANDED)}.", at_key=True)
     return PolicyRule(
         policy,
         line,
@@ -147,17 +147,17 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
 def _pattern(match: Section, key: str) -> str:
     pattern = match.line(key, "")
     if len(pattern) > _LONGEST:
-        match.fault(key, f"has {len(pattern):,} characters", f"At most {_LONGEST} are read.")
+        match.report(key, f"has {len(pattern):,} characters", f"At most {_LONGEST} are read.")
     return pattern
 
 
 def _people(rule: Section) -> tuple[str, ...]:
     patterns = rule.lines("answered_by")
     if patterns == ():
-        rule.fault("answered_by", "names nobody", "Name e-mail addresses, or `*` for any person.")
+        rule.report("answered_by", "names nobody", "Name e-mail addresses, or `*` for any person.")
     for pattern in patterns or ():
         if (pattern and "@" not in pattern and pattern != "*") or len(pattern) > _LONGEST:
-            rule.fault(
+            rule.report(
                 "answered_by",
                 f"`{first_line(pattern, 60)}` is no e-mail address or pattern of some",
                 "As in `*@release.example.org`; `*` alone is any person.",

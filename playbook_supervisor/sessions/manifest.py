@@ -119,7 +119,7 @@ def read_manifest(data: bytes, source: str) -> Manifest:
 def _read(fields: Fields, *, legacy: bool) -> Manifest:
     session_id = fields.required("session_id")
     if not SESSION_ID.match(session_id):
-        raise UnfitError("session_id", "wants a date and three of [a-z0-9], as in 20260219-a7k")
+        raise UnfitError("session_id", "must be a date and three of [a-z0-9], as in 20260219-a7k")
     return Manifest(
         session_id=session_id,
         playbook=fields.required("playbook"),

@@ -150,11 +150,11 @@ def outcome_from_json(shape: object) -> Outcome:
     """
     try:
         if not isinstance(shape, Mapping):
-            raise UnfitError("outcome", "wants a JSON object")  # noqa: TRY301 - one way to say it
+            raise UnfitError("outcome", "must be a JSON object")  # noqa: TRY301 - one way to say it
         for key in shape:
             if key not in _OUTCOME_KEYS:
                 allowed = ", ".join(_OUTCOME_KEYS)
-                raise UnfitError(printable(str(key))[:40], f"is none of {allowed}")  # noqa: TRY301
+                raise UnfitError(printable(str(key))[:40], f"is not one of {allowed}")  # noqa: TRY301
         fields = Fields(shape)
         return Outcome(
             error=_failure(shape.get("error"), fields),
@@ -180,7 +180,7 @@ def _failure(error: object, fields: Fields) -> Failure | None:
     inner = Fields(mapping)
     code = inner.required("code")
     if not code.startswith(_WORKER_ERRORS):
-        raise UnfitError("code", "wants to begin with PB-AGENT- or PB-STEP-")
+        raise UnfitError("code", "must begin with PB-AGENT- or PB-STEP-")
     return Failure(
         code=printable(code),
         message=printable(inner.required("message")),

@@ -317,8 +317,8 @@ def test_what_cannot_be_understood_is_said_and_the_rest_is_judged_all_the_same()
     assert (1, "a journal needs `entries:` at its top level") in said
     assert (1, "step_id: is missing") in said
     assert (5, "a mapping of keys to values is expected") in said
-    assert (11, "duration_seconds: wants a number, not '12m'") in said
-    assert any(line == 12 and "'test_fail' is none of" in message for line, message in said)
+    assert (11, "duration_seconds: must be a number, not '12m'") in said
+    assert any(line == 12 and "'test_fail' is not one of" in message for line, message in said)
     assert (2, "entry 1 is settled, but has no end") in said
     assert audited.notes == (
         "its playbook is not known, so its steps' requirements are not checked",
@@ -339,7 +339,7 @@ def test_an_empty_journal_tells_nothing_wrong(text: str) -> None:
     [
         ("schema: 99\nentries: []\n", "newer"),
         ("schema: one\nentries: []\n", "schema"),
-        ("entries: {a: b}\n", "wants a list"),
+        ("entries: {a: b}\n", "must be a list"),
     ],
 )
 def test_a_journal_of_another_kind_is_said_to_be_one(text: str, said: str) -> None:

@@ -343,7 +343,7 @@ class TestARefusal:
             ("a: [", "this bracket is not closed", "install.yaml:"),
             ("", "schema: is missing", "install.yaml:1:1"),
             ("version: 1.0\n", "schema: is missing", "install.yaml:1:1"),
-            ("schema: 1\nfiles: [a]\n", "files: wants a mapping", "install.yaml:2:8"),
+            ("schema: 1\nfiles: [a]\n", "files: must be a mapping", "install.yaml:2:8"),
         ],
     )
     def test_where_the_record_cannot_be_read(

@@ -85,10 +85,10 @@ class TestAppending:
     @pytest.mark.parametrize(
         ("text", "message", "where"),
         [
-            ('{"a": 1}', "a has to be a list", "x.json:1:7"),
-            ('{"a": {}}', "a has to be a list", "x.json:1:7"),
-            ("[]", "the document has to be an object", "x.json:1:1"),
-            ('{\n  "p": null}', "p has to be an object", "x.json:2:8"),
+            ('{"a": 1}', "a must be a list", "x.json:1:7"),
+            ('{"a": {}}', "a must be a list", "x.json:1:7"),
+            ("[]", "the document must be an object", "x.json:1:1"),
+            ('{\n  "p": null}', "p must be an object", "x.json:2:8"),
         ],
     )
     def test_refuses_what_has_another_shape(self, text: str, message: str, where: str) -> None:
@@ -152,10 +152,10 @@ class TestReading:
             ('{"a": 1 "b": 2}', "a `,` or the closing `}` is missing", "1:9"),
             ("[1", "a `,` or the closing `]` is missing", "1:3"),
             ("[1,]", "a string, a number", "1:4"),
-            ("{} {}", "something stands behind the end", "1:4"),
-            ("[NaN]", "`NaN` is no number", "1:2"),
+            ("{} {}", "there is more text after the end", "1:4"),
+            ("[NaN]", "`NaN` is not a number", "1:2"),
             ('["\t"]', "a string, a number", "1:3"),
-            ("[" * 10_000, "nested more than 64 deep", "1:65"),
+            ("[" * 10_000, "nested deeper than 64 levels", "1:65"),
         ],
     )
     def test_refuses_what_is_not_json_with_its_place(

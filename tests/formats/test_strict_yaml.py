@@ -195,7 +195,7 @@ HOSTILE = [
 ]
 
 FAULTY = [
-    ("a: 1\nb: 2\na: 3\n", 3, 1, "`a` stands here for the second time (first in line 1)"),
+    ("a: 1\nb: 2\na: 3\n", 3, 1, "`a` appears for the second time (first on line 1)"),
     ('x: {a: 1, "a": 2}\n', 1, 11, "second time"),
     ("a: b\n---\nc: d\n", 2, 1, "second document"),
     ("a:\n\tb: c\n", 2, 1, "tab"),
@@ -206,8 +206,8 @@ FAULTY = [
     ("key: value\nother\n", 2, 1, "neither `key: value`"),
     ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n", 2, 1, "git has left a conflict"),
     ("a: 1\n<<<<<<< HEAD\nb: 2\n", 2, 1, "neither `key: value`"),
-    ("a: b: c\n", 1, 5, "a `:` too many"),
-    ("a: 1\n  b: 2\n", 2, 4, "a `:` too many"),
+    ("a: b: c\n", 1, 5, "one `:` too many"),
+    ("a: 1\n  b: 2\n", 2, 4, "one `:` too many"),
     ("a: 'x\n", 1, 4, "never closed"),
     ("a: @x\n", 1, 4, "cannot begin with `@`"),
     ("a: `x`\n", 1, 4, "cannot begin with ```"),
@@ -215,12 +215,12 @@ FAULTY = [
     ("a: *\n", 1, 4, "cannot begin with `*`"),
     ("a: &\n", 1, 4, "cannot begin with `&`"),
     ("a: !<\n", 1, 4, "cannot begin with `!`"),
-    ("a: >x\n b\n", 1, 5, "behind `|` or `>`"),
+    ("a: >x\n b\n", 1, 5, "after `|` or `>`"),
     ("{a: b\n", 1, 1, "bracket is not closed"),
     ("a: [b\nc: d\n", 1, 4, "bracket is not closed"),
-    ("a: [b]]\n", 1, 7, "neither the list nor the mapping"),
-    ("a: 'b' c\n", 1, 8, "neither the list nor the mapping"),
-    ("a: b\n... c\n", 2, 5, "behind the end of the document"),
+    ("a: [b]]\n", 1, 7, "does not fit the list or mapping"),
+    ("a: 'b' c\n", 1, 8, "does not fit the list or mapping"),
+    ("a: b\n... c\n", 2, 5, "after the end of the document"),
 ]
 
 
@@ -340,10 +340,10 @@ def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
         ("{\n", "2:1", "double quotes"),
         ('"x', "1:1", "not well formed"),
         ('["a\tb"]', "1:4", "not well formed"),
-        ("[NaN]", "1:2", "`NaN` is no number"),
-        ("[-Infinity]", "1:2", "`-Infinity` is no number"),
-        ("01", "1:2", "behind the end"),
-        ("{} {}", "1:4", "behind the end"),
+        ("[NaN]", "1:2", "`NaN` is not a number"),
+        ("[-Infinity]", "1:2", "`-Infinity` is not a number"),
+        ("01", "1:2", "after the end"),
+        ("{} {}", "1:4", "after the end"),
         (
             '{\n<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> x\n}',
             "2:1",

@@ -101,7 +101,7 @@ class TestListing:
         os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
         (pipe,) = [each for each in library.playbooks(project.root) if each.problem]
         assert pipe.name == "pipe"
-        assert "no regular file" in pipe.problem
+        assert "not a regular file" in pipe.problem
 
     def test_a_link_that_leads_out_is_not_followed(self, project: Project, tmp_path: Path) -> None:
         outside = tmp_path / "outside.yaml"
@@ -205,7 +205,7 @@ class TestFindingByName:
     ) -> None:
         os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
         assert library.find(project.root, "auto-feature").data
-        with pytest.raises(StorageError, match="no regular file"):
+        with pytest.raises(StorageError, match="not a regular file"):
             library.find(project.root, "pipe")
 
     def test_a_project_that_was_never_initialised_says_so(self, project: Project) -> None:

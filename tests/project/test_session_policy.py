@@ -194,7 +194,7 @@ def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: s
         ("{match: {stp: a}, autonomy: auto}", "1:10: match.stp: unknown key"),
         ("{match: {step: a}, autonmy: auto}", "1:20: autonmy: unknown key"),
         ("{match: {step: a}, autonomy: skip}", "1:30: autonomy: must be one of auto,"),
-        ("{match: {step: a}, autonomy: [auto]}", "1:30: autonomy: must be a text"),
+        ("{match: {step: a}, autonomy: [auto]}", "1:30: autonomy: must be a string"),
         ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: postconditions: must be one"),
         ("{match: {step: a}, postconditions: ['']}", "1:37: postconditions: is empty"),
         ("{match: {step: a}, postconditions: plan_exists}", "1:36: postconditions: must be a list"),

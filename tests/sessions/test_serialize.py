@@ -147,14 +147,14 @@ def test_what_an_agent_says_is_made_printable() -> None:
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
-        ([], "wants a JSON object"),
-        ("done", "wants a JSON object"),
-        ({"eror": "typo"}, "eror: is none of error, output, agent"),
-        ({"error": 3}, "error: wants a mapping"),
+        ([], "must be a JSON object"),
+        ("done", "must be a JSON object"),
+        ({"eror": "typo"}, "eror: is not one of error, output, agent"),
+        ({"error": 3}, "error: must be a mapping"),
         ({"error": {"message": "no"}}, "code: is missing"),
         ({"error": {"code": "PB-COND-TRIGGER", "message": "no"}}, "PB-AGENT- or PB-STEP-"),
         ({"error": {"code": "PB-STEP-FAILED"}}, "message: is missing"),
-        ({"output": ["a"]}, "output: wants text, not a list"),
+        ({"output": ["a"]}, "output: must be text, not a list"),
         ({"agent": {"turns": True}}, "text or a number for turns"),
     ],
 )
