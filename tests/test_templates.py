@@ -63,10 +63,6 @@ class TestEveryTemplate:
     def test_is_valid_without_a_single_remark(self, path: Path) -> None:
         assert read(path).version == "1.0"
 
-    def test_tells_editors_where_its_schema_is(self, path: Path) -> None:
-        first = path.read_text().splitlines()[0]
-        assert first == "# yaml-language-server: $schema=../playbook.schema.json"
-
     def test_needs_a_feature(self, path: Path) -> None:
         feature = read(path).args[0]
         assert feature.name == "feature"
