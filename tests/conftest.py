@@ -115,9 +115,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are processors: half of the time a test waits for a process."""
-    del config
-    return (os.cpu_count() or 1) + 1
+    """More than there are processors: tests wait for processes, long ones mostly for clients."""
+    processors = os.cpu_count() or 1
+    return 2 * processors if config.option.markexpr == "long" else processors + 1
 
 
 GUARD = pytest.StashKey[guard.Guard]()
