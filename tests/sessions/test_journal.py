@@ -319,7 +319,7 @@ GOOD = 'step_id: a\n    status: done\n    decision: auto\n    started_at: "1970-
         ("{schema: 1, entries: []}\n", "1:22", "an empty journal says `entries: []`"),
         ("schema: 1\nentries:\n  - plan\n", "3:5", "an entry is a mapping"),
         ("entries:\n  - status: done\n", "2:5", "started_at: is missing"),
-        (f"entries:\n  - {GOOD.replace('done', 'over')}", "3:13", "'over' is not one of in_progress"),
+        (f"entries:\n  - {GOOD.replace('done', 'over')}", "3:13", "'over' is not one of"),
         (f"entries:\n  - {GOOD.replace('1970-01-01T00:00:00Z', 'now')}", "5:17", "not an ISO 8601"),
         (f"schema: 1\nentries:\n  - {GOOD.replace('auto', '')}", "5:14", "decision: is missing"),
         (f"entries:\n  - {GOOD}    attempt: 0\n", "6:14", "attempt: must be a whole number from 1"),
@@ -331,7 +331,7 @@ GOOD = 'step_id: a\n    status: done\n    decision: auto\n    started_at: "1970-
         (f"entries:\n  - {GOOD}    evidence: a\n", "6:15", "evidence: must be a list"),
         (f"entries:\n  - {GOOD}    agent: claude\n", "6:12", "agent: must be a mapping"),
         (f"entries:\n  - {GOOD}    agent: {{name: [a]}}\n", "6:12", "text or a number for name"),
-        (f"entries:\n  - {GOOD}    gates: [a]\n", "6:12", "gates: must have a mapping at position 1"),
+        (f"entries:\n  - {GOOD}    gates: [a]\n", "6:12", "must have a mapping at position 1"),
         (f"entries:\n  - {GOOD}    gates: [{{id: a}}]\n", "6:12", "gates: in the one at place 1"),
         ("schema: 1\nentries: [{step_id: a, status: done, decision: auto, started_at: "
          '"1970-01-01T00:00:00Z"}]\n', "2:11", "begins a line of its own"),
