@@ -154,7 +154,7 @@ def test_a_commit_with_a_broken_playbook_is_refused_with_the_places(
     project.write(VALIDATE, good.replace("name: auto-validate", "name: auto-qa"))
     code, said = commit(project, store)
     assert code == 1
-    assert ".playbooks/_index.yaml does not say what stands in .playbooks/playbooks/" in said
+    assert ".playbooks/_index.yaml does not match the files in .playbooks/playbooks/" in said
     project.playbook("index")
     code, said = commit(project, store)
     assert code == 0, said

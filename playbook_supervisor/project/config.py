@@ -1,6 +1,6 @@
-"""`.playbooks/config.yaml`: the project's settings, every key checked, every key optional.
+"""`.playbooks/config.yaml`: the settings of a project. Every key is optional.
 
-A misspelt setting is an error: one that is silently ignored would be believed to hold.
+An unknown key is an error: otherwise a misspelt setting would be silently ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"
 PERMISSION_MODES = ("acceptEdits", "default", "plan", "auto", "dontAsk")
-"""What a headless client may be told; bypassing permissions is not among them, ever."""
+"""The modes for a headless client. Bypassing permissions is deliberately missing."""
 
 CODE = "PB-CHECK-CONFIG"
 
@@ -48,7 +48,7 @@ class Claude(Record):
 
 
 class Bounds(Record):
-    """Patterns of programs, hosts and tools; None where the project says nothing (tyr 27)."""
+    """Patterns of programs, hosts and tools; None if the project gives none (tyr 27)."""
 
     cli: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
@@ -56,7 +56,7 @@ class Bounds(Record):
 
 
 class Config(Record):
-    """The settings of a project; each default is what holds without a file.
+    """The settings of a project. The defaults apply without a file.
 
     `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders
     relative to the repository, without a trailing slash. `worktrees` is a path pattern with
@@ -79,19 +79,19 @@ class Config(Record):
 
 
 def load(root: Path) -> Config:
-    """The settings of the repository at `root`; the defaults where it has no file.
+    """The settings of the repository at `root`; the defaults if it has no file.
 
-    Raises CheckError PB-CHECK-CONFIG (or the YAML reader's) that names the first fault's place
-    and lists every fault, StateError PB-STATE-NEWER where a newer version's number stands in it,
-    StorageError where the file cannot be read or is a link that leads out. A file with the ending
-    `.yml` is a fault: whoever wrote it believes that it holds.
+    CheckError PB-CHECK-CONFIG, or the YAML reader's, names the first problem and lists all.
+    StateError PB-STATE-NEWER if the file needs a newer version of this program, StorageError if it
+    cannot be read or is a link out of the repository. A file `config.yml` is an error, because it
+    would be ignored.
     """
     try:
         data = read_bytes(contained(root, FILE), limit=_LARGEST)
     except FileNotFoundError:
         if os.path.lexists(root / _MISNAMED):
             raise CheckError(
-                CODE, f"settings stand in {FILE}", where=_MISNAMED, guidance="Rename the file."
+                CODE, f"the settings belong in {FILE}", where=_MISNAMED, guidance="Rename the file."
             ) from None
         return Config()
     except StorageError as error:
@@ -107,9 +107,9 @@ def load(root: Path) -> Config:
 
 
 def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
-    """The settings as far as they can be read, and everything that is wrong with them.
+    """The settings that could be read, and all problems.
 
-    Raises the YAML reader's CheckError, StateError PB-STATE-NEWER.
+    CheckError of the YAML reader, StateError PB-STATE-NEWER.
     """
     from playbook_supervisor.formats.checked_mapping import (  # most projects have no file
         Problems,
@@ -119,16 +119,16 @@ def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:
 
     document = load_yaml(data, source)
     problems = Problems(document, CODE, _CURE)
-    config = _read(Section(problems, _of_today(document, problems), (), _KEYS))
+    config = _read(Section(problems, _migrated(document, problems), (), _KEYS))
     return config, problems.found()
 
 
-def _of_today(document: Document, problems: Problems) -> Data:
-    """The data by today's number. StateError PB-STATE-NEWER for one of the future."""
+def _migrated(document: Document, problems: Problems) -> Data:
+    """The data in the newest version of the format. StateError PB-STATE-NEWER."""
     data = document.data
     if not isinstance(data, dict) or "schema" not in data:
         return data
-    number = getattr(data["schema"], "value", None)  # of what has no quotes
+    number = getattr(data["schema"], "value", None)  # an unquoted scalar
     if type(number) is not int or number < 1:
         problems.add(("schema",), "must be a whole number from 1, without quotes")
         return data
@@ -160,14 +160,12 @@ def _read(top: Section) -> Config:
     claude = agents.section("claude", ("permission_mode", "allowed_tools", "wait_for_limit"))
     others = {
         name: agents.section(name, ("exec",)).argv("exec", needed=True)
-        for name in agents.names(_AGENT_NAME, "an agent's name: lower case, digits, - and _")
+        for name in agents.names(_AGENT_NAME, "an agent name: lowercase letters, digits, - and _")
         if name != "claude"
     }
     for name in _OWN_AGENTS:
         if name in others:
-            agents.report(
-                name, f"`{name}` is an agent of its own; choose another name", at_key=True
-            )
+            agents.report(name, f"`{name}` is a built-in agent; choose another name", at_key=True)
     secrets = top.section("secrets")
     folders = top.section("artifacts", ("specs", "agreements", "qa"))
     return Config(
@@ -202,5 +200,7 @@ def _pattern(top: Section, default: str) -> str:
     pattern = top.line("worktrees", default)
     unknown = set(re.findall(_PLACEHOLDER, pattern)) - {"repo", "session"}
     if unknown or "{session}" not in pattern:
-        top.report("worktrees", "needs `{session}`, may hold `{repo}`, and knows no other braces")
+        top.report(
+            "worktrees", "must contain `{session}`, may contain `{repo}`, and no other braces"
+        )
     return pattern

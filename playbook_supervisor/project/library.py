@@ -1,7 +1,7 @@
-"""The playbooks of one project: what stands in its folder, under which names, and the index.
+"""The playbooks of one project, and their index.
 
-Files are the registry (Catalyst FR-1.1); the index is derived from them and nothing reads it to
-run. Reading is done here, judging by `schema`.
+The files are the registry (Catalyst FR-1.1). The index is generated from them, and no command
+needs it.
 """
 
 from __future__ import annotations
@@ -199,26 +199,30 @@ def _at(root: Path, reference: str) -> PlaybookFile:
         return _readable(PlaybookFile(file, top))
     except FileNotFoundError:
         stem = Path(reference).stem
-        near = f"A name alone is looked for in {FOLDER}/: `{stem}`." if "/" not in reference else ""
+        near = (
+            f"To find it in {FOLDER}/, give only its name: `{stem}`."
+            if "/" not in reference
+            else ""
+        )
         raise ArgumentError(
             "PB-ARG-PLAYBOOK", f"there is no file {reference}", guidance=near
         ) from None
     except StorageError as error:
         if error.code != "PB-IO-ESCAPE":
             raise
-        said = f"{reference} is no file of this repository"
-        guidance = f"Copy it to {FOLDER}/, and give its name."
+        said = f"{reference} is not a file of this repository"
+        guidance = f"Copy it to {FOLDER}/, and use its name."
         raise ArgumentError(error.code, said, where=str(file), guidance=guidance) from error
 
 
 def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentError:
-    """The refusal of a name that no playbook has; `names` are those that could have been meant."""
+    """The error for a name that no playbook has; `names` are the known names."""
     near = did_you_mean(reference, names)
     shown = ", ".join(sorted(set(names))[:_SHOWN])
-    there_is = f"there is {shown}" if shown else f"{FOLDER}/ is empty"
+    known = f"the project has {shown}" if shown else f"{FOLDER}/ is empty"
     return ArgumentError(
         "PB-ARG-PLAYBOOK",
-        f"no playbook is called {first_line(reference, 60)!r}; {there_is}",
+        f"no playbook is called {first_line(reference, 60)!r}; {known}",
         where=str(root / FOLDER),
         guidance=f"Did you mean `{near}`?" if near else "",
         details=tuple(sorted(set(names))),
@@ -229,7 +233,7 @@ def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentErr
 
 
 def index_text(root: Path, now_ms: int) -> bytes:
-    """The whole of `_index.yaml` (kai FR10): every playbook that can run, files from `.playbooks/`.
+    """The text of `_index.yaml` (kai FR10): every valid playbook, with paths from `.playbooks/`.
 
     `now_ms` is milliseconds since the epoch.
     """
@@ -245,7 +249,7 @@ def index_text(root: Path, now_ms: int) -> bytes:
 
 
 def write_index(root: Path, now_ms: int) -> bool:
-    """Bring `_index.yaml` up to date; False, and not a byte written, where only its time is old.
+    """Update `_index.yaml`. False if only its time is old: then it is not written.
 
     So worktrees do not conflict on it. StorageError if it cannot be written.
     """
@@ -258,9 +262,9 @@ def write_index(root: Path, now_ms: int) -> bool:
 
 @contextmanager
 def changing(root: Path) -> Iterator[None]:
-    """Hold what is generated and installed in `.playbooks/` alone, so that two do not meet there.
+    """Hold the lock for generated and installed files in `.playbooks/`.
 
-    The folder is made if need be, and what a killed writer left in it is swept out.
+    The folder is created if it is missing, and left-over temporary files are removed.
     """
     ensure_folder(contained(root, TOP))
     runtime = checkout.find(root).runtime
@@ -271,9 +275,9 @@ def changing(root: Path) -> Iterator[None]:
 
 
 def index_is_stale(root: Path) -> str:
-    """A sentence that says why the index is out of date; empty where it is not.
+    """Why the index is out of date, as a sentence; empty if it is up to date.
 
-    StateError PB-STATE-NEWER where a newer version of this program generated it.
+    StateError PB-STATE-NEWER if a newer version of this program generated it.
     """
     wanted = index_text(root, 0)
     try:
@@ -286,7 +290,7 @@ def index_is_stale(root: Path) -> str:
         return f"git has left a conflict in {INDEX}"
     if numbered := re.search(_NUMBER, there):
         refuse_newer("_index.yaml", int(numbered[1]), INDEX)
-    return f"{INDEX} does not say what stands in {FOLDER}/"
+    return f"{INDEX} does not match the files in {FOLDER}/"
 
 
 def _timeless(index: bytes) -> list[bytes]:

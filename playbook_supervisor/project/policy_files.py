@@ -1,7 +1,7 @@
-"""`.playbooks/policies/`: what a team insists on, whatever a playbook says.
+"""`.playbooks/policies/`: what a team requires of every playbook.
 
-Each file is one rule, or a list of them (kai P3-2). A misspelt one is an error: it would be
-believed to hold.
+Each file is one rule or a list of rules (kai P3-2). An unknown key is an error: otherwise a
+misspelt rule would be silently ignored.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LONGEST = 200  # characters of a pattern
 
 
 class PolicyRule(Record):
-    """What is asked of the steps that match: every pattern that is there must (globs).
+    """What is required of the steps that match all patterns (globs).
 
-    `line` is where it begins in the file called `policy`.
+    `line` is where the rule begins in the file `policy`.
     """
 
     policy: str
@@ -50,10 +50,10 @@ class PolicyRule(Record):
     answered_by: tuple[str, ...] = ()
 
     def matches(self, playbook: Playbook, step: Step) -> bool:
-        """Whether it speaks of this step.
+        """Whether the rule applies to this step.
 
-        Case does not matter, nor whether a command is spelled `/speckit.plan` or `/speckit-plan`:
-        both lead to the same one.
+        Case is ignored, and so is the spelling `/speckit.plan` or `/speckit-plan`: both mean one
+        command.
         """
         return (
             _like(playbook.name, self.playbook)
@@ -70,7 +70,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def merged(rules: Sequence[PolicyRule], playbook: Playbook) -> Policy:
-    """What they ask of the steps of a playbook, in its order."""
+    """What the rules require of the steps of a playbook, in its order."""
     return Policy(
         tuple(
             Demand(step.id, rule.policy, rule.autonomy, rule.postconditions, rule.answered_by)
@@ -85,10 +85,10 @@ def merged(rules: Sequence[PolicyRule], playbook: Playbook) -> Policy:
 
 
 def project_rules(root: Path) -> tuple[PolicyRule, ...]:
-    """All rules of the project, by file and place in it; () where it has none.
+    """All rules of the project, by file and place; () if it has none.
 
-    CheckError PB-CHECK-POLICY (or the YAML reader's) that names the first fault's place and lists
-    all faults of that file; StorageError where one cannot be read or is a link that leads out.
+    CheckError PB-CHECK-POLICY, or the YAML reader's, names the first problem of a file and lists
+    all; StorageError if one cannot be read or is a link out of the repository.
     """
     rules: list[PolicyRule] = []
     for name in yaml_folder.names(contained(root, FOLDER)):
@@ -101,10 +101,7 @@ def project_rules(root: Path) -> tuple[PolicyRule, ...]:
 
 
 def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Problem, ...]]:
-    """The rules of one file as far as they can be read, and everything that is wrong with them.
-
-    Raises the YAML reader's CheckError.
-    """
+    """The rules of one file that could be read, and all problems. CheckError of the YAML reader."""
     document = load(data, source)
     problems = Problems(document, CODE, _CURE)
     top = document.data
@@ -114,7 +111,7 @@ def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Pro
     if isinstance(top, list):
         listed = [(item, (index,)) for index, item in enumerate(top)]
     if is_empty(top) or not listed:
-        problems.add((), "there is no rule in it", "Write one, or remove the file.")
+        problems.add((), "the file has no rules", "Write one, or remove the file.")
         return (), problems.found()
     for item, path in listed:
         rule = Section(problems, item, path, ("match", *_DEMANDED))
@@ -126,12 +123,12 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
     match = rule.section("match", _MATCHED)
     command, step, playbook = (_pattern(match, key) for key in _MATCHED)
     if known and not match.keys:
-        said = "names no steps" if "match" in rule.keys else "is missing"
-        rule.report("match", said, f"Name {_listed(_MATCHED)}, as in `command: /feature.*`.")
+        what = "names no steps" if "match" in rule.keys else "is missing"
+        rule.report("match", what, f"Give {_listed(_MATCHED)}, as in `command: /feature.*`.")
     if command and command[0] not in "/*?[":
-        match.report("command", "begins with `/`, or with a wildcard", "As in `/feature.*`.")
+        match.report("command", "must begin with `/` or a wildcard", "For example `/feature.*`.")
     if rule.keys == {"match"}:
-        rule.report("match", "asks for nothing", f"Add {_listed(_DEMANDED)}.", at_key=True)
+        rule.report("match", "requires nothing", f"Add {_listed(_DEMANDED)}.", at_key=True)
     return PolicyRule(
         policy,
         line,
@@ -147,20 +144,20 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
 def _pattern(match: Section, key: str) -> str:
     pattern = match.line(key, "")
     if len(pattern) > _LONGEST:
-        match.report(key, f"has {len(pattern):,} characters", f"At most {_LONGEST} are read.")
+        match.report(key, f"has {len(pattern):,} characters", f"At most {_LONGEST} are allowed.")
     return pattern
 
 
 def _people(rule: Section) -> tuple[str, ...]:
     patterns = rule.lines("answered_by")
     if patterns == ():
-        rule.report("answered_by", "names nobody", "Name e-mail addresses, or `*` for any person.")
+        rule.report("answered_by", "names no one", "Give e-mail addresses, or `*` for any person.")
     for pattern in patterns or ():
         if (pattern and "@" not in pattern and pattern != "*") or len(pattern) > _LONGEST:
             rule.report(
                 "answered_by",
-                f"`{first_line(pattern, 60)}` is no e-mail address or pattern of some",
-                "As in `*@release.example.org`; `*` alone is any person.",
+                f"`{first_line(pattern, 60)}` is not an e-mail address or a pattern of addresses",
+                "For example `*@release.example.org`; `*` alone means any person.",
             )
     return patterns or ()
 

@@ -1,7 +1,7 @@
-"""Data into a `Playbook`, or every violation at once, each with its place (kai FR8, NFR3).
+"""Turns data into a `Playbook`, or reports all violations with their places (kai FR8, NFR3).
 
-A generated validator says yes or no; jsonschema is imported only to explain a no. The same rules
-for every reader: `check`, `run`, editors.
+A generated validator only says yes or no; jsonschema is imported to explain a "no". `check`, `run`
+and editors use the same schema.
 """
 
 from __future__ import annotations
@@ -78,25 +78,25 @@ def required(playbook: Playbook | None, problems: Iterable[Problem]) -> Playbook
 
 
 def schema_names() -> tuple[str, ...]:
-    """The documents that have a JSON Schema: `playbook`, `session`, `journal`, `config`, …"""
+    """The names of all JSON Schemas: `playbook`, `session`, `journal`, `config`, …"""
     return tuple(sorted(path.stem for path in _SCHEMAS.glob("*.json")))
 
 
 def schema_text(name: str) -> str:
-    """The JSON Schema (draft-07) of a document."""
+    """The text of a JSON Schema (draft-07). ArgumentError PB-ARG-USAGE."""
     if name not in (known := schema_names()):
         raise ArgumentError(
             "PB-ARG-USAGE",
             f"there is no schema of that name; there are {', '.join(known)}",
-            guidance="`playbook schema NAME` prints one of them.",
+            guidance="`playbook schema NAME` prints a schema.",
         )
     return (_SCHEMAS / f"{name}.json").read_text("utf-8")
 
 
 def _typed(key: str, value: Any) -> Any:
-    """The data as the schema wants them: text as typed, booleans where there are booleans.
+    """The data with the types of the schema: text as it was typed, and booleans.
 
-    A key with nothing behind it is null, and so is `null` where a name is wanted.
+    A key without a value is null, and so is a `null` in place of a name.
     """
     if isinstance(value, dict):
         return {inner: _typed(inner, each) for inner, each in value.items()}

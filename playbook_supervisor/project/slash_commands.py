@@ -1,8 +1,8 @@
-"""Which slash commands are installed here, and under which name.
+"""Finds the slash commands that are installed, and their exact names.
 
-The client expands a command by files: `commands/` and `skills/` in the project's and the user's
-`.claude/`, and in plugins. A name that it does not know goes to the model as mere text, so a
-misspelt command is not an error there. It is one here.
+The client reads commands from `commands/` and `skills/` in the `.claude/` folders of the project
+and the user, and from plugins. It sends an unknown command to the model as text, so that a misspelt
+command is not an error there. Here it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ run sandbox security-review skills stats status statusline tasks teleport termin
 todos upgrade usage verify vim
 """
 BUILTINS = frozenset(_BUILTIN_NAMES.split())
-"""The client's own commands. They win over files of the same name."""
+"""The built-in commands of the client. They take precedence over files."""
 
 _COMMAND = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
 _CLOSED = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
@@ -36,8 +36,8 @@ _PLUGIN_DEPTH = 6
 class InstalledCommand(Record):
     """A command as it is installed.
 
-    `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for the
-    client's own), `closed` whether models may not call it (`disable-model-invocation`).
+    `name` is the installed spelling (`/speckit-plan`), `file` what defines it (None for a
+    built-in), `closed` whether models cannot call it (`disable-model-invocation`).
     """
 
     name: str
@@ -57,7 +57,7 @@ def installed(root: Path, *, home: Path) -> tuple[str, ...]:
 
 
 class CommandIndex:
-    """The commands of one project and one user, listed once: for whoever asks about many."""
+    """The commands of one project and one user, read once."""
 
     def __init__(self, root: Path, *, home: Path) -> None:
         self._root = root
@@ -69,7 +69,7 @@ class CommandIndex:
                 self._files.setdefault(name, file)
 
     def resolve(self, command: str) -> InstalledCommand | None:
-        """As the function `resolve`; `.` and `-` stand for each other where nothing is exact."""
+        """As the function `resolve`; without an exact match, `.` and `-` are equivalent."""
         match = re.match(_COMMAND, command)
         if not match:
             return None
@@ -95,7 +95,7 @@ class CommandIndex:
         return {**self._plugins, **self._files}
 
     def _preferred(self, wanted: str, spellings: list[str]) -> str:
-        """Of several spellings the live one: an upgrade of spec-kit leaves its old files behind."""
+        """The spelling in use: an upgrade of spec-kit leaves its old files behind."""
         if len(spellings) > 1 and wanted.startswith("speckit"):
             separator = _separator(self._root)
             live = re.sub(r"[.-]", lambda _: separator, wanted) if separator else ""
@@ -109,7 +109,7 @@ def _fold(name: str) -> str:
 
 
 def _in_folder(folder: str | Path) -> Iterator[tuple[str, str]]:
-    """Name and file of what one `.claude` or plugin folder defines; a skill before a command."""
+    """Names and files in a `.claude` or plugin folder; skills before commands."""
     for skill in _listed(f"{folder}/skills"):
         if os.path.isfile(file := f"{folder}/skills/{skill}/SKILL.md"):
             yield skill, file
@@ -123,7 +123,7 @@ def _in_folder(folder: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
-    """What the installed plugins define, as `plugin:name`; the walk is bounded."""
+    """The commands of plugins, as `plugin:name`. The search is limited in depth and folders."""
     for count, (place, folders, _) in enumerate(os.walk(folder)):
         here = Path(place)
         depth = len(here.relative_to(folder).parts)
@@ -138,7 +138,7 @@ def _in_plugins(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _plugin_name(folder: Path) -> str:
-    """Its manifest's name, else its folder's (the cache has a folder per version beneath it)."""
+    """The name in its manifest, or that of its folder (in the cache, of the folder above)."""
     name = _read_object(folder / ".claude-plugin" / "plugin.json").get("name")
     if isinstance(name, str) and name:
         return name
@@ -153,7 +153,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _separator(root: Path) -> str:
-    """What spec-kit's integration puts between `speckit` and the name, or nothing."""
+    """The separator of spec-kit's commands, or an empty string."""
     state = _read_object(root / ".specify" / "integration.json")
     settings = state.get("integration_settings")
     claude = settings.get("claude") if isinstance(settings, dict) else None
@@ -179,7 +179,7 @@ def _read_object(file: Path) -> dict[str, object]:
 
 
 def _is_closed(file: Path) -> bool:
-    """Front matter is searched, not parsed: the client is laxer with it than YAML is."""
+    """The front matter is searched and not parsed: the client accepts invalid YAML."""
     try:
         with file.open("rb") as stream:
             head = stream.read(_FRONT_MATTER_BYTES).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""A report's text → the verdict that it states, and whether it says breaking.
+"""Reads a report: its verdict, and whether it names a breaking change.
 
-A verdict is read from where reports state one, never from a sentence that mentions the word. Every
-pattern is anchored and bounded: a megabyte of hostile text costs one pass.
+A verdict counts only where reports state one, not in a sentence that mentions the word. All
+patterns are anchored and bounded, so that a megabyte of hostile text takes one pass.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _BOM = "\ufeff"
 class Reading(Record):
     """What a report says.
 
-    `verdict` is PASS, FAIL, STALE or empty, and `reason` then says why, so that "in PATH" may
-    follow. `breaking` is the place that says breaking (one short printable line), or empty.
+    `verdict` is PASS, FAIL, STALE or empty; if it is empty, `reason` says why, and "in PATH" can be
+    appended to it. `breaking` is the line that names a breaking change, or empty.
     """
 
     verdict: str
@@ -50,8 +50,8 @@ class Reading(Record):
 def read_report(text: str, *, yaml: bool) -> Reading:
     """Read a report (kai FR3, FR6; data model `agreement_pass`, `qa_verdict_pass`).
 
-    `yaml`: the whole text is one YAML mapping; else it is Markdown, perhaps with front matter. A
-    key `verdict` that states none is not made good by the body: it was left to be filled in.
+    `yaml`: the text is a YAML mapping; otherwise it is Markdown, which may have front matter. If
+    the key `verdict` has no valid value, the body is not read: the report is unfinished.
     """
     try:
         front, body = (text, "") if yaml else _split(text.removeprefix(_BOM))
@@ -75,7 +75,7 @@ def read_report(text: str, *, yaml: bool) -> Reading:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Front matter and body. An opening rule that is followed by no key is just a rule."""
+    """Front matter and body. A first line of dashes without a key after it is just a rule."""
     first, _, rest = text.partition("\n")
     if first.rstrip() != "---":
         return "", text
@@ -94,7 +94,7 @@ def _mapping(text: str) -> Mapping[str, object]:
         return data
     if data == "":
         return {}
-    raise CheckError("PB-CHECK-YAML", "it is no mapping of keys to values")
+    raise CheckError("PB-CHECK-YAML", "it is not a mapping of keys to values")
 
 
 def _breaking_key(keys: Mapping[str, object]) -> str:
@@ -145,7 +145,7 @@ def _stated_pair(line: str) -> tuple[str, str]:
 
 
 def _word(value: str) -> str:
-    """The verdict that `value` begins with, if it states exactly one."""
+    """The verdict at the start of `value`, if there is exactly one."""
     match = _STATED.match(value)
     if not match:
         return ""

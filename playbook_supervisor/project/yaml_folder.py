@@ -1,4 +1,4 @@
-"""The files that people keep in a folder of `.playbooks/`: playbooks, or policies."""
+"""The YAML and JSON files in a folder of `.playbooks/`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 
 def names(folder: Path) -> list[str]:
-    """Their names, sorted; none where there is no such folder.
+    """Their names, sorted; none if the folder does not exist.
 
-    Files of editors, which begin with a dot, are left out. StorageError PB-IO-READ.
+    Hidden files, such as those of editors, are skipped. StorageError PB-IO-READ.
     """
     try:
         found = sorted(path.name for path in folder.iterdir())

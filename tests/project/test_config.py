@@ -157,11 +157,11 @@ FAULTY = [
     ),
     (
         "agents: {Big One: {exec: [x]}}",
-        "1:10: agents.Big One: is not an agent's name: lower case, digits, - and _",
+        "1:10: agents.Big One: is not an agent name: lowercase letters, digits, - and _",
     ),
     (
         "agents: {script: {exec: [x]}}",
-        "1:10: agents.script: `script` is an agent of its own; choose another name",
+        "1:10: agents.script: `script` is a built-in agent; choose another name",
     ),
     ("secrets: {A-B: [x]}", "1:11: secrets.A-B: is not a handle: letters, digits and _"),
     (
@@ -170,11 +170,11 @@ FAULTY = [
     ),
     (
         "worktrees: ../trees",
-        "1:12: worktrees: needs `{session}`, may hold `{repo}`, and knows no other braces",
+        "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
     ),
     (
         "worktrees: ../{session}-{user}",
-        "1:12: worktrees: needs `{session}`, may hold `{repo}`, and knows no other braces",
+        "1:12: worktrees: must contain `{session}`, may contain `{repo}`, and no other braces",
     ),
     (
         "artifacts: {specs: /etc}",

@@ -174,7 +174,7 @@ class TestFindingByName:
         assert caught.value.code == "PB-ARG-PLAYBOOK"
         assert caught.value.message == (
             "no playbook is called 'auto-featre';"
-            " there is auto-feature, auto-speckit, auto-validate"
+            " the project has auto-feature, auto-speckit, auto-validate"
         )
         assert caught.value.guidance == "Did you mean `auto-feature`?"
 
@@ -266,7 +266,7 @@ class TestFindingByPath:
         (tmp_path / "outside.yaml").write_text(small("outside"))
         (project.root / "link.yaml").symlink_to(tmp_path / "outside.yaml")
         monkeypatch.chdir(project.root)
-        with pytest.raises(ArgumentError, match="is no file of this repository") as caught:
+        with pytest.raises(ArgumentError, match="is not a file of this repository") as caught:
             library.find(project.root, how)
         assert (caught.value.code, caught.value.exit_code) == ("PB-IO-ESCAPE", 1)
 
@@ -316,7 +316,7 @@ class TestTheIndex:
         assert library.index_is_stale(project.root) == ""
         playbook(project, "mine.yaml", small("mine"))
         assert library.index_is_stale(project.root) == (
-            ".playbooks/_index.yaml does not say what stands in .playbooks/playbooks/"
+            ".playbooks/_index.yaml does not match the files in .playbooks/playbooks/"
         )
         assert library.write_index(project.root, NOON)
         assert library.index_is_stale(project.root) == ""
@@ -406,7 +406,7 @@ class TestTheIndex:
         project.write(".playbooks/playbooks/own.yaml", small("own"))
         stale = project.playbook("check", library.INDEX)
         assert stale.code == 1
-        assert stale.out.startswith(f"{library.INDEX}:1:1: error: {library.INDEX} does not say ")
+        assert stale.out.startswith(f"{library.INDEX}:1:1: error: {library.INDEX} does not match ")
         assert "[PB-CHECK-STALE]" in stale.out
         project.write(library.INDEX, "schema: 99\nplaybooks: []\n")
         assert "[PB-STATE-NEWER]" in project.playbook("check", library.INDEX).out

@@ -184,13 +184,13 @@ def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: s
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "1:1: there is no rule in it"),
-        ("[]", "1:1: there is no rule in it"),
+        ("", "1:1: the file has no rules"),
+        ("[]", "1:1: the file has no rules"),
         ("3", "1:1: must be a mapping of keys to values"),
         ("- 3", "1:3: must be a mapping of keys to values"),
         ("autonomy: auto", "1:1: match: is missing"),
         ("{match: {}, autonomy: auto}", "1:9: match: names no steps"),
-        ("{match: {step: a}}", "1:2: match: asks for nothing"),
+        ("{match: {step: a}}", "1:2: match: requires nothing"),
         ("{match: {stp: a}, autonomy: auto}", "1:10: match.stp: unknown key"),
         ("{match: {step: a}, autonmy: auto}", "1:20: autonmy: unknown key"),
         ("{match: {step: a}, autonomy: skip}", "1:30: autonomy: must be one of auto,"),
@@ -198,10 +198,10 @@ def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: s
         ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: postconditions: must be one"),
         ("{match: {step: a}, postconditions: ['']}", "1:37: postconditions: is empty"),
         ("{match: {step: a}, postconditions: plan_exists}", "1:36: postconditions: must be a list"),
-        ("{match: {command: pr}, autonomy: auto}", "1:19: match.command: begins with `/`"),
+        ("{match: {command: pr}, autonomy: auto}", "1:19: match.command: must begin with `/`"),
         (f"{{match: {{step: {'a' * 201}}}, autonomy: auto}}", "1:16: match.step: has 201 char"),
-        ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names nobody"),
-        ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is no e-mail"),
+        ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names no one"),
+        ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is not an e-mail"),
     ],
 )
 def test_each_fault_of_a_policy_is_told_with_its_place(
