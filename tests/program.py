@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from unittest.mock import patch
 
 from playbook_supervisor.__main__ import main
 
@@ -56,6 +57,7 @@ def run(
         files[0].write(stdin)
         files[0].seek(0)
         stack.enter_context(_process_state())
+        stack.enter_context(patch("os.execvpe", side_effect=AssertionError("needs a process")))
         stack.enter_context(_descriptors(files))
         os.environ.clear()
         os.environ.update(env)
