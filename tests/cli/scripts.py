@@ -1,4 +1,4 @@
-"""What the embedded agent does in these tests, and how what is printed is judged."""
+"""Scripts of the embedded agent, and a check of JSON output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ steps:
 
 
 def conforms(name: str, shape: Any) -> Any:
-    """The object, which conforms to the JSON Schema of that name."""
+    """The object, checked against the JSON Schema of that name."""
     validator = jsonschema.Draft7Validator(json.loads(schema_text(name)))
     assert not [error.message for error in validator.iter_errors(shape)]
     return shape

@@ -1,4 +1,4 @@
-"""A person's terminal: the real program behind a pseudo-terminal."""
+"""A terminal: the real program behind a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
 class Terminal:
-    """`playbook ARGS` at a terminal of 100 columns; `shown` is everything that it has printed."""
+    """`playbook ARGS` on a terminal of 100 columns; `shown` is the whole output."""
 
     program: tuple[str, ...] = (sys.executable, "-m", "playbook_supervisor")
 
@@ -63,11 +63,11 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """What a person reads: without sequences that move the cursor, colour or call."""
+        """The text without escape sequences."""
         return _SEQUENCE.sub("", self.raw).replace("\r", "")
 
     def until(self, text: str) -> str:
-        """Wait until this is shown, after what was waited for before."""
+        """Wait for this text, after the text of the previous call."""
         end = time.monotonic() + _PATIENCE
         while text not in self.shown[self._read_to :]:
             assert time.monotonic() < end, f"{text!r} is not shown:\n{self.shown}"
@@ -76,7 +76,7 @@ class Terminal:
         return self.shown
 
     def draw_on(self, screen: Screen, holds: Callable[[list[str]], bool]) -> None:
-        """Show there what is drawn, picture by picture, until one has been that holds."""
+        """Copy each picture to `screen` until one satisfies the condition."""
         end = time.monotonic() + _PATIENCE
         while True:
             while (stop := self.raw.find(_FRAME_ENDS, self._drawn_to)) < 0:
@@ -88,16 +88,16 @@ class Terminal:
             assert time.monotonic() < end, f"that is not drawn: {screen.text}"
 
     def draw_rest(self, screen: Screen) -> None:
-        """Show there what was written after that picture."""
+        """Copy what was written after that picture."""
         screen.feed(self.raw[self._drawn_to :])
         self._drawn_to = len(self.raw)
 
     def type(self, text: str) -> None:
-        """Type this, as a person does."""
+        """Type this text."""
         os.write(self._ours, text.encode())
 
     def resize(self, columns: int, lines: int = 30) -> None:
-        """Become another size; the program is told by a signal, as by any terminal."""
+        """Change the size, which sends the program a signal."""
         size = struct.pack("HHHH", lines, columns, 0, 0)
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
 
@@ -106,14 +106,14 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Wait for the end and say its exit code."""
+        """Wait for the end and return the exit code."""
         end = time.monotonic() + _PATIENCE
         while self._more():
             assert time.monotonic() < end, f"it does not end:\n{self.shown}"
         return self.process.wait(_PATIENCE)
 
     def _more(self) -> bool:
-        """Read what there is within a while; whether there may be more."""
+        """Read the output so far; whether there may be more."""
         ready, _, _ = select.select([self._ours], [], [], 0.2)
         if not ready:
             return self.process.poll() is None
@@ -126,5 +126,5 @@ class Terminal:
 
 
 def _take_control() -> None:
-    """Make stdin the controlling terminal, as that of a person's shell is."""
+    """Make stdin the controlling terminal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

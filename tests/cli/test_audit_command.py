@@ -1,4 +1,4 @@
-"""`audit`: which sessions are meant, what git adds to them, and how findings are told."""
+"""`audit`: the sessions that it reads, what git adds, and the output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS, OPEN, KAI = "20260219-a7k", "20260220-b3m", "20260219-k1a"
 
 
 def given(project: Project, twin: str, session_id: str, *, pinned: bool = True) -> Path:
-    """A session of the collection stands in the project."""
+    """A session of the collection, copied into the project."""
     folder = project.root / ".playbooks/sessions" / session_id
     shutil.copytree(JOURNALS / twin, folder)
     if not pinned:
@@ -50,7 +50,7 @@ def session(project: Project) -> Path:
 
 class TestTelling:
     def test_a_session_that_the_program_ran_is_fine(self, project: Project) -> None:
-        """kai FR40. Without arguments: this worktree's; also once it is committed."""
+        """kai FR40. The default is this worktree's session, committed or not."""
         agent = project.script(WORKS)
         project.write(f".agreements/{FEATURE}/check-report.md", "verdict: PASS\n")
         ran = project.playbook("run", "auto-validate", "013", "--agent", agent)
@@ -59,7 +59,7 @@ class TestTelling:
         done = project.playbook("audit")
         assert (done.code, done.out, done.err) == (0, "", "1 session: fine\n")
 
-    def test_what_is_found_is_told_with_place_cure_and_rule(
+    def test_findings_have_a_place_guidance_and_a_rule(
         self, project: Project, session: Path
     ) -> None:
         spoil(session)
@@ -72,7 +72,7 @@ class TestTelling:
         )
         assert done.err == "1 session: 1 finding\n"
 
-    def test_a_program_is_given_one_object(self, project: Project, session: Path) -> None:
+    def test_json_is_one_object(self, project: Project, session: Path) -> None:
         spoil(session)
         lone = project.write("lone.yaml", "entries: []\n")
         done = project.playbook("audit", OURS, lone.name, "--json")
@@ -83,7 +83,7 @@ class TestTelling:
         assert second["ok"]
         assert second["notes"]
 
-    def test_a_forge_is_given_annotations(self, project: Project, session: Path) -> None:
+    def test_github_format_prints_annotations(self, project: Project, session: Path) -> None:
         spoil(session)
         done = project.playbook("audit", "--all", "--format", "github")
         assert (done.code, done.err) == (1, "")
@@ -100,7 +100,9 @@ class TestTelling:
 
 
 class TestWhich:
-    def test_all_are_those_of_every_worktree(self, project: Project, session: Path) -> None:
+    def test_all_means_the_sessions_of_every_worktree(
+        self, project: Project, session: Path
+    ) -> None:
         project.commit("Run")
         project.git("worktree", "add", "-q", "../second", "-b", "014-new-thing")
         other = Project(project.root.parent / "second", project.home)
@@ -114,13 +116,13 @@ class TestWhich:
         ]
         assert audited[1].files[0].file == f"../second/.playbooks/sessions/{KAI}/journal.yaml"
 
-    def test_none_are_fine(self, project: Project) -> None:
+    def test_no_sessions_are_fine(self, project: Project) -> None:
         assert audit(project, every=True) == ()
 
-    def test_a_folder_or_a_journal_is_taken_from_anywhere(
+    def test_a_folder_or_a_journal_may_be_anywhere(
         self, project: Project, session: Path, tmp_path: Path
     ) -> None:
-        """Outside of a repository as well; beside a journal its session counts."""
+        """Even outside a repository; a journal brings its session.yaml."""
         elsewhere = tmp_path / OURS
         shutil.move(session, elsewhere)
         spoil(elsewhere, "session.yaml", "playbook: sample", "playbook: other")
@@ -138,7 +140,7 @@ class TestWhich:
             (str(elsewhere / "policy.yaml"), True),
         ]
 
-    def test_outside_of_a_repository_no_playbook_is_looked_for(self, tmp_path: Path) -> None:
+    def test_outside_a_repository_no_playbook_is_read(self, tmp_path: Path) -> None:
         folder = tmp_path / KAI
         shutil.copytree(JOURNALS / "kai", folder)
         (folder / "playbook.yaml").unlink()
@@ -149,7 +151,7 @@ class TestWhich:
     def test_a_session_that_vanished_or_leads_elsewhere_is_a_finding(
         self, project: Project, session: Path, tmp_path: Path
     ) -> None:
-        """A link could lead to anybody's file, which findings would quote."""
+        """A link could lead to a private file, which findings would quote."""
         project.playbook("begin", "auto-validate", "013")
         (begun,) = {path.name for path in project.sessions} - {OURS}
         shutil.rmtree(project.root / ".playbooks/sessions" / begun)
@@ -167,10 +169,8 @@ class TestWhich:
         assert "leads outside" in said[KAI]
         assert said[OPEN].endswith("is not a regular file")
 
-    def test_of_one_whose_worktree_was_removed_it_is_said_how_it_comes_back(
-        self, project: Project
-    ) -> None:
-        """Git has nothing of it but what was committed; the program has all."""
+    def test_a_session_without_its_worktree_can_be_restored(self, project: Project) -> None:
+        """Git has only what was committed; the program has everything."""
         project.git("worktree", "add", "-q", "../second", "-b", "014-new-thing")
         other = Project(project.root.parent / "second", project.home)
         assert other.playbook("begin", "auto-validate", "014").code == 0
@@ -186,16 +186,14 @@ class TestWhich:
         assert project.playbook("repair", begun, "--restore").code == 0
         assert audit(project, begun)[0].ok
 
-    def test_a_name_that_is_nothing_is_refused(self, project: Project) -> None:
+    def test_an_unknown_name_is_refused(self, project: Project) -> None:
         with pytest.raises(StateError) as refused:
             audit(project, "specs/none")
         assert (refused.value.code, refused.value.where) == ("PB-STATE-NO-SESSION", "specs/none")
 
 
 class TestWhatGitAdds:
-    def test_times_that_lie_behind_their_commit_are_found(
-        self, project: Project, session: Path
-    ) -> None:
+    def test_times_after_their_commit_are_found(self, project: Project, session: Path) -> None:
         for name in ("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE"):
             project.env[name] = "2026-02-19T10:10:30Z"
         project.commit("Too early")
@@ -210,8 +208,10 @@ class TestWhatGitAdds:
         project.git("merge", "-q", FEATURE)
         assert codes(audit(project, OPEN)) == {"AUD-MERGED"}
 
-    def test_what_others_ran_is_judged_by_the_playbook_of_that_time(self, project: Project) -> None:
-        """They kept none beside the session, and the project's may have changed since."""
+    def test_sessions_of_other_tools_are_audited_with_the_playbook_of_that_time(
+        self, project: Project
+    ) -> None:
+        """They store no copy of the playbook, and the project's may have changed."""
         session = given(project, "kai", KAI, pinned=False)
         spoil(session, old='decision: "gate"', new='decision: "auto"')
         spoil(session, old='    human_response: "create it"\n', new="")

@@ -1,4 +1,4 @@
-"""`playbook demo`: a newcomer's first minute."""
+"""`playbook demo`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from project import Project
 from cli.terminal import Terminal
 
 
-def test_the_demo_answers_its_own_gate_where_there_is_no_terminal(
-    project: Project, tmp_path: Path
-) -> None:
+def test_the_demo_answers_its_own_gate_without_a_terminal(project: Project, tmp_path: Path) -> None:
     before = project.git("status", "--porcelain")
     env = {"TMPDIR": str(tmp_path), "PLAYBOOK_SESSION": "20260219-a7k"}
     done = project.playbook("demo", env=env)
     assert done.code == 0
     assert "$ playbook run auto-feature 001" in done.err
     assert "pr#1 WAITS FOR A HUMAN" in done.err
-    assert "There is no terminal to ask at: the demo answers `continue`." in done.err
+    assert "There is no terminal to ask at: the demo answers `continue` itself." in done.err
     assert "completed, 8/8 steps" in done.err
     assert "journal.yaml\nschema: 1\nentries:\n  - step_id: plan\n" in done.out
     assert done.out.splitlines()[-1].endswith(" Specify a greeting")

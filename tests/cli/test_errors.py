@@ -1,4 +1,4 @@
-"""Every error ends in one place: what, where, how to mend it, and an exit code."""
+"""Errors: what, where, how to fix it, and the exit code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def with_a_bug(project: Project, *args: str, **env: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def test_an_error_says_what_where_and_how_to_mend_it(project: Project, tmp_path: Path) -> None:
+def test_an_error_says_what_where_and_how_to_fix_it(project: Project, tmp_path: Path) -> None:
     """cat NFR-3.1: three lines at most, never a traceback."""
     cases = [
         (["list"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
@@ -84,10 +84,10 @@ TAKE_TEXT = [
 @pytest.mark.parametrize(
     ("command", "parameter"), TAKE_TEXT, ids=lambda each: getattr(each, "human_readable_name", each)
 )
-def test_what_is_given_and_empty_is_refused(
+def test_empty_values_are_refused(
     command: str, parameter: click.Parameter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--session "$ID"`, say, of a variable that nobody has set: never is another one meant."""
+    """Such as `--session "$ID"` with an unset variable."""
     others = [
         "plan#1"
         for each in load(command).params
@@ -114,7 +114,7 @@ def test_what_is_given_and_empty_is_refused(
     ],
     ids=" ".join,
 )
-def test_an_empty_word_is_never_left_out(project: Project, words: list[str]) -> None:
+def test_empty_words_are_never_ignored(project: Project, words: list[str]) -> None:
     done = project.playbook(*words)
     what, cure = done.err.splitlines()
     assert (done.code, done.out) == (1, "")
@@ -123,7 +123,7 @@ def test_an_empty_word_is_never_left_out(project: Project, words: list[str]) -> 
 
 
 def test_an_arg_of_a_playbook_may_be_empty(project: Project) -> None:
-    """What it is for, the playbook says: one that is required is missing then."""
+    """An empty value of a required arg counts as missing."""
     done = project.playbook("run", "auto-validate", "", "--dry-run")
     assert "auto-validate: feature is missing [PB-ARG-INVALID]" in done.err
     optional = GATED.replace("args: []", "args: [{name: note, description: n, required: false}]")
@@ -148,7 +148,7 @@ def test_commands_with_json_print_their_errors_as_one_object(project: Project) -
     assert project.playbook("answer", "--", "--json").out == ""
 
 
-def test_debug_shows_where_an_error_came_from(project: Project) -> None:
+def test_debug_shows_a_traceback(project: Project) -> None:
     for args in (["--debug", "list", "x"], ["answer", "x", "--debug"]):
         done = project.playbook(*args)
         assert "Traceback" in done.err
@@ -156,9 +156,7 @@ def test_debug_shows_where_an_error_came_from(project: Project) -> None:
 
 
 class TestABugOfOurs:
-    def test_is_70_and_leaves_a_file_that_can_be_pasted(
-        self, project: Project, tmp_path: Path
-    ) -> None:
+    def test_exits_with_70_and_writes_a_report(self, project: Project, tmp_path: Path) -> None:
         done = with_a_bug(project, "list", "--log-level=debug", TMPDIR=str(tmp_path))
         assert done.code == 70
         assert "Traceback" not in done.err
@@ -172,11 +170,11 @@ class TestABugOfOurs:
         assert str(project.home) not in text
         assert report.stat().st_mode & 0o077 == 0
 
-    def test_is_an_object_where_a_program_asked(self, project: Project, tmp_path: Path) -> None:
+    def test_is_an_object_with_json(self, project: Project, tmp_path: Path) -> None:
         done = with_a_bug(project, "list", "--json", TMPDIR=str(tmp_path))
         assert conforms("error", json.loads(done.out))["error"]["code"] == "PB-BUG"
 
-    def test_is_told_even_where_nothing_can_be_written(self, project: Project) -> None:
+    def test_is_shown_even_if_no_report_can_be_written(self, project: Project) -> None:
         program = "import tempfile; tempfile.tempdir = '/nonexistent/folder'" + BUG
         done = subprocess.run(
             [sys.executable, "-c", program, "list", "--debug"],
@@ -192,7 +190,7 @@ class TestABugOfOurs:
 
 
 class TestAReaderThatLeaves:
-    """`playbook … | head -1` ends without a word."""
+    """`playbook … | head -1` ends silently."""
 
     @pytest.mark.parametrize("args", [["schema"], ["next", "--json"], ["nonsense", "--json"]])
     def test_is_no_error(self, project: Project, args: list[str]) -> None:
@@ -212,7 +210,7 @@ class TestAReaderThatLeaves:
         assert (done.returncode, done.stderr) == (141, b"")
 
     @pytest.mark.parametrize("args", [["list"], ["answer", "continue"]])
-    def test_is_no_bug_where_it_was_a_terminal(
+    def test_is_not_a_bug_if_it_was_a_terminal(
         self, project: Project, args: list[str], tmp_path: Path
     ) -> None:
         screen, terminal = os.openpty()
@@ -232,7 +230,7 @@ class TestAReaderThatLeaves:
         assert not list(tmp_path.glob("playbook-bug-*"))
 
     def test_does_not_stop_a_run(self, project: Project) -> None:
-        """Whoever reads the log may leave; the work goes on."""
+        """The reader of the log may end; the run continues."""
         agent = project.script("default: {write: {made.py: '1'}}\n")
         with project.spawn("run", "auto-validate", "013", "--agent", agent) as process:
             assert process.stderr is not None
@@ -244,7 +242,7 @@ class TestAReaderThatLeaves:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("args", [["list"], ["schema"], ["list", "--json"]])
-def test_a_full_disk_behind_stdout_is_no_bug(project: Project, args: list[str]) -> None:
+def test_a_full_disk_behind_stdout_is_not_a_bug(project: Project, args: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "playbook_supervisor", *args],
@@ -260,7 +258,7 @@ def test_a_full_disk_behind_stdout_is_no_bug(project: Project, args: list[str]) 
     assert (done.returncode, where, cure[:6]) == (3, "  at: stdout", "  do: ")
 
 
-def test_a_terminal_of_few_letters_is_shown_what_stands_in_for_our_signs(project: Project) -> None:
+def test_an_ascii_terminal_shows_ascii_signs(project: Project) -> None:
     project.process("begin", "auto-validate", "013")
     done = project.process("next", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert done.code == 0

@@ -35,7 +35,7 @@ _LINES = [
 
 
 def _grammatical(chart: str) -> None:
-    """Every line is of a form that Mermaid reads, and every arrow joins nodes that there are."""
+    """Every line is valid Mermaid, and every arrow connects existing nodes."""
     first, *lines = chart.split("\n")
     assert first == "flowchart TD"
     for line in lines:
@@ -47,10 +47,10 @@ def _grammatical(chart: str) -> None:
 
 
 @given(playbooks(), st.data())
-def test_any_playbook_in_any_state_is_text_that_mermaid_reads(
+def test_any_playbook_in_any_state_is_valid_mermaid(
     playbook: Playbook, data: st.DataObject
 ) -> None:
-    """Whatever stands in arguments and names, and whatever a journal says."""
+    """For any arguments, names and journals."""
     _grammatical(flowchart(playbook))
     seen: tuple[Entry, ...] = tuple(data.draw(st.lists(entries(), max_size=4)))
     status = data.draw(st.sampled_from([*SessionStatus]))
@@ -59,15 +59,15 @@ def test_any_playbook_in_any_state_is_text_that_mermaid_reads(
     _grammatical(flowchart(playbook, seen, status))
 
 
-def test_the_picture_in_the_documents_is_the_one_that_is_drawn() -> None:
+def test_the_chart_in_the_documents_is_current() -> None:
     document = (REPOSITORY / "docs" / "pictures.md").read_text("utf-8")
     data = (REPOSITORY / "templates" / "playbooks" / "auto-validate.yaml").read_bytes()
     assert f"```mermaid\n{flowchart(read_playbook(data, 'it'))}\n```" in document
 
 
 class TestThePlaybook:
-    def test_shows_gates_and_ways_out_beside_the_way(self, project: Project) -> None:
-        """A gate before the step stands in the way; one behind it is reached by a dashed line."""
+    def test_shows_gates_and_their_choices(self, project: Project) -> None:
+        """A gate before the step is on the path; one after it has a dashed line."""
         drawn = project.playbook("graph", "auto-feature")
         assert (drawn.code, drawn.err) == (0, "")
         _grammatical(drawn.out.rstrip("\n"))
@@ -78,9 +78,7 @@ class TestThePlaybook:
         assert "on failure: retry once, then stop" in drawn.out
         assert project.sessions == []
 
-    def test_frames_what_runs_at_once_and_joins_it_where_lines_would_cross(
-        self, project: Project
-    ) -> None:
+    def test_frames_parallel_groups_and_joins_them(self, project: Project) -> None:
         steps = "".join(
             f"  - {{id: {name}, command: /x, autonomy: {how}, error_policy: stop{more}}}\n"
             for name, how, more in (
@@ -100,8 +98,8 @@ class TestThePlaybook:
 
 
 class TestTheSession:
-    def test_shows_how_far_each_step_has_come_and_what_waits(self, project: Project) -> None:
-        """The playbook is the one that the session began with, whatever became of it since."""
+    def test_shows_the_progress_and_the_open_gate(self, project: Project) -> None:
+        """It draws the playbook that the session began with."""
         agent = project.script(f"""
             steps:
               qa-plan: {{write: {{.qa/{FEATURE}/test-plan.md: "# Plan"}}}}
@@ -126,7 +124,7 @@ class TestTheSession:
         named = project.playbook("graph", "./copy.yaml", "--session", folder.name)
         assert named.out == ended.out
 
-    def test_is_refused_where_it_would_be_another_picture(self, project: Project) -> None:
+    def test_is_refused_for_a_session_of_another_playbook(self, project: Project) -> None:
         agent = project.script("steps: {qa-plan: {fail: no}}")
         project.playbook("run", "auto-validate", FEATURE, "--agent", agent)
         (folder,) = project.sessions

@@ -1,4 +1,4 @@
-"""`playbook hook`: whatever is on stdin, it answers or says that it cannot."""
+"""`playbook hook` with valid and invalid payloads."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def conversation(project: Project) -> Iterator[Conversation]:
 
 
 class TestAnyPayload:
-    """Hooks that fail let things through: nothing may make ours fail, and none says 2."""
+    """A failing hook would allow the call, and exit code 2 would block the client."""
 
     @settings(
         max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
@@ -125,7 +125,7 @@ class TestAnyPayload:
     @pytest.mark.parametrize(
         "text", ["", "{", "[]", "7", "null", "[" * 100_000, "1" * 5_000, '"\udc80"', "\xff\xfe"]
     )
-    def test_that_is_no_object_is_1(self, project: Project, text: str) -> None:
+    def test_that_is_not_an_object_exits_with_1(self, project: Project, text: str) -> None:
         said = project.playbook("hook", input=text.encode("utf-8", "replace").decode())
         assert (said.code, said.out) == (1, "")
         assert "stdin is not the JSON object of a hook" in said.err
@@ -141,13 +141,13 @@ class TestAnyPayload:
         assert denied["hookSpecificOutput"]["permissionDecision"] == "deny"
         assert conversation.hook("SubagentStop", agent_id="a", last_assistant_message=large) is None
 
-    def test_outside_of_a_repository_is_1(self, project: Project) -> None:
+    def test_outside_a_repository_exits_with_1(self, project: Project) -> None:
         payload = {"hook_event_name": "Stop", "cwd": str(project.root.parent)}
         assert project.playbook("hook", input=json.dumps(payload)).code == 1
 
 
 class TestWhatAWorkerDoes:
-    """Decided without opening the session, by the same rules."""
+    """The fast path decides by the same rules without opening the session."""
 
     def asked(self, conversation: Conversation, tool: str, **given: str) -> str:
         reply = conversation.hook(
@@ -155,7 +155,7 @@ class TestWhatAWorkerDoes:
         )
         return str(reply and reply["hookSpecificOutput"]["permissionDecision"])
 
-    def test_is_its_own_affair(self, conversation: Conversation) -> None:
+    def test_is_not_supervised(self, conversation: Conversation) -> None:
         assert self.asked(conversation, "Write", file_path="a.py", content="1") == "None"
         assert self.asked(conversation, "Bash", command="make test") == "None"
         assert self.asked(conversation, "Read", file_path="\0") == "None"
@@ -178,13 +178,13 @@ class TestWhatAWorkerDoes:
             assert self.asked(conversation, "Write", file_path=str(private)) == "deny"
             assert self.asked(conversation, "Write", file_path="made.py") == "None"
 
-    def test_prompts_nobody(self, conversation: Conversation) -> None:
+    def test_asks_for_no_permission(self, conversation: Conversation) -> None:
         assert self.asked(conversation, "SendMessage", message="continue") == "deny"
 
-    def test_is_looked_at_properly_where_the_binding_is_not_plain(
+    def test_is_evaluated_fully_if_the_binding_is_not_plain(
         self, conversation: Conversation
     ) -> None:
-        """Another process, a dialog that waits: then nothing is taken for granted."""
+        """Another process or an open dialog needs the full evaluation."""
         asked: dict[str, Any] = {"tool_name": "SendMessage", "tool_input": {}, "agent_id": "a1"}
         stranger = conversation.hook("PreToolUse", session_id="another", **asked)
         assert stranger is None
@@ -196,17 +196,17 @@ class TestWhatAWorkerDoes:
 
 
 def context(said: Any) -> str:
-    """What is told to the model."""
+    """The text for the model."""
     return str(said["hookSpecificOutput"]["additionalContext"])
 
 
 class TestWhatIsSaid:
-    def test_is_nothing_of_what_nothing_follows(self, conversation: Conversation) -> None:
+    def test_prints_nothing_if_nothing_follows(self, conversation: Conversation) -> None:
         for event in ("SessionEnd", "SubagentStart"):
             assert conversation.hook(event, agent_id="a1") is None
 
-    def test_tells_what_is_to_run_from_what_is_at_work(self, project: Project) -> None:
-        """After a compaction the model knows nothing: it is neither to wait nor to run in vain."""
+    def test_distinguishes_due_from_running_attempts(self, project: Project) -> None:
+        """After a compaction the model must neither wait nor launch attempts twice."""
         playbooks.shelve(project)
         with Conversation(project) as conversation:
             conversation.types("run", "group 013")
@@ -228,8 +228,8 @@ class TestWhatIsSaid:
             said = conversation.types("resume")
             assert "Still running: plan#1, tasks#1, qa-plan#1\nplaybook-directive" in context(said)
 
-    def test_shows_a_person_what_was_settled_while_no_hook_looked(self, project: Project) -> None:
-        """What asks the world is left to `playbook next --wait`; the client folds that away."""
+    def test_shows_the_user_what_was_settled_between_hooks(self, project: Project) -> None:
+        """Slow checks are left to `playbook next --wait`, which the client folds."""
         project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
         project.gh("open")
         with Conversation(project) as conversation:
@@ -250,8 +250,8 @@ class TestWhatIsSaid:
             assert "pull request #7 is open" in shown[0]
             assert shown[1] == "handed-in: completed (1/1 steps)"
 
-    def test_blocks_a_command_that_cannot_be_carried_out(self, project: Project) -> None:
-        """No model is asked; the person reads what, where and how to mend it."""
+    def test_blocks_a_command_that_fails(self, project: Project) -> None:
+        """No model is involved; the user reads what, where and how to fix it."""
         with Conversation(project) as conversation:
             said = conversation.types("run", "nonsense 013")
             lacking = conversation.types("run", "auto-validate")
@@ -264,16 +264,14 @@ class TestWhatIsSaid:
         goes_on = f"`/playbook.resume {project.session.name}`"
         assert f"Go on with {goes_on}, end it with `/playbook.abort`" in occupied["reason"]
 
-    def test_ends_the_run_of_a_model_that_goes_round_in_circles(
-        self, conversation: Conversation
-    ) -> None:
+    def test_ends_the_run_of_a_model_that_loops(self, conversation: Conversation) -> None:
         for number in range(20):
             said = conversation.hook("PreToolUse", tool_name="Write", tool_input={})
             assert ("continue" in said) is (number == 19)
         assert said["continue"] is False
         assert "/playbook.resume" in said["stopReason"]
 
-    def test_fails_closed_where_the_binding_is_unreadable(self, conversation: Conversation) -> None:
+    def test_fails_closed_if_the_binding_is_unreadable(self, conversation: Conversation) -> None:
         (file,) = (conversation.project.root / ".git/playbook").glob("*/claude.json")
         file.write_text("{")
         payload = {"hook_event_name": "PreToolUse", "session_id": conversation.client}
@@ -283,7 +281,7 @@ class TestWhatIsSaid:
         assert denied or said.code == 1  # which the shell line turns into 2
 
 
-def test_the_command_is_told_of(project: Project) -> None:
+def test_the_help_names_the_command(project: Project) -> None:
     assert "hook" in project.playbook("--help").out
     assert "Answer a hook of Claude Code" in project.playbook("hook", "--help").out
     refused = project.playbook("hook", "--log-level", "info", input="{}")

@@ -1,4 +1,4 @@
-"""A pull request with the journal of the run in it: a bare remote, and a stand-in for the forge."""
+"""A pull request that contains the journal of its run, with a fake forge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ gh pr create --head "$(git branch --show-current)"
 
 @pytest.fixture
 def forge(project: Project) -> Path:
-    """The remote; beside it `gh` and an agent that knows `/feature.pr`."""
+    """A bare remote, a fake `gh`, and an agent that knows `/feature.pr`."""
     bare = project.root.with_name("remote.git")
     subprocess.run(["git", "clone", "-q", "--bare", str(project.root), str(bare)], check=True)
     subprocess.run(["git", "-C", str(bare), "branch", "-q", "-D", FEATURE], check=True)
@@ -47,7 +47,7 @@ def forge(project: Project) -> Path:
 
 
 def test_the_journal_is_in_the_pull_request_and_closed(project: Project, forge: Path) -> None:
-    """kai FR14, FR40: the reviewer reads in the diff how the branch came about."""
+    """kai FR14, FR40: the reviewer sees the journal in the diff."""
     run = project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
     assert run.code == 4, run.err
     assert project.playbook("answer", "continue").code == 0
@@ -80,8 +80,8 @@ def test_the_journal_is_in_the_pull_request_and_closed(project: Project, forge: 
     assert f"note: its last commit is pushed to origin/{FEATURE}" in ended.err
 
 
-def test_a_client_that_reports_by_commands_is_told_of_the_commit(project: Project) -> None:
-    """`begin`, `next` and `report` hold to the same; the directive stays alone on stdout."""
+def test_a_client_without_hooks_is_told_about_the_commit(project: Project) -> None:
+    """The same for `begin`, `next` and `report`; stdout has only the directive."""
     project.write(".playbooks/config.yaml", "commit_sessions: step\n")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     begun = project.playbook("begin", "auto-validate", "013")
@@ -92,7 +92,7 @@ def test_a_client_that_reports_by_commands_is_told_of_the_commit(project: Projec
     assert project.git("log", "-1", "--format=%s").endswith(" after qa-plan")
 
 
-def test_what_git_refuses_after_every_step_is_told_at_first_and_at_the_end(
+def test_repeated_git_failures_are_reported_at_the_first_and_at_the_end(
     project: Project,
 ) -> None:
     project.write(".playbooks/config.yaml", "commit_sessions: step\n")

@@ -1,4 +1,4 @@
-"""The live list on terminals of all sizes, as a person sees it on the screen."""
+"""The live list on terminals of all sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPINNER = tuple(map(spinner, range(0, 10_000, 50)))
 
 
 class Tty(io.StringIO):
-    """What is drawn on it is looked at, picture by picture, by whoever wants to."""
+    """Records the pictures that are drawn on it."""
 
     look: Callable[[str], None] | None = None
 
@@ -46,7 +46,7 @@ class Tty(io.StringIO):
 
 
 class Sitting:
-    """A person at a terminal, in which this process drives the playbook `many`."""
+    """A terminal in which this process drives the playbook `many`."""
 
     def __init__(self, project: Project, patch: pytest.MonkeyPatch) -> None:
         self.project, self._patch = project, patch
@@ -59,7 +59,7 @@ class Sitting:
         self.project.write(".playbooks/playbooks/many.yaml", HEAD + lines)
 
     def runs(self, agent: str, level: Level = Level.INFO) -> tuple[Screen, DriveResult]:
-        """Begin it, with an agent that follows this script, or with the one that is named."""
+        """Run it with this script, or with the named agent."""
         terminal = self._terminal(100, 30, level)
         named = agent.startswith("exec:")
         drive = driving.DriveOptions(agent=agent if named else self.project.script(agent))
@@ -67,7 +67,7 @@ class Sitting:
         return self._left(terminal, 100, 30), ending
 
     def resumes(self, columns: int, lines: int) -> Screen:
-        """What stands on a screen of that size after a resume that nobody answers."""
+        """The screen of that size after a resume without an answer."""
         terminal = self._terminal(columns, lines, Level.INFO)
         assert driving.resume(observer=terminal).why == "waiting"
         return self._left(terminal, columns, lines)
@@ -94,8 +94,8 @@ def sitting(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sitti
     signal.signal(signal.SIGCONT, former)
 
 
-def test_whatever_the_size_the_step_that_is_due_is_in_view(sitting: Sitting) -> None:
-    """Sixty steps on a wide, a common, a narrow and a hardly usable terminal."""
+def test_the_current_step_is_visible_at_any_size(sitting: Sitting) -> None:
+    """Sixty steps on a wide, a normal, a narrow and a tiny terminal."""
     before = [(f"step-{number}", "auto", "stop", "") for number in range(30)]
     after = [(f"later-{number}", "auto", "stop", "") for number in range(30)]
     sitting.playbook(*before, ("in-the-middle", "gate_always", "stop", ""), *after)
@@ -122,8 +122,8 @@ def test_whatever_the_size_the_step_that_is_due_is_in_view(sitting: Sitting) -> 
     assert any("?  in-the" in line for line in [*scrolled, *tiny.text])
 
 
-def test_a_group_works_side_by_side_and_each_step_says_what_it_does(sitting: Sitting) -> None:
-    """Nothing ends before both have been seen at work in one picture."""
+def test_a_parallel_group_shows_the_output_of_each_step(sitting: Sitting) -> None:
+    """Both steps run until one picture has shown them together."""
     sitting.playbook(
         ("one", "auto", "stop", ", parallel_group: both"),
         ("two", "auto", "stop", ", parallel_group: both"),
@@ -144,7 +144,7 @@ def test_a_group_works_side_by_side_and_each_step_says_what_it_does(sitting: Sit
     assert [line.split()[1] for line in seen] == ["one", "two"]
 
 
-def test_a_group_leaves_a_line_for_each_of_its_steps(sitting: Sitting) -> None:
+def test_a_parallel_group_leaves_a_line_for_each_step(sitting: Sitting) -> None:
     sitting.playbook(
         ("one", "auto", "stop", ", parallel_group: both"),
         ("two", "auto", "retry_once", ", parallel_group: both"),
@@ -161,7 +161,7 @@ def test_a_group_leaves_a_line_for_each_of_its_steps(sitting: Sitting) -> None:
     assert "it is broken" in screen.text[4]
 
 
-def test_what_is_told_above_the_list_stays_there(sitting: Sitting) -> None:
+def test_lines_above_the_list_stay(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""))
     screen, _ = sitting.runs("exec:printf 'first\\n\\033[0m\\nsecond\\n'", Level.DEBUG)
     assert screen.text[:2] == ["one#1: first", "one#1: second"]
@@ -171,7 +171,7 @@ def test_what_is_told_above_the_list_stays_there(sitting: Sitting) -> None:
     assert note.startswith("note: the session is committed")
 
 
-def test_a_terminal_that_is_gone_breaks_no_run(
+def test_a_closed_terminal_does_not_stop_a_run(
     sitting: Sitting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sitting.playbook(("one", "auto", "stop", ""))
@@ -184,8 +184,8 @@ def test_a_terminal_that_is_gone_breaks_no_run(
     assert ending.why == "completed"
 
 
-def test_a_stop_in_the_middle_of_a_picture_is_not_forgotten() -> None:
-    """The signal is heard by one thread while another draws: the next picture stands below."""
+def test_a_stop_while_drawing_is_not_lost() -> None:
+    """One thread gets the signal while another draws; the next picture is below."""
 
     class Stopped(Tty):
         def write(self, text: str) -> int:
@@ -202,7 +202,7 @@ def test_a_stop_in_the_middle_of_a_picture_is_not_forgotten() -> None:
     assert screen.text == ["one", "three"]
 
 
-def test_a_journal_that_cannot_be_read_hides_no_gate(sitting: Sitting) -> None:
+def test_an_unreadable_journal_does_not_hide_a_gate(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
     sitting.runs("default: {}\n")
 
@@ -219,8 +219,8 @@ def spent(step: str, **agent: str | float) -> Entry:
     return Entry(step, EntryStatus.DONE, Decision.AUTO, 0, 60_000, agent={"name": "x", **agent})
 
 
-def test_a_summary_adds_up_what_agents_said_that_they_took() -> None:
-    """Unknown stays unknown; what is not a number is nobody's cost."""
+def test_a_summary_adds_up_reported_costs() -> None:
+    """Unknown values stay unknown; values that are not numbers are ignored."""
     entries = [
         spent("one", cost_usd=1.2, input_tokens=48_000, output_tokens=900),
         spent("two", cost_usd=0.121, input_tokens=240),

@@ -1,4 +1,4 @@
-"""`check`, `probe`, `list`, `index`, `schema`: what only looks."""
+"""`check`, `probe`, `list`, `index` and `schema`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BROKEN = GATED.replace("steps:", "stpes:").replace('version: "1.0"', 'version: "
 
 
 class TestCheck:
-    def test_says_every_fault_of_every_file_with_its_place(self, project: Project) -> None:
-        """kai FR8, cat FR-2.5: many files at once; a line each, and how to mend it."""
+    def test_prints_every_problem_of_every_file_with_its_place(self, project: Project) -> None:
+        """kai FR8, cat FR-2.5: many files; each problem on a line, with its guidance."""
         project.write("good.yaml", GATED)
         project.write("bad.yaml", BROKEN)
         done = project.playbook("check", "good.yaml", "bad.yaml", "none.yaml", ".")
@@ -29,8 +29,8 @@ class TestCheck:
         project.write("huge.yaml", "#" * 2_000_000)
         assert "[PB-IO-READ]" in project.playbook("check", "huge.yaml").out
 
-    def test_says_so_where_everything_is_fine(self, project: Project) -> None:
-        """`--strict` makes a warning count."""
+    def test_says_that_everything_is_fine(self, project: Project) -> None:
+        """With `--strict` a warning fails the check."""
         text = GATED.replace("    autonomy", "    postconditions: [pr_created]\n    autonomy")
         project.write("good.yaml", text)
         fine = project.playbook("check", "good.yaml", "--strict")
@@ -40,7 +40,7 @@ class TestCheck:
         assert (warned.code, warned.err) == (0, "1 file: 0 errors, 1 warning\n")
         assert project.playbook("check", "so-so.yaml", "--strict").code == 1
 
-    def test_prints_one_object_for_programs(self, project: Project) -> None:
+    def test_prints_one_json_object(self, project: Project) -> None:
         project.write("bad.yaml", BROKEN)
         for option in (["--format", "json"], ["--format=json"], ["--json"]):
             done = project.playbook("check", "bad.yaml", *option)
@@ -49,7 +49,7 @@ class TestCheck:
             assert (file["file"], file["ok"]) == ("bad.yaml", False)
             assert {problem["severity"] for problem in file["problems"]} == {"error"}
 
-    def test_annotates_on_github_and_escapes_what_it_quotes(self, project: Project) -> None:
+    def test_annotates_on_github_and_escapes_quoted_text(self, project: Project) -> None:
         name = "a,b:c%.yaml"
         project.write(name, BROKEN)
         done = project.playbook("check", name, "--format", "github")
@@ -61,13 +61,13 @@ class TestCheck:
             assert ",col=" in line
             assert ",title=PB-CHECK-" in line
 
-    def test_shows_nothing_hostile(self, project: Project) -> None:
+    def test_prints_no_control_characters(self, project: Project) -> None:
         project.write("evil.yaml", GATED + "\x1b]0;title\x07: 1\n")
         done = project.playbook("check", "evil.yaml")
         assert done.code == 1
         assert "\x1b" not in done.out + done.err
 
-    def test_knows_the_commands_of_the_project_that_the_file_lies_in(
+    def test_knows_the_commands_of_the_file_s_project(
         self, project: Project, tmp_path: Path
     ) -> None:
         text = GATED.replace("/feature.pr", "/no.such")
@@ -86,7 +86,7 @@ class TestCheck:
 
 
 class TestProbe:
-    def test_says_what_conditions_and_triggers_say_now(self, project: Project) -> None:
+    def test_evaluates_conditions_and_triggers(self, project: Project) -> None:
         """kai FR3, FR4: 0 if all hold, 2 if not, with evidence."""
         held = project.playbook("probe", "spec_exists")
         assert held.code == 0
@@ -99,8 +99,8 @@ class TestProbe:
         assert told[2]["evidence"].endswith("verdict.md: FAIL")
         assert "agreement_breaking  not held" in project.playbook("probe", "agreement_breaking").out
 
-    def test_asks_about_the_feature_that_is_meant(self, project: Project) -> None:
-        """Named, else the session's, else the branch's."""
+    def test_evaluates_the_given_feature(self, project: Project) -> None:
+        """The named feature, else the session's, else the branch's."""
         project.write("specs/014-other/spec.md", "# Other\n")
         named = project.playbook("probe", "spec_exists", "--feature", "014")
         assert "specs/014-other/spec.md" in named.out
@@ -115,7 +115,7 @@ class TestProbe:
             again = project.playbook("probe", "spec_exists", *how, env=env)
             assert "specs/014-other/spec.md" in again.out
 
-    def test_refuses_a_word_that_it_does_not_know(self, project: Project) -> None:
+    def test_refuses_an_unknown_condition(self, project: Project) -> None:
         for word in ("plan_exist", "subagent_error"):
             done = project.playbook("probe", word)
             assert (done.code, "PB-COND-UNKNOWN" in done.err) == (1, True)
@@ -123,7 +123,7 @@ class TestProbe:
 
 
 class TestList:
-    def test_shows_the_playbooks_and_what_keeps_one_from_running(self, project: Project) -> None:
+    def test_shows_playbooks_and_why_one_cannot_run(self, project: Project) -> None:
         """kai FR9."""
         project.write(".playbooks/playbooks/bad.yaml", BROKEN)
         project.write(".playbooks/playbooks/gated.yaml", GATED)
@@ -135,7 +135,7 @@ class TestList:
         shape = conforms("list", project.playbook("list", "--json").json)
         assert [each["name"] for each in shape["playbooks"] if "problem" in each] == ["gated"]
 
-    def test_says_where_to_begin(self, project: Project) -> None:
+    def test_suggests_init_in_an_empty_project(self, project: Project) -> None:
         for file in (project.root / ".playbooks/playbooks").iterdir():
             file.unlink()
         empty = project.playbook("list")
@@ -148,7 +148,7 @@ class TestList:
         assert (missing.code, "PB-STATE-NOT-INITIALISED" in missing.err) == (3, True)
 
 
-def test_the_index_is_brought_up_to_date(project: Project) -> None:
+def test_the_index_is_updated(project: Project) -> None:
     assert project.playbook("index", "--check").code == 1
     assert project.playbook("index").err == "index rewritten\n"
     assert project.playbook("index", "--check").code == 0
@@ -181,7 +181,7 @@ class TestCompletion:
         project.playbook("begin", "auto-validate", "013")
         assert self.complete(project, "playbook show ") == {project.session.name}
 
-    def test_is_silent_outside_of_a_project(self, project: Project, tmp_path: Path) -> None:
+    def test_is_silent_outside_a_project(self, project: Project, tmp_path: Path) -> None:
         assert self.complete(project, "playbook run ", cwd=tmp_path) == set()
 
     def complete(self, project: Project, words: str, cwd: Path | None = None) -> set[str]:
@@ -195,8 +195,8 @@ class TestCompletion:
         return {line.partition(",")[2] for line in done.out.split()}
 
 
-def test_the_hostile_names_of_files_are_not_believed(project: Project) -> None:
-    """A file name is data, too."""
+def test_hostile_file_names_are_printed_safely(project: Project) -> None:
+    """A file name is untrusted, too."""
     name = "x\x1b[31m.yaml"
     try:
         project.write(name, BROKEN)

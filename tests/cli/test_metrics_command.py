@@ -1,4 +1,4 @@
-"""`metrics`: of which sessions, and how it is shown."""
+"""`metrics`: the sessions that it reads, and the output."""
 
 from __future__ import annotations
 
@@ -51,10 +51,8 @@ def test_one_session_is_measured_or_all_or_those_of_a_playbook(
         count("nowhere")
 
 
-def test_a_playbook_that_nobody_knows_is_no_playbook_without_sessions(
-    project: Project, sessions: Path
-) -> None:
-    """One that ran once and is no longer in the project is still known."""
+def test_an_unknown_playbook_is_refused(project: Project, sessions: Path) -> None:
+    """A playbook that was removed still has its sessions."""
     assert project.playbook("metrics", "--playbook", "another").code == 0
     done = project.playbook("metrics", "--playbook", "auto-featur")
     assert (done.code, done.out) == (1, "")
@@ -66,7 +64,7 @@ def test_a_playbook_that_nobody_knows_is_no_playbook_without_sessions(
 def test_commands_are_known_from_the_playbook_of_that_time(
     project: Project, sessions: Path
 ) -> None:
-    """What other tools wrote keeps none beside it; one that cannot be read is none."""
+    """Other tools store no copy of the playbook; an unreadable one is ignored."""
     measured = measure_sessions(KAI, cwd=project.root)
     assert [each.name for each in measured.commands][:2] == ["/speckit.plan", "/speckit.implement"]
     project.write(".playbooks/playbooks/sample.yaml", "steps")
@@ -77,7 +75,7 @@ def test_commands_are_known_from_the_playbook_of_that_time(
     assert measure_sessions(KAI, cwd=project.root).ends["unknown"] == 1
 
 
-def test_a_program_is_given_one_object(project: Project, sessions: Path) -> None:
+def test_json_is_one_object(project: Project, sessions: Path) -> None:
     done = project.playbook("metrics", "--all", "--json")
     assert (done.code, done.err) == (0, "")
     shape = conforms("metrics", done.json)
@@ -85,8 +83,8 @@ def test_a_program_is_given_one_object(project: Project, sessions: Path) -> None
     assert "cost_usd" not in next(each for each in shape["steps"] if each["step"] == "tasks")
 
 
-def test_a_person_is_shown_tables(project: Project, sessions: Path) -> None:
-    """Plain where no terminal is, at most eighty columns wide."""
+def test_text_output_has_tables(project: Project, sessions: Path) -> None:
+    """Without a terminal it is plain text of at most 80 columns."""
     done = project.playbook("metrics", OURS)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("1 session: 1 completed; of those that ended, 100% completed\n")
@@ -94,9 +92,7 @@ def test_a_person_is_shown_tables(project: Project, sessions: Path) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_a_terminal_is_shown_the_same_with_its_headings_in_bold(
-    project: Project, sessions: Path
-) -> None:
+def test_a_terminal_shows_the_tables_with_bold_headings(project: Project, sessions: Path) -> None:
     with Terminal(project, "metrics", OURS) as terminal:
         assert terminal.end() == 0
         assert "\x1b[1mstep" in terminal.raw
@@ -106,10 +102,10 @@ def test_a_terminal_is_shown_the_same_with_its_headings_in_bold(
         assert "\x1b" not in terminal.raw
 
 
-def test_a_narrow_terminal_shortens_names_and_never_figures(
+def test_a_narrow_terminal_cuts_names_but_no_figures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A figure that is not shown is believed to be the one beside it."""
+    """A cut figure could be mistaken for another one."""
     head = ("step", "tries", "failed", "again", "median", "p90", "total", "USD")
     row = ("m" * 40, "1", "0", "0", "12.1m", "12.1m", "12.1m", "0.41")
     monkeypatch.setenv("COLUMNS", "62")
@@ -123,7 +119,7 @@ def test_a_narrow_terminal_shortens_names_and_never_figures(
     assert max(len(names), len(figures)) <= 62
 
 
-def test_of_several_playbooks_the_steps_can_be_told_apart() -> None:
+def test_steps_of_several_playbooks_are_distinguishable() -> None:
     long = "a-playbook-that-nobody-would-call-like-that"
     steps = [
         Figures(name, 1, 1, 1, 0, 0, 0, None, None, None, None, playbook)

@@ -1,4 +1,4 @@
-"""`show --html`: a session as one page that needs nothing else and runs nothing."""
+"""`show --html`: a session as a self-contained, inert page."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 
 REQUIRED = "PLAYBOOK_REQUIRE_BROWSER"
-"""Set where the browser may not be left out."""
+"""Set if the test must not be skipped without a browser."""
 _VOID = {"meta"}
 _HOSTILE = "</style><script>alert(1)</script><img src=x onerror='alert(2)'>\x1b[31m\u202e"
 
 
 class _Page(HTMLParser):
-    """What a browser would find in the page; balanced, or it is refused."""
+    """The parsed page; fails if its elements are not balanced."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Page(HTMLParser):
 
 
 def _inert(text: str) -> _Page:
-    """The page, read; nothing in it runs or is fetched, and its policy would not let it."""
+    """The parsed page, checked to run and fetch nothing, and to forbid it."""
     read = _Page(text)
     assert not {"script", "img", "link", "iframe", "object", "form", "base"} & set(read.tags)
     for name, value in read.attributes:
@@ -96,10 +96,10 @@ def _inert(text: str) -> _Page:
 
 @settings(max_examples=40)  # each of them is a whole page
 @given(manifests(), playbooks(), st.lists(entries(), max_size=4), st.booleans())
-def test_any_session_is_a_page_in_which_nothing_runs(
+def test_any_session_is_an_inert_page(
     manifest: Manifest, playbook: Playbook, journal: list[Entry], whole: bool
 ) -> None:
-    """Also one whose journal lies, or whose files cannot be read."""
+    """Even with an impossible journal or unreadable files."""
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     seen = SessionOverview(DiskStore(here), manifest.session_id, manifest if whole else None)
     said = None if whole else StateError("PB-STATE-CORRUPT", _HOSTILE)
@@ -111,7 +111,7 @@ def test_any_session_is_a_page_in_which_nothing_runs(
     assert ("Part of this session cannot be read" in read.text) is not whole
 
 
-def test_says_what_the_agents_cost_where_they_said_so() -> None:
+def test_shows_reported_costs() -> None:
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     manifest = Manifest("20260219-a7k", "p", "", {}, SessionStatus.IN_PROGRESS, 0, worktree="../w")
     agent: dict[str, str | int | float] = {
@@ -135,7 +135,7 @@ def test_says_what_the_agents_cost_where_they_said_so() -> None:
 
 
 def _with_long_names() -> str:
-    """A page of a session whose steps are called as nobody should call them."""
+    """A page of a session with hostile step names."""
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     manifest = Manifest("20260219-a7k", "p" * 90, "", {}, SessionStatus.IN_PROGRESS, 0)
     tried = [
@@ -146,7 +146,7 @@ def _with_long_names() -> str:
     return page(seen, tried, None, None, now=800_000)
 
 
-def test_a_name_that_is_too_long_for_the_picture_is_there_in_full_all_the_same() -> None:
+def test_a_long_name_is_complete_in_its_title() -> None:
     text = _with_long_names()
     read = _inert(text)
     assert ("title", f"{'m' * 90}#2") in read.attributes
@@ -167,7 +167,7 @@ def test_a_gate_that_still_waits_counts_as_waiting() -> None:
     assert "<dt>At gates</dt><dd>4 min</dd>" in text
 
 
-def test_what_is_to_be_typed_is_marked_up_and_not_in_backticks() -> None:
+def test_backticks_become_code_elements() -> None:
     here = checkout.Checkout(Path("/p"), Path("/p/.git"), Path("/p/.git"), "main", "")
     manifest = Manifest("20260219-a7k", "p", "", {}, SessionStatus.FAILED, 0)
     entry = Entry(
@@ -185,16 +185,16 @@ def test_what_is_to_be_typed_is_marked_up_and_not_in_backticks() -> None:
     assert "<code>&lt;b&gt;</code> is a ` alone" in text
 
 
-def test_what_ended_without_saying_when_does_not_last_until_now() -> None:
-    """As other tools write a skipped step."""
+def test_an_attempt_without_an_end_time_does_not_last_until_now() -> None:
+    """Other tools write skipped steps like this."""
     plan = Entry("plan", EntryStatus.DONE, Decision.AUTO, 0, completed_at=60_000)
     skipped = Entry("qa", EntryStatus.SKIPPED, Decision.SKIPPED, 20_000)
     drawn = chart([plan, skipped], 0, now=120_000)
     assert [bar.spans[0].width for bar in drawn.bars] == [100, 0.4]
 
 
-def test_while_an_answer_lies_there_nobody_is_at_work() -> None:
-    """It was given at once, and taken up a minute later: before the step, and after it."""
+def test_time_between_an_answer_and_the_work_is_idle() -> None:
+    """The answer came at once, the work a minute later."""
     gates = (
         Gate("pr#1?1", GateReason.GATE_ALWAYS, Place.BEFORE, 0, answered_at=10_000),
         Gate("pr#1?2", GateReason.POSTCONDITION_FAIL, Place.AFTER, 80_000, answered_at=90_000),
@@ -224,9 +224,7 @@ class TestTheCommand:
         assert project.playbook("run", "auto-validate", FEATURE, "--agent", agent).code == 4
         return project
 
-    def test_writes_a_page_that_says_what_waits_and_what_each_step_rests_on(
-        self, waiting: Project
-    ) -> None:
+    def test_writes_a_page_with_the_gate_and_the_evidence(self, waiting: Project) -> None:
         done = waiting.playbook("show", "--html", "session.html")
         assert (done.code, done.out, done.err) == (0, "", "written: session.html\n")
         read = _inert(waiting.read("session.html"))
@@ -256,7 +254,7 @@ class TestTheCommand:
         assert "completed" in read.text
         assert "Waits for a human" not in read.text
 
-    def test_refuses_a_folder_and_a_second_form(self, waiting: Project) -> None:
+    def test_refuses_a_folder_and_json(self, waiting: Project) -> None:
         folder = waiting.playbook("show", "--html", ".")
         assert (folder.code, folder.out) == (1, "")
         both = waiting.playbook("show", "--html", "x.html", "--json")
@@ -268,7 +266,7 @@ class TestTheCommand:
         assert "[PB-IO-WRITE]" in nowhere.err
 
     def test_replaces_nothing_but_a_file(self, waiting: Project) -> None:
-        """A device would be gone for the whole machine."""
+        """Replacing a device would affect the whole machine."""
         os.mkfifo(waiting.root / "pipe")
         (waiting.root / "link").symlink_to("README.md")
         for name in ("pipe", "link"):
@@ -286,7 +284,7 @@ class TestTheCommand:
 
     @pytest.mark.long
     def test_fits_a_phone(self, waiting: Project, tmp_path: Path) -> None:
-        """In a real browser: nothing is wider than 360 pixels, and the style is in force."""
+        """In a real browser: at most 360 pixels wide, with the style applied."""
         browser = shutil.which("chromium") or shutil.which("chromium-browser")
         if browser is None and os.environ.get(REQUIRED):
             pytest.fail(f"no chromium, and {REQUIRED} is set")

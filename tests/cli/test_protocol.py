@@ -22,7 +22,7 @@ FEATURE = "013-playbook-create"
 
 
 def directive(result: Result) -> dict[str, Any]:
-    """What the last line of a command says to a model; prose stands before it."""
+    """The directive in the last line of the output; prose precedes it."""
     assert result.code == 0, result.err
     *prose, line = result.out.splitlines()
     assert prose
@@ -34,7 +34,7 @@ def directive(result: Result) -> dict[str, Any]:
 
 
 def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
-    """kai FR23: the installed command, once, in a fresh subagent; what is due is repeated."""
+    """kai FR23: the installed command once, in a fresh subagent; `next` repeats it."""
     begun = project.process("begin", "auto-validate", "013")
     told = directive(begun)
     (step,) = told["steps"]
@@ -71,7 +71,7 @@ def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
 
 
 def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) -> None:
-    """Its import takes longer than everything else that `next` does."""
+    """Importing it takes longer than the rest of `next`."""
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     project.playbook("report", "qa-plan#1")
@@ -87,7 +87,7 @@ def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) 
             assert any("README.md" in line for line in done.json["gate"]["context"])
 
 
-def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Path) -> None:
+def test_a_report_may_contain_the_outcome(project: Project, tmp_path: Path) -> None:
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     outcome = tmp_path / "outcome.json"
@@ -109,7 +109,7 @@ def test_a_report_may_say_what_the_worker_brought(project: Project, tmp_path: Pa
     assert project.journal()[-1]["status"] == "in_progress"
 
 
-def test_a_report_of_what_is_not_outstanding_is_3_and_says_what_is(project: Project) -> None:
+def test_a_report_of_another_attempt_exits_with_3(project: Project) -> None:
     project.playbook("begin", "auto-validate", "013")
     for attempt in ("qa-plan#2", "qa-run#1", "nonsense"):
         refused = project.playbook("report", attempt)
@@ -131,12 +131,12 @@ time.sleep = told
 sys.argv[0] = sys.argv.pop(1)
 program()
 """
-"""The program, which leaves a file as soon as it has looked and waits."""
+"""The program, changed to create a file when it begins to wait."""
 
 
 @contextmanager
 def waiting(project: Project, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`next --wait`, which has looked at the session by now and waits for it to change."""
+    """`next --wait`, which is waiting for the session to change."""
     mark = project.root.with_name("waits")
     mark.unlink(missing_ok=True)
     argv = [sys.executable, "-c", WAITING, str(mark), "next", "--wait", *options]
@@ -161,7 +161,7 @@ def test_next_waits_until_there_is_something_else_to_do(project: Project) -> Non
     assert json.loads(out)["steps"][0]["id"] == "qa-run#1"
 
 
-def test_next_that_is_interrupted_while_it_waits_says_nothing(project: Project) -> None:
+def test_an_interrupted_next_prints_nothing(project: Project) -> None:
     project.playbook("begin", "auto-validate", "013")
     with waiting(project) as process:
         process.send_signal(signal.SIGINT)
@@ -169,7 +169,7 @@ def test_next_that_is_interrupted_while_it_waits_says_nothing(project: Project) 
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
-def test_a_runner_is_not_driven_from_a_second_side(project: Project) -> None:
+def test_a_session_with_a_runner_takes_no_reports(project: Project) -> None:
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     agent = project.script("default: {hang: true}\n")
     with project.spawn("run", "gated", "--mode", "autonomous", "--agent", agent) as runner:
@@ -191,7 +191,7 @@ def test_a_session_may_begin_in_the_client_and_end_headless(project: Project) ->
 
 
 def test_the_line_for_a_model_stays_short(project: Project) -> None:
-    """A client cuts what is longer; args of a kilobyte are asked for with --json."""
+    """A client cuts longer lines; long args are only in --json."""
     long = "x" * 3_000
     step = "  - {id: s%d, command: /qa.plan, args: %s, autonomy: auto, error_policy: stop,\n"
     group = "     parallel_group: all}\n"
@@ -206,7 +206,7 @@ def test_the_line_for_a_model_stays_short(project: Project) -> None:
 
 
 class TestTheFastWay:
-    """`next`, `report` and `check`, written plainly, do without click, and do the same."""
+    """Plainly spelled `next`, `report` and `check` need no click."""
 
     @pytest.mark.parametrize(
         ("plain", "otherwise"),
@@ -221,7 +221,7 @@ class TestTheFastWay:
             (["check", "a.yaml", "--strict"], ["check", "--format", "text", "--strict", "a.yaml"]),
         ],
     )
-    def test_and_the_other_say_the_same(
+    def test_and_click_agree(
         self, project: Project, plain: list[str], otherwise: list[str]
     ) -> None:
         project.write("a.yaml", GATED)

@@ -1,4 +1,4 @@
-"""What the program says of itself, and the documents that are made from it."""
+"""The help, and the documents that are generated from it."""
 
 from __future__ import annotations
 

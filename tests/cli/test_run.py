@@ -1,4 +1,4 @@
-"""`run`, `resume`, `answer`, `abort` and `pause`, where there is no terminal."""
+"""`run`, `resume`, `answer`, `abort` and `pause` without a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 def started(project: Project) -> bool:
-    """Whether a step of the one session is under way, its worker included."""
+    """Whether a step of the session is running, with its worker."""
     return bool(list(project.root.glob(".git/playbook/*/worker-*")))
 
 
@@ -40,7 +40,7 @@ def long(project: Project) -> Project:
 
 
 def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> None:
-    """kai FR20, FR24: seven steps alone, then a question and how to answer it."""
+    """kai FR20, FR24: seven steps, then a question and how to answer it."""
     project.gh("open")
     waiting = project.process("run", "auto-feature", "013", "--agent", project.script(WORKS))
     assert (waiting.code, waiting.out) == (4, "")
@@ -75,7 +75,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
 
 
 def test_json_names_the_gate_that_waits(gated: Project) -> None:
-    """cat FR-3.7: a program needs no prose to see what is asked."""
+    """cat FR-3.7: a program can read the gate from JSON."""
     run = gated.playbook("run", "gated", "--agent", gated.script(WORKS), "--json")
     shape = conforms("run", run.json)
     assert (run.code, shape["exit_code"], shape["ending"]) == (4, 4, "waiting")
@@ -83,7 +83,7 @@ def test_json_names_the_gate_that_waits(gated: Project) -> None:
     assert shape["gate"]["choices"] == ["continue", "skip", "abort"]
 
 
-def test_a_failure_is_2_and_is_taken_up_only_when_asked(project: Project) -> None:
+def test_a_failure_exits_with_2_and_is_retried_only_on_request(project: Project) -> None:
     run = project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
     assert run.code == 2
     assert "qa-plan#1 failed" in run.err
@@ -103,15 +103,15 @@ def test_a_failure_is_2_and_is_taken_up_only_when_asked(project: Project) -> Non
 
 @pytest.fixture
 def hangups() -> Iterator[None]:
-    """What is started hears that a terminal was closed, also where the suite runs under nohup."""
+    """Let child processes get SIGHUP even if the tests run under nohup."""
     former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, former)
 
 
 @pytest.mark.usefixtures("hangups")
-def test_an_interrupted_run_is_130_and_goes_on_later(long: Project) -> None:
-    """kai FR32; 143 by SIGTERM, 129 by a terminal that was closed."""
+def test_an_interrupted_run_exits_with_130_and_can_be_resumed(long: Project) -> None:
+    """kai FR32; 143 after SIGTERM, 129 after SIGHUP."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         command = ("resume",) if long.sessions else ("run", "long")
         with long.spawn(*command, "--agent", long.script(HANGS)) as process:
@@ -126,7 +126,7 @@ def test_an_interrupted_run_is_130_and_goes_on_later(long: Project) -> None:
 
 
 def _seen(process: subprocess.Popen[bytes]) -> bytes:
-    """The first line on stderr: it is written after the launch was journaled."""
+    """The first line on stderr, written after the launch was journaled."""
     assert process.stderr is not None
     return process.stderr.readline()
 
@@ -142,7 +142,7 @@ def test_a_step_has_deadlines(long: Project) -> None:
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "soon", "nan", "inf"])
-def test_a_deadline_is_a_length_of_time(long: Project, said: str) -> None:
+def test_a_timeout_must_be_positive(long: Project, said: str) -> None:
     done = long.playbook("run", "long", "--agent", long.script(HANGS), "--timeout", said)
     assert (done.code, f"'{said}' is not a number of seconds above 0" in done.err) == (1, True)
     assert not long.sessions
@@ -166,7 +166,7 @@ def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> No
     assert (entry["status"], entry["human_response"]) == ("failed", "not now")
 
 
-def test_pause_lets_what_runs_return_and_launches_nothing_else(project: Project) -> None:
+def test_pause_lets_running_steps_finish(project: Project) -> None:
     plan = ".qa/013-playbook-create/test-plan.md"
     held = Held.put(project, then=f"mkdir -p .qa/013-playbook-create && echo '# Plan' >{plan}")
     with project.spawn("run", "auto-validate", "013", "--agent", held.agent) as process:
@@ -190,8 +190,8 @@ def test_a_session_that_a_client_drives_says_what_is_next(project: Project) -> N
     assert paused.out.endswith("next: playbook resume (0/2 steps done)\n")
 
 
-def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) -> None:
-    """A feature that is nowhere yet; an agent that says what it used."""
+def test_notes_are_printed_and_costs_are_summed(project: Project) -> None:
+    """A feature without files; an agent that reports its cost."""
     project.write("specs/99-new/spec.md", "# New\n")
     run = project.playbook("run", "auto-feature", "98", "--agent", project.script(FAILS))
     assert run.err.startswith("note: no folder, feature file or branch is named 98 yet\n")
@@ -212,7 +212,7 @@ def test_what_is_worth_a_note_is_told_and_what_it_cost_summed(project: Project) 
     assert ended.out.endswith(" 0.12 USD\n")
 
 
-def test_a_session_that_nobody_drives_is_paused_already_and_can_be_aborted(gated: Project) -> None:
+def test_a_session_without_a_driver_can_be_paused_and_aborted(gated: Project) -> None:
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     paused = gated.playbook("pause")
     assert paused.code == 0
@@ -225,7 +225,7 @@ def test_a_session_that_nobody_drives_is_paused_already_and_can_be_aborted(gated
         assert "is aborted already" in again.err
 
 
-def test_what_is_no_answer_is_asked_again_and_changes_nothing(gated: Project) -> None:
+def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
     """kai FR26: 1 and the question again; no gate: 3."""
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     for words in (["maybe"], ["don't", "continue"], ["retry"]):
@@ -244,8 +244,8 @@ def test_what_is_no_answer_is_asked_again_and_changes_nothing(gated: Project) ->
     assert gated.playbook("answer", "continue").code == 3
 
 
-def test_an_answer_that_settles_a_step_is_told_before_what_it_did(long: Project) -> None:
-    """kai FR26: the error stood in the question, and is not said again."""
+def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
+    """kai FR26: the question has shown the error already."""
     playbook = LONG.replace("error_policy: stop", "error_policy: gate")
     long.write(".playbooks/playbooks/long.yaml", playbook)
     agent = long.script('default: {say: [I begin, the door is shut], fail: "no key"}')
@@ -260,8 +260,8 @@ def test_an_answer_that_settles_a_step_is_told_before_what_it_did(long: Project)
     assert follows == "next: playbook resume (0/1 steps done)"
 
 
-def test_an_answer_with_which_a_session_fails_says_how_to_take_it_up(long: Project) -> None:
-    """A step of the group had failed for good before."""
+def test_an_answer_that_fails_a_session_says_how_to_retry(long: Project) -> None:
+    """Another step of the group had already failed."""
     head, _, step = LONG.partition("  - id: ")
     failing = f"  - id: {step}    parallel_group: together\n"
     asking = failing.replace("think", "ask").replace("stop", "gate")
@@ -279,7 +279,7 @@ def test_a_paused_session_says_how_to_answer_its_gate(gated: Project) -> None:
     assert how == "answer: playbook answer continue (or skip or abort), then playbook resume"
 
 
-def test_of_ended_sessions_the_last_is_meant_and_none_is_called_open(gated: Project) -> None:
+def test_the_last_ended_session_is_the_default(gated: Project) -> None:
     for _ in range(2):
         gated.playbook("run", "gated", "--agent", gated.script(WORKS))
         assert gated.playbook("abort").code == 0
@@ -301,7 +301,7 @@ def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
     assert (both.code, "two different sessions are given" in both.err) == (1, True)
 
 
-def test_the_autonomous_mode_passes_gates_that_guard_nothing_broken(gated: Project) -> None:
+def test_the_autonomous_mode_passes_gates_without_a_failure(gated: Project) -> None:
     """cat FR-6.3."""
     agent = gated.script(WORKS)
     run = gated.playbook("run", "gated", "--mode", "autonomous", "--agent", agent)
@@ -317,7 +317,7 @@ def test_a_run_may_begin_in_the_middle(project: Project) -> None:
     assert project.journal()[0]["human_response"] == "--from qa-run"
 
 
-def test_the_level_decides_how_much_is_said(gated: Project) -> None:
+def test_the_log_level_decides_how_much_is_printed(gated: Project) -> None:
     agent = gated.script("default: {say: I did it}\n")
     quiet = gated.playbook(
         "run", "gated", "--mode=autonomous", "--agent", agent, "--log-level=error"
@@ -331,7 +331,7 @@ def test_the_level_decides_how_much_is_said(gated: Project) -> None:
     assert "I did it" not in usual.err
 
 
-def test_a_log_is_coloured_only_where_somebody_insists(gated: Project) -> None:
+def test_a_log_has_colours_only_with_force_color(gated: Project) -> None:
     agent = gated.script(WORKS)
     forced = gated.playbook("run", "gated", "--agent", agent, env={"FORCE_COLOR": "1"})
     assert "\x1b[1;33m" in forced.err
@@ -339,8 +339,8 @@ def test_a_log_is_coloured_only_where_somebody_insists(gated: Project) -> None:
         assert "\x1b" not in gated.playbook("resume", env=env).err
 
 
-def test_what_cannot_begin_leaves_nothing_behind(project: Project) -> None:
-    """kai NFR3: arguments, step, playbook and agent are looked at before anything is made."""
+def test_a_refused_run_leaves_nothing_behind(project: Project) -> None:
+    """kai NFR3: arguments, step, playbook and agent are checked first."""
     for words, told in (
         (("nope", "013"), "no playbook is called 'nope'"),
         (("auto-feature",), "feature is missing"),

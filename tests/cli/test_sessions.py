@@ -1,4 +1,4 @@
-"""`status`, `show` and `repair`: sessions as people look for them, and mend them."""
+"""`status`, `show` and `repair`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ entries:
     error: ""
 """,
 }
-"""A session of the original's own tools."""
+"""A session of the original tools."""
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def legacy(project: Project) -> None:
 
 
 class TestStatus:
-    def test_shows_what_waits_for_a_human_first_in_all_worktrees(
+    def test_shows_waiting_sessions_of_all_worktrees_first(
         self, waiting: Project, tmp_path: Path
     ) -> None:
-        """kai FR30: from every worktree, and where it is."""
+        """kai FR30: from every worktree, with its path."""
         waiting.commit("So far")
         other = tmp_path / "other"
         waiting.git("worktree", "add", "-q", str(other), "-b", "014-other")
@@ -82,10 +82,10 @@ class TestStatus:
         named = waiting.playbook("status", fresh.name, "--json").json["sessions"]
         assert [each["session"] for each in named] == [fresh.name]
 
-    def test_what_waits_in_another_worktree_can_be_answered_from_here(
+    def test_a_gate_in_another_worktree_can_be_answered_from_here(
         self, waiting: Project, tmp_path: Path
     ) -> None:
-        """It is driven where it lives, never from a copy that git put here."""
+        """A copy that came with git is not driven."""
         waiting.commit("So far")
         here = Project(tmp_path / "here", waiting.home)
         waiting.git("worktree", "add", "-q", str(here.root), "-b", "014-other")
@@ -107,15 +107,13 @@ class TestStatus:
         assert waiting.manifest()["status"] == "completed"
         assert here.manifest()["status"] == "in_progress"
 
-    def test_is_not_put_off_by_a_worktree_that_is_gone(
-        self, waiting: Project, tmp_path: Path
-    ) -> None:
+    def test_ignores_a_worktree_that_is_gone(self, waiting: Project, tmp_path: Path) -> None:
         other = tmp_path / "other"
         waiting.git("worktree", "add", "-q", str(other), "-b", "014-other")
         shutil.rmtree(other)
         assert "WAITS FOR A HUMAN" in waiting.playbook("status").out
 
-    def test_hides_what_has_ended(self, waiting: Project) -> None:
+    def test_hides_ended_sessions(self, waiting: Project) -> None:
         waiting.playbook("answer", "continue")
         waiting.playbook("resume")
         plain = waiting.playbook("status")
@@ -128,7 +126,7 @@ class TestStatus:
         ]
         assert shape["completed_at"] > shape["started_at"]
 
-    def test_shows_one_that_cannot_be_read_beside_the_others(self, waiting: Project) -> None:
+    def test_shows_unreadable_sessions_too(self, waiting: Project) -> None:
         waiting.write(".playbooks/sessions/20260101-bad/session.yaml", "session_id: [\n")
         status = waiting.playbook("status")
         assert status.code == 0
@@ -139,7 +137,7 @@ class TestStatus:
         repair = waiting.playbook("repair", "20260101-bad")
         assert (repair.code, "No copy is kept here" in repair.err) == (3, True)
 
-    def test_says_that_a_folder_has_vanished(self, waiting: Project) -> None:
+    def test_says_that_a_folder_is_missing(self, waiting: Project) -> None:
         shutil.rmtree(waiting.session)
         status = waiting.playbook("status")
         assert "its files have vanished; the next command restores them" in status.out
@@ -148,7 +146,7 @@ class TestStatus:
 
 
 class TestShow:
-    def test_tells_the_whole_story_of_a_session(self, project: Project) -> None:
+    def test_shows_the_whole_session(self, project: Project) -> None:
         """kai FR39: conditions, evidence, human words."""
         project.gh("open")
         project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
@@ -184,7 +182,7 @@ class TestShow:
         project.playbook("resume")
         assert "  waived: tasks_exists" in project.playbook("show").out
 
-    def test_reads_what_the_original_wrote(self, project: Project) -> None:
+    def test_reads_sessions_of_the_original(self, project: Project) -> None:
         """kai FR37: without a pinned playbook, without attempts and gates."""
         legacy(project)
         shown = project.playbook("show", "20260219-a7k")
@@ -199,24 +197,22 @@ class TestShow:
         ended = project.playbook("resume", "20260219-a7k", "--agent", project.script(WORKS))
         assert ended.code == 0
 
-    def test_shows_what_can_be_read_and_says_what_cannot(self, waiting: Project) -> None:
+    def test_shows_the_readable_part_and_the_error(self, waiting: Project) -> None:
         (waiting.session / "journal.yaml").write_text("entries: [\n")
         shown = waiting.playbook("show")
         assert (shown.code, "WAITS FOR A HUMAN" in shown.out) == (3, True)
         assert "PB-STATE-CORRUPT" in shown.err
         conforms("error", waiting.playbook("show", "--json").json)
 
-    def test_says_that_a_journal_is_gone(self, waiting: Project) -> None:
+    def test_says_that_a_journal_is_missing(self, waiting: Project) -> None:
         journal = waiting.session / "journal.yaml"
         journal.unlink()
         shown = waiting.playbook("show")
         assert (shown.code, "WAITS FOR A HUMAN" in shown.out) == (3, True)
         assert f"session {waiting.session.name} has no journal.yaml" in shown.err
 
-    def test_says_of_a_session_of_a_later_version_that_this_one_is_too_old(
-        self, waiting: Project
-    ) -> None:
-        """Nothing is wrong with it: no word leads to `repair`."""
+    def test_says_that_a_session_needs_a_newer_version(self, waiting: Project) -> None:
+        """It is not damaged, so `repair` is not suggested."""
         file = waiting.session / "session.yaml"
         file.write_text(file.read_text().replace("schema: 1\n", "schema: 9\n", 1))
         for command in (
@@ -231,12 +227,12 @@ class TestShow:
         assert "repair" not in waiting.playbook("status").out
 
     def test_shows_a_session_that_something_else_has_changed(self, waiting: Project) -> None:
-        """Read-only: it takes no lock and judges nothing."""
+        """It takes no lock and repairs nothing."""
         journal = waiting.session / "journal.yaml"
         journal.write_text(journal.read_text().replace("publish", "publish-it"))
         assert "publish-it#1" in waiting.playbook("show").out
 
-    def test_lets_nothing_hostile_through(self, project: Project) -> None:
+    def test_prints_no_hostile_characters(self, project: Project) -> None:
         legacy(project)
         evil = LEGACY["journal.yaml"].replace('error: ""', r'error: "\e[2J\u202ered"')
         project.write(".playbooks/sessions/20260219-a7k/journal.yaml", evil)
@@ -246,7 +242,7 @@ class TestShow:
 
 
 class TestRepair:
-    """kai NFR2: what something else wrote is shown, then taken or undone, never both by half."""
+    """kai NFR2: foreign changes are shown, then accepted or undone."""
 
     def test_shows_the_difference_entry_by_entry(self, waiting: Project) -> None:
         assert waiting.playbook("repair").err.endswith("is unchanged\n")
@@ -269,7 +265,7 @@ class TestRepair:
         assert waiting.playbook("repair").code == 0
         assert waiting.playbook("answer", "continue").code == 0
 
-    def test_takes_the_files_as_they_are(self, waiting: Project) -> None:
+    def test_accepts_the_files_as_they_are(self, waiting: Project) -> None:
         file = waiting.session / "session.yaml"
         file.write_text(file.read_text().replace(FEATURE, "014-other"))
         shown = waiting.playbook("repair", "--take")
@@ -279,7 +275,7 @@ class TestRepair:
         waiting.playbook("answer", "continue")
         assert waiting.playbook("resume").code == 0  # and it still knows its agent
 
-    def test_knows_entries_that_were_added_or_removed(self, project: Project) -> None:
+    def test_detects_added_and_removed_entries(self, project: Project) -> None:
         project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
         journal = project.session / "journal.yaml"
         text = journal.read_text()
@@ -297,16 +293,14 @@ class TestRepair:
         assert project.playbook("repair", "--restore").code == 0
         assert journal.read_text() == text
 
-    def test_knows_a_duration_that_lies(self, project: Project) -> None:
+    def test_detects_a_changed_duration(self, project: Project) -> None:
         project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
         journal = project.session / "journal.yaml"
         journal.write_text(journal.read_text().replace("duration_seconds: ", "duration_seconds: 9"))
         assert "the duration of qa-plan#1 was changed" in project.playbook("repair").out
 
     @pytest.mark.parametrize("name", ["journal.yaml", "session.yaml", "playbook.yaml"])
-    def test_puts_back_a_file_that_cannot_be_read_or_is_gone(
-        self, waiting: Project, name: str
-    ) -> None:
+    def test_restores_an_unreadable_or_missing_file(self, waiting: Project, name: str) -> None:
         file = waiting.session / name
         before = file.read_bytes()
         file.write_text("- [\n")
@@ -322,7 +316,7 @@ class TestRepair:
         assert file.read_bytes() == before
         assert waiting.playbook("next").code == 0
 
-    def test_knows_a_pinned_playbook_that_was_changed(self, waiting: Project) -> None:
+    def test_detects_a_changed_playbook(self, waiting: Project) -> None:
         pinned = waiting.session / "playbook.yaml"
         pinned.write_text(pinned.read_text() + "# a note\n")
         assert waiting.playbook("repair").code == 0
@@ -332,8 +326,8 @@ class TestRepair:
         assert waiting.playbook("repair", "--restore").code == 0
         assert waiting.playbook("next").code == 0
 
-    def test_says_when_not_everything_is_kept(self, project: Project) -> None:
-        """A copy that is older, and a settled entry that was changed: git has to help."""
+    def test_says_what_cannot_be_restored(self, project: Project) -> None:
+        """An older copy and a changed entry: only git has the original."""
         agent = project.script(WORKS)
         project.playbook("run", "auto-validate", "013", "--agent", agent)
         (private,) = project.root.glob(".git/playbook/2*")
@@ -347,7 +341,7 @@ class TestRepair:
         assert (refused.code, "Take the journal from git" in refused.err) == (3, True)
         assert project.playbook("repair", "--take").code == 0
 
-    def test_emits_the_journal_anew_where_its_copy_is_older(self, waiting: Project) -> None:
+    def test_writes_the_journal_again_if_its_copy_is_older(self, waiting: Project) -> None:
         (private,) = waiting.root.glob(".git/playbook/2*")
         journal = waiting.session / "journal.yaml"
         text = journal.read_text()
@@ -356,12 +350,12 @@ class TestRepair:
         assert waiting.playbook("repair", "--restore").code == 0
         assert journal.read_text() == text
 
-    def test_knows_nothing_of_a_session_from_elsewhere(self, project: Project) -> None:
+    def test_refuses_a_session_from_another_clone(self, project: Project) -> None:
         legacy(project)
         assert project.playbook("repair", "20260219-a7k").code == 0
         refused = project.playbook("repair", "20260219-a7k", "--restore")
         assert (refused.code, "no copy of session 20260219-a7k" in refused.err) == (3, True)
 
-    def test_wants_one_of_two(self, waiting: Project) -> None:
+    def test_take_and_restore_cannot_be_combined(self, waiting: Project) -> None:
         both = waiting.playbook("repair", "--take", "--restore")
         assert (both.code, "cannot be combined" in both.err) == (1, True)

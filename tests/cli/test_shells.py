@@ -1,4 +1,4 @@
-"""Tab in the real shells: what `playbook completion` prints is all that they are given."""
+"""Tab completion in real shells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from project import Project
 from cli.terminal import Terminal
 
 REQUIRED = "PLAYBOOK_REQUIRE_SHELLS"
-"""Set where none of them may be left out."""
+"""Set if no shell may be skipped."""
 READY = "ready> "
 ARGV = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),
@@ -28,7 +28,7 @@ TO_THE_BEGINNING, TO_THE_END, TAB = "\x01", "\x05", "\t"
 
 
 class Shell(Terminal):
-    """A shell that has just read what completes our commands, in the project's folder."""
+    """A shell in the project that has read the completion script."""
 
     program = ()
 
@@ -47,14 +47,14 @@ class Shell(Terminal):
         self.until(READY)
 
     def completed(self, words: str) -> list[str]:
-        """The words of the command line after Tab was pressed behind these."""
+        """The words of the command line after Tab."""
         self.type(f"{words}{TAB}{TO_THE_BEGINNING}printf '<%s>\\n' {TO_THE_END} end\n")
         printed = self.until("\n<end>\n").rpartition("<playbook>\n")[2]
         self.until(READY)
         return [line[1:-1] for line in printed.partition("<end>")[0].splitlines()]
 
 
-def test_without_a_name_it_is_the_shell_of_the_person(project: Project) -> None:
+def test_the_default_is_the_user_s_shell(project: Project) -> None:
     asked = project.playbook("completion", env={"SHELL": "/usr/bin/fish"})
     assert "complete --no-files --command playbook" in asked.out
     unknown = project.playbook("completion", env={"SHELL": "/bin/sh"})

@@ -1,4 +1,4 @@
-"""What a stream shows that has not all characters, as that of a machine without UTF-8."""
+"""Output on streams that cannot encode every character."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Made = Callable[[str], BytesIO]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Give the program streams of an encoding; what comes back is behind its stdout."""
+    """Give the program streams of an encoding; returns what stdout wrote."""
 
     def make(encoding: str) -> BytesIO:
         behind = BytesIO()
@@ -32,7 +32,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 def signs_of_ours() -> set[str]:
-    """What is not ASCII in the texts of the rooms that print, docstrings aside."""
+    """Every non-ASCII character in the strings of the modules that print."""
     house = Path(playbook_supervisor.__file__).parent
     found = set()
     for path in [*house.glob("render/*.py"), *house.glob("cli/*.py")]:
@@ -44,13 +44,13 @@ def signs_of_ours() -> set[str]:
     return {sign for sign in found if not sign.isascii() and sign.isprintable()}
 
 
-def test_ascii_alone_shows_stand_ins_of_our_signs(made: Made) -> None:
+def test_an_ascii_stream_shows_replacements(made: Made) -> None:
     behind = made("ascii")
     output.write("plan ✓ 45 s · a → b\ncheck ✗ …\npr – skipped")
     assert behind.getvalue() == b"plan + 45 s | a -> b\ncheck x ...\npr - skipped\n"
 
 
-def test_every_sign_of_ours_has_one(made: Made) -> None:
+def test_every_sign_has_a_replacement(made: Made) -> None:
     signs = signs_of_ours()
     assert {*"✓✗–…·→"} <= signs
     behind = made("ascii")
@@ -58,7 +58,7 @@ def test_every_sign_of_ours_has_one(made: Made) -> None:
     assert b"\\" not in behind.getvalue()
 
 
-def test_what_a_stream_can_show_it_shows(made: Made) -> None:
+def test_a_stream_shows_what_it_can_encode(made: Made) -> None:
     behind = made("latin-1")
     output.write("é · ✓")
     assert behind.getvalue() == "é · +\n".encode("latin-1")
@@ -69,13 +69,13 @@ def test_what_a_stream_can_show_it_shows(made: Made) -> None:
 
 @pytest.mark.parametrize("text", ["é", "\U0001f600", "日本"])
 def test_any_other_character_is_escaped_as_in_json(made: Made, text: str) -> None:
-    """A line of JSON in between, as for a model, stays one."""
+    """A JSON line within the text stays valid."""
     behind = made("ascii")
     output.write(f'"{text}"')
     assert json.loads(behind.getvalue().decode("ascii")) == text
 
 
-def test_a_file_name_that_is_no_text_is_shown_by_any_stream(made: Made) -> None:
+def test_any_stream_shows_an_undecodable_file_name(made: Made) -> None:
     for encoding in ("ascii", "utf-8"):
         behind = made(encoding)
         output.write("a\udcff")
@@ -83,8 +83,8 @@ def test_a_file_name_that_is_no_text_is_shown_by_any_stream(made: Made) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
-def test_json_says_the_same_by_any_stream(made: Made, encoding: str) -> None:
-    """Data are read by programs, and by those as UTF-8: nothing stands in for anything there."""
+def test_json_is_equal_on_any_stream(made: Made, encoding: str) -> None:
+    """Programs read JSON, so nothing in it is replaced."""
     behind = made(encoding)
     output.write_json({"said": "é ✓ … \U0001f600"})
     assert json.loads(behind.getvalue().decode("utf-8")) == {"said": "é ✓ … \U0001f600"}

@@ -1,4 +1,4 @@
-"""What a person sees and does at a terminal."""
+"""The program at a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(project: Project, *args: str, **env: str) -> Terminal:
     return Terminal(project, "run", "gated", "--agent", project.script(WORKS), *args, **env)
 
 
-def test_a_person_watches_the_steps_and_answers_the_gate(project: Project) -> None:
+def test_a_user_watches_the_steps_and_answers_the_gate(project: Project) -> None:
     """kai NFR1, FR24: the list with evidence, the question, the choices."""
     project.gh("open")
     agent = project.script(WORKS)
@@ -50,7 +50,7 @@ def test_a_person_watches_the_steps_and_answers_the_gate(project: Project) -> No
     assert float(lasted) <= entry["duration_seconds"] - 1
 
 
-def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> None:
+def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> None:
     """kai FR24: the evidence and `git diff --stat`, once."""
     agent = project.script("default: {say: done it, write: {made.py: '1'}}\n")
     with Terminal(
@@ -71,7 +71,7 @@ def test_what_has_changed_since_the_launch_helps_to_answer(project: Project) -> 
         assert terminal.shown.count("the agent said") == 1
 
 
-def test_notes_stand_above_the_list(project: Project) -> None:
+def test_notes_are_printed_above_the_list(project: Project) -> None:
     agent = project.script(WORKS)
     with Terminal(project, "run", "auto-feature", "98", "--agent", agent) as terminal:
         terminal.until("note: no folder, feature file or branch is named 98 yet")
@@ -94,8 +94,8 @@ def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
         assert terminal.end() == 0
 
 
-def test_a_prompt_that_comes_back_to_the_foreground_is_shown_again(gated: Project) -> None:
-    """Ctrl-Z and `fg`: what had been typed is lost, and nothing else."""
+def test_a_prompt_is_repeated_in_the_foreground(gated: Project) -> None:
+    """After Ctrl-Z and `fg` only the typed text is lost."""
     with run(gated) as terminal:
         terminal.until("skip or abort > ")
         terminal.process.send_signal(signal.SIGSTOP)
@@ -105,7 +105,7 @@ def test_a_prompt_that_comes_back_to_the_foreground_is_shown_again(gated: Projec
         assert terminal.end() == 0
 
 
-def test_a_gate_that_is_answered_elsewhere_is_asked_no_longer(gated: Project) -> None:
+def test_an_answer_from_elsewhere_ends_the_prompt(gated: Project) -> None:
     with run(gated) as terminal:
         terminal.until("abort > ")
         assert f"driven by process {terminal.process.pid}" in gated.playbook("status").out
@@ -141,7 +141,7 @@ def test_a_resumed_list_shows_what_was_settled_before(project: Project) -> None:
         assert "–  pr" in terminal.shown
 
 
-def test_the_agents_last_line_stands_beside_its_step(gated: Project) -> None:
+def test_the_agent_s_last_line_is_shown_beside_its_step(gated: Project) -> None:
     held = Held.put(gated, say="looking around\nwriting it down")
     with Terminal(
         gated, "run", "gated", "--mode=autonomous", "--agent", held.agent, "--log-level", "debug"
@@ -152,8 +152,8 @@ def test_the_agents_last_line_stands_beside_its_step(gated: Project) -> None:
         assert terminal.end() == 0
 
 
-def test_a_terminal_that_becomes_narrower_keeps_one_list(gated: Project) -> None:
-    """Its lines have been broken by then; and after Ctrl-Z and `fg` the list goes on below."""
+def test_a_narrowed_terminal_shows_one_list(gated: Project) -> None:
+    """The terminal has wrapped its lines; after Ctrl-Z and `fg` the list is below."""
     held = Held.put(gated, say="looking around " * 8)
     with Terminal(gated, "run", "gated", "--mode=autonomous", "--agent", held.agent) as terminal:
         screen = Screen(100, 30)
@@ -172,8 +172,8 @@ def test_a_terminal_that_becomes_narrower_keeps_one_list(gated: Project) -> None
     assert len([line for line in screen.text if "gated ·" in line]) == 2
 
 
-def test_a_terminal_of_ascii_alone_keeps_one_list(gated: Project) -> None:
-    """What was cut ends in three dots there, and still before the margin."""
+def test_an_ascii_terminal_shows_one_list(gated: Project) -> None:
+    """A cut line ends with three dots before the margin."""
     held = Held.put(gated, say="looking around " * 8)
     ascii_alone = {"PYTHONIOENCODING": "ascii"}
     run = ("run", "gated", "--mode=autonomous", "--agent", held.agent)
@@ -187,7 +187,7 @@ def test_a_terminal_of_ascii_alone_keeps_one_list(gated: Project) -> None:
         assert terminal.end() == 0
 
 
-def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
+def test_a_long_playbook_shows_the_current_step(project: Project) -> None:
     step = "  - {id: step-%d, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
     last = "  - {id: last, command: /qa.plan, autonomy: gate_always, error_policy: stop}\n"
     head = GATED.partition("steps:")[0].replace("gated", "many")
@@ -202,7 +202,7 @@ def test_a_long_playbook_shows_what_is_due(project: Project) -> None:
         assert "step-1 " not in picture
 
 
-def test_colours_and_movement_are_given_up_where_they_are_not_wanted(gated: Project) -> None:
+def test_colours_and_the_list_can_be_turned_off(gated: Project) -> None:
     with run(gated, NO_COLOR="1") as terminal:
         terminal.until("abort > ")
         assert "\x1b[1;33m" not in terminal.raw

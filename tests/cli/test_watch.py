@@ -1,4 +1,4 @@
-"""`status --watch`: what the sessions of all worktrees are doing, seen from elsewhere."""
+"""`status --watch`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Look = Callable[[], tuple[Progress, ...]]
 
 @pytest.fixture
 def look(project: Project) -> Look:
-    """One more look at the same sessions, from the project's root."""
+    """Read the sessions once more."""
     watch: Iterator[tuple[Progress, ...]] = view.watch(cwd=project.root)
     return lambda: next(watch)
 
 
 def until(look: Look, seen: Callable[[Progress], object]) -> Progress:
-    """Look until there is a session of which this holds."""
+    """Read until a session satisfies the condition."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         for progress in look():
@@ -50,10 +50,8 @@ def private(project: Project) -> Path:
     return checkout.find(project.root).runtime / project.session.name
 
 
-def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
-    project: Project, look: Look
-) -> None:
-    """Also where the runner was killed: then there is no driver and nothing runs."""
+def test_a_worker_s_last_line_is_shown_while_its_runner_lives(project: Project, look: Look) -> None:
+    """After the runner was killed there is no driver and nothing runs."""
     project.write(".playbooks/playbooks/long.yaml", LONG)
     assert look() == ()
     with project.spawn("run", "long", "--agent", project.script(HANGS)) as runner:
@@ -74,7 +72,7 @@ def test_what_a_worker_said_last_is_seen_until_its_runner_is_gone(
     assert live.session_line(ended).endswith(": aborted, 0/1 steps")
 
 
-def test_chatter_is_left_at_most_once_a_second_and_the_last_line_is_not_lost(
+def test_output_is_saved_once_a_second_and_the_last_line_is_kept(
     project: Project, look: Look
 ) -> None:
     project.write(".playbooks/playbooks/long.yaml", LONG)
@@ -115,7 +113,7 @@ def test_sessions_come_and_go_with_their_worktrees(
     assert seen.seen.root == project.root
 
 
-def test_a_person_sees_what_waits_and_how_to_answer_it(project: Project) -> None:
+def test_the_board_shows_gates_and_how_to_answer(project: Project) -> None:
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     with Terminal(project, "status", "--watch") as terminal:
         terminal.until("No session is open.")
@@ -135,10 +133,10 @@ def test_a_person_sees_what_waits_and_how_to_answer_it(project: Project) -> None
         assert "Traceback" not in terminal.shown
 
 
-def test_what_waits_is_read_as_a_whole_on_a_narrow_terminal(
+def test_a_question_is_wrapped_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And what does not is cut, so that each session keeps to its lines."""
+    """Other lines are cut, so that each session keeps its lines."""
     monkeypatch.setenv("COLUMNS", "40")
     question = "  plan ended without plan_exists: mend it and continue, retry, or abort?"
     shown = StringIO()
@@ -152,8 +150,8 @@ def test_what_waits_is_read_as_a_whole_on_a_narrow_terminal(
     assert cut.endswith("w…")
 
 
-def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
-    """And where stdout is no terminal there is a line for each change, and for nothing else."""
+def test_a_named_session_is_watched_to_its_end(project: Project) -> None:
+    """Without a terminal each change is a line."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     held = Held.put(project, say="looking around")
     project.playbook("run", "gated", "--agent", held.agent)
@@ -185,7 +183,7 @@ def test_one_that_is_named_is_watched_to_its_end(project: Project) -> None:
     assert len(said) == len(set(said))
 
 
-def test_a_picture_that_changes_is_not_one_object(project: Project) -> None:
+def test_watch_and_json_cannot_be_combined(project: Project) -> None:
     done = project.playbook("status", "--watch", "--json")
     assert done.code == 1
     assert "--watch and --json cannot be combined" in done.json["error"]["message"]

@@ -1,4 +1,4 @@
-"""`start` and `finish` as they are typed: two features at once, and the way back (kai J4)."""
+"""`start` and `finish`: two features in parallel (kai J4)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def squash(main: Project, branch: str) -> None:
     main.commit(f"{branch} (#1)")
 
 
-def test_two_features_run_at_once_and_come_back(installed: Project) -> None:
+def test_two_features_run_in_parallel_and_finish(installed: Project) -> None:
     """kai J4, NFR12: each in its own worktree with its own session; both journals are merged."""
     installed.gh("open")
     installed.git("branch", "-f", FEATURE, "main")
@@ -134,7 +134,7 @@ def store(project: Project) -> DiskStore:
 
 
 def test_eight_starts_at_once_all_succeed(installed: Project) -> None:
-    """Git alone fails some of them; each has a session, a worktree and a branch of its own."""
+    """Each has its own session, worktree and branch, although git alone would fail."""
     starts = [installed.spawn("start", "auto-feature", "014") for _ in range(8)]
     outputs = [process.communicate(timeout=120) for process in starts]
     assert [process.returncode for process in starts] == [0] * 8, outputs
@@ -147,7 +147,7 @@ def test_eight_starts_at_once_all_succeed(installed: Project) -> None:
 def test_a_start_that_is_interrupted_leaves_nothing(
     installed: Project, number: signal.Signals, code: int
 ) -> None:
-    """Nor anything that still runs: git and its hooks end with it, also the obstinate ones."""
+    """Git and its hooks end, too, even if they ignore signals."""
     marker = installed.root.with_name("marker")
     obstinate = "trap '' TERM; " if number == signal.SIGTERM else ""
     hook(installed, f"{obstinate}echo $$ >{marker}.new; mv {marker}.new {marker}; sleep 60")
@@ -161,7 +161,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(
 
 
 def ended(pid: int) -> bool:
-    """Whether nobody of that number runs, waited for by a parent or not."""
+    """Whether no process has that id; a zombie does not count."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return state.stdout.strip()[:1] in ("", "Z")
 
@@ -173,8 +173,8 @@ def until(happened: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -> None:
-    """SIGKILL in the middle of git's own work, which ends when it is done."""
+def test_the_next_start_cleans_up_after_a_killed_one(installed: Project) -> None:
+    """SIGKILL while git is working."""
     done = installed.root.with_name("done")
     hook(installed, f"[ -e {done} ] && exit 0; touch {done}; kill -9 $(ps -o ppid= $PPID)")
     killed = installed.process("start", "auto-feature", "014")
@@ -190,7 +190,7 @@ def test_what_a_killed_start_leaves_is_cleared_by_the_next(installed: Project) -
 
 
 def stand_in(project: Project) -> None:
-    """A `claude` on PATH that says where it is and what it was asked."""
+    """A fake `claude` on PATH that prints its folder and arguments."""
     program = project.root.with_name("bin") / "claude"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\necho "here: $PWD $(pwd) asked: $*"\nexit 7\n')
@@ -220,7 +220,7 @@ def test_exec_without_a_client_or_a_terminal_is_refused_first(installed: Project
 
 
 def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
-    """By then the worktree is there, and what is printed says so."""
+    """The worktree exists by then, and the output says so."""
     stand_in(installed)
     program = installed.root.with_name("bin") / "claude"
     program.write_text("#!/nowhere/at/all\n")
@@ -236,7 +236,7 @@ def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
 
 @pytest.fixture
 def unmerged(installed: Project) -> Project:
-    """A worktree with work that is nowhere else."""
+    """A worktree with unmerged work."""
     starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.write("made.txt", "x\n")
@@ -245,7 +245,7 @@ def unmerged(installed: Project) -> Project:
     return tree
 
 
-def test_what_is_in_the_way_is_told_line_by_line(installed: Project, unmerged: Project) -> None:
+def test_obstacles_are_printed_line_by_line(installed: Project, unmerged: Project) -> None:
     done = unmerged.playbook("finish")
     assert done.code == 3
     *_, dirty, ahead = done.out.splitlines()
@@ -282,7 +282,7 @@ def test_force_is_for_people_at_a_terminal(installed: Project, unmerged: Project
 # ── where a session lives ───────────────────────────────────────────────────────────────────
 
 
-def test_another_branch_than_the_session_s_is_told_of(installed: Project) -> None:
+def test_another_branch_is_reported(installed: Project) -> None:
     script = installed.script(WORKS)
     starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
@@ -293,8 +293,8 @@ def test_another_branch_than_the_session_s_is_told_of(installed: Project) -> Non
     assert f"began on branch {NEW}, and no branch is checked out" in resumed.err
 
 
-def test_what_is_printed_adopts_the_session_in_the_client(installed: Project) -> None:
-    """And a person hears of it, where another branch is checked out there by then."""
+def test_the_printed_command_adopts_the_session(installed: Project) -> None:
+    """The output mentions another branch that is checked out there."""
     started = starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     there = Hooked(tree)
@@ -305,7 +305,7 @@ def test_what_is_printed_adopts_the_session_in_the_client(installed: Project) ->
     assert f"began on branch {NEW}, and elsewhere is checked out" in resumed
 
 
-def test_a_copy_that_git_brought_is_not_driven_here(installed: Project) -> None:
+def test_a_copy_from_git_is_not_driven(installed: Project) -> None:
     starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.commit("The journal")
@@ -318,7 +318,7 @@ def test_a_copy_that_git_brought_is_not_driven_here(installed: Project) -> None:
 
 
 def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Project) -> None:
-    """Wherever the reader stands, and whichever command it is that cannot read it."""
+    """From any folder, and with any command that cannot read it."""
     starting.start("auto-validate", ["014"], cwd=installed.root)
     broken = beside(installed).session / "session.yaml"
     broken.write_text("status: [\n")
@@ -331,7 +331,7 @@ def test_a_broken_file_is_named_so_that_it_can_be_opened_from_here(installed: Pr
 
 @pytest.fixture
 def removed(installed: Project) -> Project:
-    """A worktree that somebody has removed by hand, with a session at its gate and staged work."""
+    """A removed worktree whose session is at a gate, with staged work."""
     starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     agent = tree.script("steps: {qa-plan: {write: {'.qa/{{feature}}/test-plan.md': a plan}}}")
@@ -341,7 +341,7 @@ def removed(installed: Project) -> Project:
     return tree
 
 
-def test_a_session_whose_worktree_was_removed_is_listed_and_brought_back(
+def test_a_session_without_its_worktree_is_listed_and_restored(
     installed: Project, removed: Project
 ) -> None:
     where = f"../{removed.root.name}"
@@ -363,9 +363,7 @@ def test_a_session_whose_worktree_was_removed_is_listed_and_brought_back(
     assert [entry["status"] for entry in removed.journal()] == ["done", "done"]
 
 
-def test_what_stands_in_its_place_by_now_is_not_touched(
-    installed: Project, removed: Project
-) -> None:
+def test_another_folder_in_its_place_is_not_touched(installed: Project, removed: Project) -> None:
     name = overview.sessions(store(installed))[0].session_id
     removed.write("mine.txt", "x\n")
     done = installed.playbook("repair", name, "--restore")
@@ -379,17 +377,15 @@ def test_what_stands_in_its_place_by_now_is_not_touched(
     assert not removed.root.exists()
 
 
-def test_of_a_worktree_that_git_removed_nothing_is_kept(
-    installed: Project, removed: Project
-) -> None:
+def test_a_worktree_that_git_removed_is_gone(installed: Project, removed: Project) -> None:
     installed.git("worktree", "prune")
     assert overview.sessions(store(installed)) == ()
 
 
-def test_of_copies_that_nobody_drives_the_one_at_home_counts_else_the_furthest(
+def test_without_a_driver_the_home_copy_counts_else_the_longest(
     installed: Project,
 ) -> None:
-    """After merges every worktree has them all; and one that cannot be read hides no other."""
+    """After merges every worktree has every copy; an unreadable one hides no other."""
     starting.start("auto-validate", ["014"], cwd=installed.root)
     tree = beside(installed)
     tree.commit("The journal")
