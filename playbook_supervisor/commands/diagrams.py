@@ -1,4 +1,4 @@
-"""What is drawn: playbooks, and sessions of them."""
+"""`graph`: a playbook, or a session of it, to be drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Diagram(Record):
-    """A playbook and, of a session, its journal and status; without one `status` is None."""
+    """A playbook; with a session also its journal and status, otherwise `status` is None."""
 
     playbook: Playbook
     entries: tuple[Entry, ...] = ()
@@ -24,10 +24,10 @@ class Diagram(Record):
 
 
 def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Diagram:
-    """The playbook of that name or path; of a session, its own, as policies made it.
+    """The playbook of that name or path, or the one that a session runs under its policies.
 
-    ArgumentError PB-ARG-USAGE where neither is named, or the session runs another playbook;
-    StateError where the session cannot be read, PB-STATE-NO-PLAYBOOK where it keeps none.
+    ArgumentError PB-ARG-USAGE if neither is named, or if the session runs another playbook;
+    StateError if the session cannot be read, PB-STATE-NO-PLAYBOOK if it has none.
     """
     if not session:
         if not reference:
@@ -45,7 +45,7 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
     if manifest is None or playbook is None:
         raise StateError(
             "PB-STATE-NO-PLAYBOOK",
-            "the session keeps no playbook.yaml that can be read",
+            "the session has no readable playbook.yaml",
             where=session,
         )
     name = playbook.name
@@ -55,6 +55,6 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
             raise ArgumentError(
                 "PB-ARG-USAGE",
                 f"session {session} runs {name}, not {named}",
-                guidance=f"Say: playbook graph --session {session}",
+                guidance=f"Use: playbook graph --session {session}",
             )
     return Diagram(playbook, shown.entries, manifest.status)

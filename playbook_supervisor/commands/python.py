@@ -1,4 +1,4 @@
-"""From Python: the five functions that a program calls, on what the command line calls itself."""
+"""The Python API: five functions on top of what the command line calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:
-    """The playbooks of the project that `root` lies in; those that cannot run say why."""
+    """The playbooks of the project that contains `root`; those that cannot run say why."""
     return view.playbooks(cwd=_folder(root))
 
 
@@ -31,7 +31,7 @@ def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
 
 
 def check(path: Path | str) -> FileReport:
-    """One file, with every problem and its place; `ok` if it can run."""
+    """Check one file: every problem with its place, and `ok` if it can run."""
     (checked,) = checking.check([str(path)])
     return checked
 
@@ -47,7 +47,7 @@ def run(
 ) -> DriveResult:
     """Begin a playbook and drive it to its end or to a gate, where it is left to wait.
 
-    `agent` is what `--agent` takes. `on_event` is given every fact once it is journaled. The
+    `agent` is what `--agent` takes. `on_event` is called with each event once it is journaled. The
     ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`.
     Raises PlaybookErrors before anything is begun.
     """
@@ -66,9 +66,9 @@ def resume(
     retry: bool = False,
     on_event: Callable[[Event], None] | None = None,
 ) -> DriveResult:
-    """Go on where a session stands, after answering its open gate if an answer is given.
+    """Continue a session, after answering its open gate if an answer is given.
 
-    ArgumentError PB-ARG-ANSWER if it is none of the gate's choices; nothing is recorded then.
+    ArgumentError PB-ARG-ANSWER if it is not one of the gate's choices; nothing is recorded then.
     """
     folder, observer = _folder(cwd), _EventObserver(on_event or _ignore)
     if answer:

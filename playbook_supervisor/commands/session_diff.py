@@ -172,7 +172,7 @@ def _in_file(
 def _read_journal(data: bytes, name: str) -> tuple[tuple[Entry, ...], str]:
     """Its entries, and what is wrong with a duration that it states."""
     entries = parse_journal(data, name).entries
-    return entries, integrity.lying_duration(data, entries, name)
+    return entries, integrity.wrong_duration(data, entries, name)
 
 
 def _in_journal(

@@ -1,4 +1,4 @@
-"""What only looks: list, status, show, probe, schema."""
+"""The commands that only read: list, status, show, probe, schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
-    """The project's playbooks, those that cannot run with their problem (kai FR9)."""
+    """The project's playbooks; those that cannot run have a problem (kai FR9)."""
     from playbook_supervisor.project import library
     from playbook_supervisor.system import checkout
 
@@ -46,7 +46,7 @@ def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
 
 
 def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOverview, ...]:
-    """The sessions of all worktrees, or the one that is named; what waits for a human first."""
+    """The sessions of all worktrees, or the named one; those that wait for a human first."""
     from playbook_supervisor.commands import overview
 
     store = locate.store(cwd)
@@ -58,7 +58,7 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOvervi
 
 
 def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progress, ...]]:
-    """The same, with how far each session is, at every step of the iterator as it is then."""
+    """As `status`, with each session's progress, read again for each item."""
     from playbook_supervisor.commands import overview, progress
 
     store = locate.store(cwd)
@@ -82,8 +82,8 @@ def driven(snapshot: Snapshot) -> bool:
 class SessionView(Record):
     """One session with its whole journal.
 
-    `playbook` is its author's, None where the session keeps none, and `policy` what holds beyond
-    it; `problem` is what keeps it from being read as a whole.
+    `playbook` is as its author wrote it, None if none is pinned; `policy` is what holds beyond it.
+    `problem` says why the session cannot be read completely.
     """
 
     seen: SessionOverview
@@ -94,7 +94,7 @@ class SessionView(Record):
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What the policies made of the playbook."""
+        """What the policies changed."""
         from playbook_supervisor.project.session_policy import effects
 
         return effects(self.playbook, self.policy) if self.playbook else ()
@@ -108,7 +108,7 @@ class SessionView(Record):
 
 
 def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
-    """One session's timeline, also of one that another tool wrote or that has diverged."""
+    """One session's timeline, even if another tool wrote it or it has diverged."""
     from playbook_supervisor.commands import overview
 
     store = locate.store(cwd)
@@ -126,23 +126,23 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
 
 
 def keep(file: Path, text: str) -> None:
-    """Write what was shown to a file that the caller names, whole or not at all.
+    """Write what was shown to a file, completely or not at all.
 
-    StorageError PB-IO-WRITE, also for a device, a pipe or a link: nothing but a file is replaced.
+    StorageError PB-IO-WRITE, also for a device, a pipe or a link: only a regular file is replaced.
     """
     from playbook_supervisor.system.files import write_atomically
 
     if os.path.lexists(file) and (file.is_symlink() or not file.is_file()):
         raise StorageError(
             "PB-IO-WRITE",
-            f"cannot write {file}: it is no regular file",
-            guidance="Name a file of its own; `-` is stdout.",
+            f"cannot write {file}: it is not a regular file",
+            guidance="Name another file; `-` is stdout.",
         )
     write_atomically(file, text.encode(), durable=False)
 
 
 def selected_session(store: DiskStore, named: str) -> str:
-    """The session of that name in any worktree, else the one of this one."""
+    """The named session, in any worktree; else the one of this worktree."""
     from playbook_supervisor.commands import overview
 
     named = named or locate.named_by_environment()
@@ -158,7 +158,7 @@ def selected_session(store: DiskStore, named: str) -> str:
 def probe(
     names: Sequence[str], *, feature: str = "", session: str = "", cwd: Path | None = None
 ) -> tuple[Probed, ...]:
-    """What conditions and triggers say now; a trigger is held where it would fire."""
+    """The answers of conditions and triggers now; a trigger holds if it would fire."""
     from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project import conditions, config
     from playbook_supervisor.project.conditions import Workspace
@@ -194,13 +194,13 @@ def _require_known(names: Sequence[str]) -> None:
         if name not in known:
             raise ArgumentError(
                 "PB-COND-UNKNOWN",
-                f"{first_line(name, 60)!r} is nothing that can be probed{suggestion(name, known)}",
+                f"{first_line(name, 60)!r} cannot be probed{suggestion(name, known)}",
                 guidance=f"There are {', '.join(known)}.",
             )
 
 
 def words() -> list[str]:
-    """What can be probed: every condition, and the triggers that look at reports."""
+    """What can be probed: all conditions, and the triggers that read reports."""
     from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project.conditions import REPORT_TRIGGERS
 
@@ -208,7 +208,7 @@ def words() -> list[str]:
 
 
 def _feature(store: DiskStore, given: str, session: str) -> str:
-    """The feature that is named, else the session's, else the branch's."""
+    """The given feature, else the session's, else the branch's."""
     from playbook_supervisor.project import config, features
     from playbook_supervisor.sessions.selection import open_here
     from playbook_supervisor.system.git_process import branches
@@ -225,7 +225,7 @@ def _feature(store: DiskStore, given: str, session: str) -> str:
 
 
 def schema_names() -> tuple[str, ...]:
-    """The names of which there is a JSON Schema."""
+    """The names of the JSON Schemas."""
     from playbook_supervisor.project.schema import schema_names as names
 
     return names()

@@ -1,7 +1,7 @@
-"""What the world says, in the kernel's words: the answers to a `Check`, and what they rest on.
+"""Answers to a `Check`, from files, programs and what was recorded earlier.
 
-The records (what stood there at a launch, what a human waived or has answered for) live in the
-runtime state; where they are lost the rules fall back to what the files alone can say.
+The runtime state records what was on the disk at a launch, and what a human waived or answered.
+If it is lost, the files alone decide.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from playbook_supervisor.system.files import digest
 
 
 def asks_the_world(check: Check) -> bool:
-    """Whether answering starts a program, which nobody may do while holding the lock."""
+    """Whether answering starts a program, for which the lock must not be held."""
     return any(
         conditions.need_network(_conditions(member.step, check.place)) for member in check.members
     )
 
 
 def asks_nothing(check: Check) -> bool:
-    """Whether answering needs no look at anything: no condition, and no report to read."""
+    """Whether there is nothing to look at: no condition, and no report."""
     return not any(
         _conditions(member.step, check.place) or _findings(member.step, check.place)
         for member in check.members
@@ -44,76 +44,76 @@ def asks_nothing(check: Check) -> bool:
 
 
 def nothing(check: Check, at: int) -> Checked:
-    """The observation that answers a check which asks nothing."""
+    """The answer to a check that `asks_nothing`."""
     return Checked(at, check.id, {member.step.id: Report() for member in check.members})
 
 
 class CheckInputs(Record):
-    """What is needed to answer a check: where to look, and what is known from before.
+    """Where to look for the answer to a check, and what is known from earlier.
 
-    `began_at` is the session's beginning, `launched` the attempts' launches, all in ms: they
-    stand in where the runtime state keeps no record.
+    `began_at` is the session's beginning, `launched` the attempts' launches, in ms; they are used
+    where the runtime state has no record.
     """
 
-    world: Workspace
+    workspace: Workspace
     runtime: Runtime
     began_at: int
     launched: Mapping[str, int]
 
     def launch(self, attempt_id: str) -> Launch:
-        """The record of an attempt's launch, or at least its time."""
+        """The record of an attempt's launch, with its time at least."""
         known = self.runtime.launches.get(attempt_id)
         return known or Launch(self.launched.get(attempt_id, self.began_at), "", {})
 
     @property
     def begun(self) -> Launch:
-        """The record of the session's beginning, or at least its time."""
+        """The record of the session's beginning, with its time at least."""
         return self.runtime.begun or Launch(self.began_at, "", {})
 
 
-def answer(check: Check, inquiry: CheckInputs, at: int) -> tuple[Checked, dict[str, str]]:
-    """The observation that answers a check, and the digests of what fails in it, by name."""
+def answer(check: Check, inputs: CheckInputs, at: int) -> tuple[Checked, dict[str, str]]:
+    """The answer to a check, and digests of the evidence of what fails, by name."""
     failing: dict[str, str] = {}
     reports = {
-        member.step.id: _report(member, check.place, inquiry, failing) for member in check.members
+        member.step.id: _report(member, check.place, inputs, failing) for member in check.members
     }
     return Checked(at, check.id, reports), failing
 
 
-def launch(step: Step, world: Workspace, head: str, at: int) -> Launch:
-    """The record of what stands there as an attempt is launched."""
+def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
+    """Record what is on the disk when an attempt is launched."""
     names = [
         *step.postconditions,
         *(trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)),
     ]
-    return Launch(at, head, conditions.record(names, world))
+    return Launch(at, head, conditions.record(names, workspace))
 
 
-def begun(playbook: Playbook, world: Workspace, head: str, at: int) -> Launch:
-    """The record of what stands there as the session begins: for findings of an earlier one."""
+def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launch:
+    """Record the reports that exist when the session begins: they are not its findings."""
     wanted = any(_wants(step, Trigger.AGREEMENT_BREAKING) for step in playbook.steps)
     names = [Trigger.AGREEMENT_BREAKING] if wanted else []
-    return Launch(at, head, conditions.record(names, world))
+    return Launch(at, head, conditions.record(names, workspace))
 
 
-def had_finished(step: Step, world: Workspace, known: Launch | None) -> bool:
-    """Whether a lost attempt's postconditions say that it had done its work (kai FR32).
+def had_finished(step: Step, workspace: Workspace, known: Launch | None) -> bool:
+    """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
 
-    They must hold as after any return, so last week's verdict is no evidence, and by the record
-    of the launch the attempt must have changed something that they look at.
+    They must hold as after any return, so an old verdict is no evidence. The attempt must also have
+    changed something that they look at since its launch.
     """
     since, since_ms = (known.artifacts, known.at) if known else (None, None)
     return finished(
         (
-            conditions.probe(condition, world, since=since, since_ms=since_ms),
-            _changed(condition, known, world),
+            conditions.probe(condition, workspace, since=since, since_ms=since_ms),
+            _changed(condition, known, workspace),
         )
         for condition in step.postconditions
     )
 
 
 def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
-    """Remember what a human has said of what was failing, by the digest of its evidence."""
+    """Record a human's decision about what was failing, by the digest of its evidence."""
     failing = {name: runtime.failing[name] for name in entry.failing if name in runtime.failing}
     for name, evidence in failing.items():
         if name in REPORT_TRIGGERS:
@@ -124,64 +124,63 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
             runtime.waivers[name] = evidence
 
 
-def _report(member: Attempt, place: Place, inquiry: CheckInputs, failing: dict[str, str]) -> Report:
+def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[str, str]) -> Report:
     step = member.step
-    known = inquiry.launch(member.id) if place is Place.AFTER else None
-    probed = [_probe(condition, known, inquiry, failing) for condition in _conditions(step, place)]
+    known = inputs.launch(member.id) if place is Place.AFTER else None
+    probed = [_probe(condition, known, inputs, failing) for condition in _conditions(step, place)]
     findings = []
     for trigger in _findings(step, place):
-        since = known if trigger is Trigger.VERDICT_FAIL and known else inquiry.begun
-        found = _finding(trigger, since, inquiry, failing)
+        since = known if trigger is Trigger.VERDICT_FAIL and known else inputs.begun
+        found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
     return Report(tuple(probed), tuple(findings))
 
 
 def _probe(
-    condition: Condition, known: Launch | None, inquiry: CheckInputs, failing: dict[str, str]
+    condition: Condition, known: Launch | None, inputs: CheckInputs, failing: dict[str, str]
 ) -> Probed:
-    world = inquiry.world
+    workspace = inputs.workspace
     if known is None:
-        probed = conditions.probe(condition, world)
+        probed = conditions.probe(condition, workspace)
     else:
-        probed = conditions.probe(condition, world, since=known.artifacts, since_ms=known.at)
+        probed = conditions.probe(condition, workspace, since=known.artifacts, since_ms=known.at)
     if probed.held:
         return probed
-    evidence = _evidence_digest(probed, world)
+    evidence = _evidence_digest(probed, workspace)
     failing[condition] = evidence
-    as_waived = inquiry.runtime.waivers.get(condition, evidence) == evidence
+    as_waived = inputs.runtime.waivers.get(condition, evidence) == evidence
     return Probed(probed.name, probed.answer, probed.evidence, as_waived)
 
 
-def _evidence_digest(probed: Probed, world: Workspace) -> str:
-    """A digest that changes when anything that the condition rests on changes.
+def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
+    """A digest that changes with what the condition depends on.
 
-    That is what its files say, and not when they were written, which matters to one step alone;
-    what rests on no file is what was answered.
+    That is the content of its files, not their times; without files, it is the answer itself.
     """
-    stamps = conditions.record([probed.name], world)
+    stamps = conditions.record([probed.name], workspace)
     contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
     return digest("\n".join(contents or [probed.evidence]).encode())
 
 
 def _finding(
-    trigger: Trigger, since: Launch, inquiry: CheckInputs, failing: dict[str, str]
+    trigger: Trigger, since: Launch, inputs: CheckInputs, failing: dict[str, str]
 ) -> Finding | None:
-    found = conditions.finding(trigger, inquiry.world, since=since.artifacts, since_ms=since.at)
+    found = conditions.finding(trigger, inputs.workspace, since=since.artifacts, since_ms=since.at)
     if found is None:
         return None
     evidence, report = found
     failing[trigger] = report
-    said = inquiry.runtime.findings.get(report, Standing.NEW.value)
+    said = inputs.runtime.findings.get(report, Standing.NEW.value)
     return Finding(trigger, evidence, Standing(said))
 
 
-def _changed(condition: Condition, known: Launch | None, world: Workspace) -> bool:
-    """Whether the attempt touched what the condition looks at, as far as that can be known.
+def _changed(condition: Condition, known: Launch | None, workspace: Workspace) -> bool:
+    """Whether the attempt changed what the condition looks at.
 
-    What looks at no file was not asked at the launch and counts as changed; where nothing is
-    known from before, existing artifacts decide, as kai asks.
+    A condition that looks at no file counts as changed. Without a record of the launch, existing
+    artifacts decide, as kai asks.
     """
-    now = conditions.record([condition], world)
+    now = conditions.record([condition], workspace)
     if known is None or not now:
         return True
     return any(known.artifacts.get(path) != stamp for path, stamp in now.items())
@@ -194,7 +193,7 @@ def _conditions(step: Step, place: Place) -> tuple[Condition, ...]:
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:
-    """The triggers whose reports are to be read: a verdict only once the step has run."""
+    """The triggers whose reports are read: a verdict only after the step has run."""
     asked = REPORT_TRIGGERS if place is Place.AFTER else (Trigger.AGREEMENT_BREAKING,)
     if step.autonomy is Autonomy.SKIP:
         return ()

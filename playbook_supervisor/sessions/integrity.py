@@ -1,7 +1,7 @@
-"""Whether the files are still what we wrote, and what to do when they are not.
+"""Compares a session's files with what was recorded of them, and restores missing files.
 
-Data are the keys of our vocabulary and the order of entries. Comments, layout and keys that we do
-not know are a person's notes and never a difference.
+The data of a file are our keys and the order of entries. Comments, layout and unknown keys are a
+person's notes, and never count as a difference.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
 FILES = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE)
-"""What a session's folder holds, the last only where its project has policies, and what is kept of
-it in the git directory."""
+"""The files of a session, the last only with policies. The git directory has copies of them."""
 PINNED = ("playbook.yaml", session_policy.FILE)
-"""What a session began with, which is never written again."""
+"""The files that are never written after the session's creation."""
 
 
 def chain(former: str, entries: Iterable[Entry]) -> str:
-    """A digest over the data of entries, to be continued: settled ones never change again."""
+    """Continue the digest over the data of settled entries."""
     for entry in entries:
         data = json.dumps(serialize.entry_to_json(entry), sort_keys=True, separators=(",", ":"))
         former = digest(f"{former}\n{data}".encode())
@@ -36,22 +35,22 @@ def chain(former: str, entries: Iterable[Entry]) -> str:
 
 
 def journal_difference(recorded: State, chained: str, entries: Sequence[Entry], copy: Path) -> str:
-    """How the entries differ from what was recorded of them, naming one; empty if they do not.
+    """The first difference between the entries and what was recorded of them; empty if none.
 
-    Of the settled phases only `chained` is recorded; the copy of the journal, where there is one,
-    says which of their entries it is.
+    Of settled phases only the digest `chained` is recorded; the copy of the journal, if there is
+    one, helps to name the entry.
     """
     past = recorded.past.entries
     if chain("", entries[:past]) != chained:
-        return _culprit(entries, copy) or f"one of the first {past} entries was changed"
+        return _settled_difference(entries, copy) or f"one of the first {past} entries was changed"
     for known, found in zip_longest(recorded.entries, entries[past:]):
         if known != found:
-            return _told(known, found)
+            return _difference(known, found)
     return ""
 
 
-def lying_duration(data: bytes, entries: Sequence[Entry], source: str) -> str:
-    """An entry whose stated duration is not the difference of its times; empty if there is none."""
+def wrong_duration(data: bytes, entries: Sequence[Entry], source: str) -> str:
+    """An entry whose duration is not the difference of its times, in a sentence; empty if none."""
     for index, seconds in durations(data, source):
         entry = entries[index]
         completed_at = entry.completed_at
@@ -61,21 +60,21 @@ def lying_duration(data: bytes, entries: Sequence[Entry], source: str) -> str:
 
 
 def manifest_difference(recorded: Manifest, found: Manifest) -> str:
-    """How the manifests differ; empty if they do not."""
+    """The first difference of the manifests; empty if there is none."""
     if recorded == found:
         return ""
     return f"it was changed by something else: {_changed(recorded, found)}"
 
 
 def tampered(message: str, source: str) -> StateError:
-    """The error that stops every command until a person has looked."""
+    """The error for data that something else has changed."""
     return StateError("PB-STATE-TAMPERED", message, where=source)
 
 
 def read_file(folder: Path, name: str) -> bytes:
-    """A file of the session, which must be one: what is a link could be anybody's.
+    """Read a file of the session, which must not be a symbolic link.
 
-    StorageError PB-IO-ESCAPE, PB-IO-READ; StateError if there is none.
+    StorageError PB-IO-ESCAPE, PB-IO-READ; StateError if it is missing.
     """
     path = folder / name
     if path.is_symlink():
@@ -91,14 +90,14 @@ def read_file(folder: Path, name: str) -> bytes:
 
 
 def shown(folder: Path, name: str) -> str:
-    """How a file of the session is named to people: from the repository's top."""
+    """The path of a file in messages: from the repository's top."""
     return Path(*folder.parts[-3:], name).as_posix()
 
 
 def restore_missing(folder: Path, private: Path) -> list[str]:
-    """Put back from the copies what has vanished from the session's folder; returns the names.
+    """Restore missing files of the session's folder from the copies; returns their names.
 
-    An empty file has vanished, too: that is what a failing machine can leave of one.
+    An empty file counts as missing, because a crash of the machine can leave one.
     """
     restored = []
     for name in FILES:
@@ -108,27 +107,27 @@ def restore_missing(folder: Path, private: Path) -> list[str]:
         except FileNotFoundError:
             pass
         try:
-            kept = read_bytes(private / name)
+            copy = read_bytes(private / name)
         except FileNotFoundError:
             continue
-        write_atomically(folder / name, kept)
+        write_atomically(folder / name, copy)
         restored.append(name)
     return restored
 
 
-def _culprit(entries: Sequence[Entry], copy: Path) -> str:
-    """Where the entries leave the copy, which may be older and then says nothing."""
+def _settled_difference(entries: Sequence[Entry], copy: Path) -> str:
+    """The first settled entry that differs from the copy, which may be too old to tell."""
     try:
         known = parse_journal(read_bytes(copy), copy.name).entries
     except (FileNotFoundError, StateError):
         return ""
     for mine, theirs in zip_longest(known, entries[: len(known)]):
         if mine != theirs and mine.settled:
-            return _told(mine, theirs)
+            return _difference(mine, theirs)
     return ""
 
 
-def _told(known: Entry | None, found: Entry | None) -> str:
+def _difference(known: Entry | None, found: Entry | None) -> str:
     if known is None and found is not None:
         return f"the entry {found.id} was added by something else"
     if known is not None and found is not None and known.id == found.id:

@@ -1,7 +1,7 @@
-"""The record: an entry ↔ its mapping ↔ its text in journal.yaml.
+"""journal.yaml: an entry ↔ its mapping ↔ its text.
 
-What was written once is read for ever: `schema` counts the shapes, and a journal without it is one
-of kai's own. Settled entries never change, so a write is the old bytes plus one emitted entry.
+Every journal stays readable: `schema` numbers the versions, and a journal without it is one of
+kai's own. Settled entries never change, so a write is the old bytes plus one emitted entry.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ EMPTY = b"schema: 1\nentries: []\n"
 
 
 def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -> dict[str, object]:
-    """The entry with the journal's keys, in their order, only those that have a value (kai FR37).
+    """The entry with the keys of the journal, in order, without empty values (kai FR37).
 
-    `duration_seconds` is computed: exactly `completed_at - started_at`, to the millisecond.
-    `time` says how an instant is written.
+    `duration_seconds` is `completed_at - started_at` to the millisecond. `time` formats an instant.
     """
 
     def maybe(ms: int | None) -> str | int | None:
@@ -99,7 +98,7 @@ def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, obj
 
 
 def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
-    """The entry as it stands under `entries:`, `indent` being the column of its dash."""
+    """The entry's text under `entries:`; `indent` is the column of its dash."""
     text = "".join(pair(key, value, indent + 2) for key, value in entry_mapping(entry).items())
     return f"{' ' * indent}- {text[indent + 2 :]}".encode()
 
@@ -110,15 +109,15 @@ def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:
 def read_entry(mapping: Mapping[str, object], *, legacy: bool = False) -> Entry:
     """The inverse of `entry_mapping`; raises `UnfitError` (a ValueError) that names the key.
 
-    Values are those of `strict_yaml` or of JSON. Keys that are not the journal's are a person's
-    notes. In a `legacy` entry (kai's own) empty strings are absent values, an open entry that
-    waited at no gate before its step had been launched, and `decision` may still be missing.
+    Values are those of `strict_yaml` or of JSON; unknown keys are a person's notes. In a `legacy`
+    entry (kai's own) empty strings are absent values, an open entry without a gate before its step
+    counts as launched, and `decision` may be missing.
     """
     return entry_of(Fields(mapping), legacy=legacy)
 
 
 def entry_of(fields: Fields, *, legacy: bool = False) -> Entry:
-    """The entry that these fields describe, however they write times; raises `UnfitError`."""
+    """The entry that these fields describe; raises `UnfitError`."""
     status = fields.word("status", EntryStatus)
     decision = fields.maybe_word("decision", Decision) if legacy else None
     started_at = fields.time("started_at")
@@ -174,12 +173,12 @@ def _gate_of(fields: Fields, number: int) -> Gate:
 
 
 class ParsedJournal(Record):
-    """A journal's entries and where each stands in its bytes.
+    """A journal's entries and where each is in its bytes.
 
-    `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the
-    next one's, so a comment between two entries belongs to the earlier one's text, and every byte
-    from the first entry to `end` belongs to exactly one. `end` is where the next entry is to be
-    put, `indent` the column of the dashes.
+    `spans` are byte offsets: an entry's text goes from the line of its dash to the line of the next
+    dash. So a comment between two entries belongs to the first, and every byte from the first entry
+    to `end` belongs to exactly one. The next entry goes to `end`; `indent` is the column of the
+    dashes.
     """
 
     entries: tuple[Entry, ...]
@@ -188,11 +187,11 @@ class ParsedJournal(Record):
     end: int
     indent: int = 2
     hollow: tuple[int, int] = (0, 0)
-    """What an empty journal has for a value (`[]`), to be taken out before the first entry."""
+    """The value of an empty journal (`[]`), which is removed before the first entry is added."""
 
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Journals grow: some 40,000 entries, where a file that a person writes may have 1 MiB."""
+"""About 40,000 entries."""
 
 _BREAK = rb"\r\n?|\n"
 _ENTRIES = (
@@ -205,11 +204,10 @@ _DOCUMENT_END = rb"(?m)^\.\.\.(?=\s|\Z)"
 
 
 def parse_journal(data: bytes, source: str) -> ParsedJournal:
-    """The entries of a journal.yaml (kai D-J), read by the strict rules of every file.
+    """The entries of a journal.yaml (kai D-J), read by the strict rules of all our files.
 
-    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with `source:line:col`. A legacy
-    journal's repeated entries of one step are its attempts, counted, and that a failed one was
-    retried is plain from the next one.
+    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place. In a legacy journal,
+    repeated entries of a step are numbered as its attempts, and a failed one counts as retried.
     """
     lines = [0, *(match.end() for match in re.finditer(_BREAK, data)), len(data)]
     document = _load(data, source)
@@ -234,16 +232,16 @@ def parse_journal(data: bytes, source: str) -> ParsedJournal:
 
 
 def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
-    """Entries of one step as its attempts; one that another follows, and that failed, was retried.
+    """Number the entries of each step as attempts; a failed one before another was retried.
 
-    Those that state their attempt were added since by this tool, which says why, too.
+    Entries that state their attempt were added later by this program, with their resolution.
     """
     last: dict[str, int] = {}
     counted: list[Entry] = []
-    for entry, its_own in zip(entries, stated, strict=True):
+    for entry, is_stated in zip(entries, stated, strict=True):
         earlier = last.get(entry.step_id)
         last[entry.step_id] = len(counted)
-        if earlier is None or its_own:
+        if earlier is None or is_stated:
             counted.append(entry)
             continue
         former = counted[earlier]
@@ -254,9 +252,9 @@ def _counted(entries: Sequence[Entry], stated: Sequence[bool]) -> list[Entry]:
 
 
 def durations(data: bytes, source: str) -> Iterator[tuple[int, float]]:
-    """(index, seconds) of every entry that states its duration, which is derived and so may lie.
+    """(index, seconds) of every entry that states its duration, which may contradict its times.
 
-    Those of a legacy journal are estimates of whoever wrote it: none. Errors as `parse_journal`.
+    None for a legacy journal, where durations are estimates. Errors as for `parse_journal`.
     """
     document = _load(data, source)
     top, items = _entries(document)
@@ -276,10 +274,9 @@ def _load(data: bytes, source: str) -> Document:
 
 
 def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
-    """The top level and its entries."""
     top = document.data
     if not isinstance(top, dict) or "entries" not in top:
-        raise document.corrupt((), "a journal has `entries:` at its top level")
+        raise document.corrupt((), "a journal needs `entries:` at its top level")
     fields = Fields(top)
     try:
         number = fields.maybe_integer("schema", least=1) or 1
@@ -292,7 +289,9 @@ def _entries(document: Document) -> tuple[Mapping[str, object], list[Any]]:
 def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Entry:
     path: tuple[str | int, ...] = ("entries", index)
     if not isinstance(item, Mapping):
-        raise document.corrupt(path, "an entry is a mapping with `step_id`, `status` and so on")
+        raise document.corrupt(
+            path, "an entry must be a mapping with `step_id`, `status` and so on"
+        )
     try:
         return read_entry(item, legacy=legacy)
     except UnfitError as unfit:
@@ -300,7 +299,7 @@ def _entry(document: Document, index: int, item: object, *, legacy: bool) -> Ent
 
 
 def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> tuple[int, int]:
-    """Offset of the line with the entry's dash, and the dash's column."""
+    """The offset of the line with the entry's dash, and the dash's column."""
     path = ("entries", index)
     first = line = document.position(path)[0]
     while line > 1:
@@ -310,11 +309,11 @@ def _dash(data: bytes, lines: Sequence[int], document: Document, index: int) -> 
         if line < first and not re.compile(_NO_TEXT).match(data, start):
             break
         line -= 1
-    raise document.corrupt(path, "each entry begins a line of its own, with a dash")
+    raise document.corrupt(path, "each entry must begin on a line of its own, with a dash")
 
 
 def _empty(data: bytes, document: Document, line: int, end: int, *, legacy: bool) -> ParsedJournal:
     if not (top := re.compile(_ENTRIES).match(data, line)):
-        raise document.corrupt(("entries",), "an empty journal says `entries: []` on a line")
+        raise document.corrupt(("entries",), "an empty journal must have `entries: []` on one line")
     line_end = data.find(b"\n", top.end()) + 1 or end
     return ParsedJournal((), (), legacy, line_end, hollow=top.span("value"))

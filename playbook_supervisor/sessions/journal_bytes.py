@@ -1,7 +1,7 @@
-"""The bytes of a journal, taken apart where they may still change.
+"""The bytes of a journal, split into what is settled and what may still change.
 
-Settled phases are one block of bytes that is never looked at again, so settling the last of 1,000
-entries costs what it costs in a journal of ten, give or take the copy.
+Settled phases are one block of bytes that is never parsed again, so a write takes as long at 1,000
+entries as at ten, except for copying the bytes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Span = tuple[int, int]
 
 
 class JournalText(Record):
-    """`due` is the text of each entry of the due phase, in order; `past` all before, `rest` behind.
+    """`due` is the text of each entry of the due phase; `past` is all before, `rest` all after.
 
-    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has a
-    value (`[]`), which it loses with its first entry.
+    `indent` is the column of an entry's dash; `hollow` is where in `past` an empty journal has its
+    value (`[]`), which is removed with the first entry.
     """
 
     past: bytes = EMPTY
@@ -34,12 +34,12 @@ class JournalText(Record):
 
     @property
     def data(self) -> bytes:
-        """All of it, as it stands in the file."""
+        """The bytes of the whole file."""
         return b"".join((self.past, *self.due, self.rest))
 
     @classmethod
     def parsed(cls, data: bytes, parsed: ParsedJournal, due: int) -> JournalText:
-        """The text of a journal just read, of whose entries the last `due` may still change."""
+        """The text of a journal just parsed, whose last `due` entries may still change."""
         spans = parsed.spans[len(parsed.spans) - due :]
         begin = spans[0][0] if spans else parsed.end
         return cls(
@@ -51,7 +51,7 @@ class JournalText(Record):
         )
 
     def with_entry(self, index: int, before: Entry, after: Entry) -> JournalText:
-        """The entry at `index` of the due phase changed; what a person put into it survives."""
+        """Change the entry at `index` of the due phase; a person's notes in it are kept."""
         text = self.due[index]
         untouched = emit_entry(before, indent=self.indent)
         if text.startswith(untouched):
@@ -63,7 +63,7 @@ class JournalText(Record):
         return replace(self, due=(*self.due[:index], changed, *self.due[index + 1 :]))
 
     def with_new(self, entry: Entry) -> JournalText:
-        """One more entry at the end; every byte that was there before is there."""
+        """Add an entry at the end; all earlier bytes are kept."""
         new = emit_entry(entry, indent=self.indent)
         if self.due:
             *earlier, last = self.due
@@ -73,11 +73,11 @@ class JournalText(Record):
         return replace(self, past=_ended(past), due=(new,), hollow=(0, 0))
 
     def settled(self) -> JournalText:
-        """The same bytes, all of whose entries are past."""
+        """The same bytes with all entries settled."""
         return replace(self, past=b"".join((self.past, *self.due)), due=())
 
     def places(self) -> dict[str, Any]:
-        """Everything but the bytes, as JSON, for the runtime state."""
+        """The lengths and places as JSON, for the runtime state."""
         return {
             "past": len(self.past),
             "due": [len(text) for text in self.due],

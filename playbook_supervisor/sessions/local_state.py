@@ -1,8 +1,7 @@
-"""What one worktree knows of a session beyond the journal: a little JSON in its git directory.
+"""What one worktree records of a session beyond the journal: a small JSON in its git directory.
 
-It is never committed and may be lost: everything in it either can be had again from the session's
-files or is evidence (what stood on the disk at a launch) without which the rules fall back to
-what the files alone can say.
+It is never committed and may be lost. It can be rebuilt from the session's files, except for what
+was on the disk at each launch; without that, the files alone decide.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAME = "runtime"
 JOURNAL = "journal.yaml"
 
 Artifacts = dict[str, Stamp | None]
-"""Repository-relative path → what stood there, None where nothing did."""
+"""Repository-relative path → the file's stamp, None if there was no file."""
 
 
 class Launch(Record):
@@ -46,10 +45,10 @@ class Launch(Record):
 class Runtime(Record, frozen=False):
     """The runtime state of one session in one worktree.
 
-    `digests` holds for journal.yaml, session.yaml and playbook.yaml the digests that are ours:
-    the last one written, and the one before it, which stands on the disk when a crash fell
-    between this file and that one. Everything from `state` on belongs to the last journal;
-    `former` is the same for the journal before it, as JSON, so that such a crash leaves no trace.
+    `digests` holds for each file of the session the digests of what we wrote: the last one, and
+    the one before it, which is still on the disk after a crash between the two writes. Everything
+    from `state` on belongs to the last journal; `former` is the JSON of the same for the journal
+    before it, so that such a crash has no effect.
     """
 
     digests: dict[str, list[str]] = field(default_factory=dict)
@@ -62,13 +61,13 @@ class Runtime(Record, frozen=False):
     text: dict[str, Any] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     chain: str = ""
-    """A digest over the data of the settled phases' entries."""
+    """A digest over the data of entries of settled phases."""
     launches: dict[str, Launch] = field(default_factory=dict)
-    """Attempt id → what stood there at its launch, for the due phase."""
+    """Attempt id → what was on the disk at its launch, for the due phase."""
     failing: dict[str, str] = field(default_factory=dict)
-    """Condition or trigger name → digest of its evidence when it last failed, in the due phase."""
+    """Condition or trigger → digest of its evidence when it last failed, in the due phase."""
     waivers: dict[str, str] = field(default_factory=dict)
-    """Condition name → digest of the evidence that a human waived."""
+    """Condition → digest of the evidence that a human waived."""
     findings: dict[str, str] = field(default_factory=dict)
     """Digest of a report → `answered` or `accepted`."""
 
@@ -76,26 +75,26 @@ class Runtime(Record, frozen=False):
     _saved: dict[str, Any] = field(default_factory=dict)
 
     def ours(self, name: str, digest: str) -> bool:
-        """Whether these are bytes that we wrote."""
+        """Whether we wrote these bytes, last or before that."""
         return digest in self.digests.get(name, ())
 
     def latest(self, name: str, digest: str) -> bool:
-        """Whether these are the bytes that we wrote last."""
+        """Whether these bytes are what we wrote last."""
         return self.digests.get(name, ())[-1:] == [digest]
 
     def will_write(self, name: str, digest: str) -> None:
-        """Note the digest of what is about to be written, and keep the one that stands there."""
+        """Note the digest of what is about to be written, and keep the current one."""
         self.digests[name] = [*self.digests.get(name, ())[-1:], digest]
         if name == JOURNAL:
             self.former = self._saved
 
     def step_back(self) -> None:
-        """The journal on the disk is the one before: what belongs to the last never happened."""
+        """The journal on the disk is the former one: drop what belongs to the last."""
         self.digests[JOURNAL] = self.digests[JOURNAL][:1]
         self._restore(self.former)
 
     def save(self, place: ABFile) -> None:
-        """Write it, durably: it is the intent that a following write carries out."""
+        """Write it durably, ahead of the journal."""
         self._saved = self._snapshot()
         data = {
             "format": FORMAT,
@@ -111,9 +110,9 @@ class Runtime(Record, frozen=False):
 
     @classmethod
     def load(cls, place: ABFile) -> Runtime | None:
-        """The runtime state, or None where this worktree has none.
+        """The runtime state, or None if this worktree has none.
 
-        StateError `PB-STATE-CORRUPT` if somebody else wrote there, `PB-STATE-NEWER` if a later
+        StateError `PB-STATE-CORRUPT` if something else wrote it, `PB-STATE-NEWER` if a newer
         version of this program did.
         """
         written = place.read()
@@ -127,7 +126,7 @@ class Runtime(Record, frozen=False):
         except (RecursionError, StateError) as error:
             if isinstance(error, StateError) and error.code == "PB-STATE-NEWER":
                 raise
-            raise unreadable(place, "it was never written here") from error
+            raise unreadable(place, "this program did not write it") from error
 
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
@@ -173,7 +172,7 @@ def _stamps_from_json(data: Mapping[str, Any]) -> Artifacts:
 
 
 def unreadable(place: ABFile, why: str) -> StateError:
-    """The error that says how to go on without it."""
+    """The error for a runtime state that cannot be read."""
     return StateError(
         "PB-STATE-CORRUPT",
         "the runtime state of the session cannot be read",

@@ -1,7 +1,7 @@
-"""session.yaml ↔ `Manifest`: which playbook, on what, and where it stands.
+"""session.yaml ↔ `Manifest`: the playbook, the feature, and how far the session is.
 
-The journal is the truth; `status`, `current_step` and `gate` are a projection of it for people and
-for listings. Every key stands there, empty where there is nothing to say, as in kai's own files.
+`status`, `current_step` and `gate` repeat what the journal says, for people and for listings. Every
+key is always present, with an empty value if there is none, as in kai's own files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 
 
 class Waiting(Record):
-    """The gate that waits. `opened_at` in ms since the epoch."""
+    """The open gate. `opened_at` in ms since the epoch."""
 
     id: str
     reason: str
@@ -39,7 +39,7 @@ class Manifest(Record):
     """One session (kai data model, Session). Times in ms since the epoch.
 
     `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of
-    kai's own tools (`legacy`), which knew none.
+    kai's own tools (`legacy`), which have none.
     """
 
     session_id: str
@@ -57,7 +57,7 @@ class Manifest(Record):
 
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:
-    """The keys of session.yaml in their order; `gate` only while one waits."""
+    """The keys of session.yaml in order; `gate` only while one is open."""
     completed_at = manifest.completed_at
     mapping: dict[str, object] = {
         "schema": SCHEMA,
@@ -85,12 +85,12 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
 
 
 def emit_manifest(manifest: Manifest) -> bytes:
-    """The whole of a session.yaml that nobody has touched."""
+    """The text of a new session.yaml."""
     return "".join(pair(k, v, 0) for k, v in manifest_mapping(manifest).items()).encode()
 
 
 def update_manifest(data: bytes, old: Manifest, new: Manifest) -> bytes:
-    """`data`, which reads as `old`, so that it reads as `new`; what a person wrote stays."""
+    """Change `data`, which says `old`, to say `new`; a person's comments and layout are kept."""
     if data == emit_manifest(old):
         return emit_manifest(new)
     from playbook_supervisor.formats.yaml_edit import edit_mapping
@@ -101,7 +101,7 @@ def update_manifest(data: bytes, old: Manifest, new: Manifest) -> bytes:
 def read_manifest(data: bytes, source: str) -> Manifest:
     """A session.yaml, ours or one of kai's own tools (no `schema`, empty strings, no `branch`).
 
-    Raises StateError `PB-STATE-CORRUPT` with `source:line:col`, `PB-STATE-NEWER` likewise.
+    Raises StateError `PB-STATE-CORRUPT` or `PB-STATE-NEWER`, with its place.
     """
     from playbook_supervisor.formats.strict_yaml import load_of_session
 

@@ -1,6 +1,6 @@
-"""What a session began with: its playbook, and the policies that held. It runs under both.
+"""The playbook and the policies that a session began with, and under which it runs.
 
-Comments and layout of the pinned files may change; what they say may not.
+Comments and layout of the pinned files may change, their data may not.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
-    """The playbook that the session runs, as tight as its policies make it, and these.
+    """The playbook that the session runs, tightened by its policies, and these policies.
 
-    Each is read once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if one no
-    longer says what it said, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`;
-    CheckError for a playbook that was never one of ours to know and does not conform.
+    Each is parsed once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if its data
+    have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`; CheckError for
+    a playbook that this worktree reads for the first time and that is not valid.
     """
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
-    held = _policy(folder, private, runtime)
-    return session_policy.tightened(playbook, held), held
+    policy = _policy(folder, private, runtime)
+    return session_policy.tightened(playbook, policy), policy
 
 
 def pin(
@@ -54,8 +54,8 @@ def pin(
     if policy is not None:
         _keep_compiled(_POLICY, private, runtime, emit_policy(policy), policy)
     _keep_compiled(_PLAYBOOK, private, runtime, text, playbook)
-    held = policy or Policy()
-    return session_policy.tightened(playbook, held), held
+    policy = policy or Policy()
+    return session_policy.tightened(playbook, policy), policy
 
 
 def write(folder: Path, text: bytes, policy: Policy | None) -> None:
@@ -66,19 +66,18 @@ def write(folder: Path, text: bytes, policy: Policy | None) -> None:
 
 
 def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
-    """None where the project had none when the session began."""
     name = _POLICY.file
     if name not in runtime.digests:
         if not os.path.lexists(folder / name):
             return Policy()
-        if JOURNAL in runtime.digests:  # of a session that is known here, and had none
+        if JOURNAL in runtime.digests:  # the session is known here, and had no policy
             raise tampered(f"{name} was put there by something else", shown(folder, name))
     found: Policy = _unchanged(_POLICY, folder, private, runtime)
     return found
 
 
 class _PinnedKind(Record):
-    """What one of the two is called, its file, and how it is read and kept."""
+    """One of the two files: its name in messages, and how it is read and compiled."""
 
     word: str
     file: str
@@ -105,7 +104,7 @@ def _unchanged(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime)
 def _keep_compiled(
     kind: _PinnedKind, private: Path, runtime: Runtime, data: bytes, value: Any
 ) -> None:
-    """Keep what the bytes say in a form that is read faster, and note that they are ours."""
+    """Keep the parsed value as JSON, which is read faster, and note that the bytes are ours."""
     written = digest(data)
     if not runtime.ours(kind.file, written):
         runtime.digests[kind.file] = [written]
@@ -125,7 +124,7 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
 def _require_unchanged(
     kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str
 ) -> None:
-    """StateError `PB-STATE-TAMPERED` unless it says what the recorded one said, if there is one."""
+    """StateError `PB-STATE-TAMPERED` if the recorded value differs."""
     for known in runtime.digests.get(kind.file, ()):
         recorded = _compiled(kind, private, known)
         if recorded is None:
@@ -139,7 +138,7 @@ def _changed(kind: _PinnedKind) -> str:
 
 
 def _compiled(kind: _PinnedKind, private: Path, written: str) -> Any:
-    """What is kept, if it is that of these bytes; else None."""
+    """The compiled value of the bytes with this digest; None if there is none."""
     try:
         made = json.loads(read_bytes(private / kind.compiled))
         return kind.from_json(made[kind.word]) if made["digest"] == written else None

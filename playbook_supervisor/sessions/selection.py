@@ -1,7 +1,8 @@
-"""Which session is meant, and whether a new one may begin (kai FR15, FR16).
+"""Selects the session that a command applies to (kai FR15, FR16).
 
-Without a name it is the session of *this* worktree: the one that its runtime state names, else one
-of HEAD's branch, else one that says it lives here; never one whose worktree exists elsewhere.
+Without a name it is the session of *this* worktree: one that its runtime state knows, else one of
+HEAD's branch, else one whose manifest names this worktree; never one that lives in another
+worktree.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
 
 
 class SelectedSession(Record):
-    """The session that is meant, and other open ones that might have been."""
+    """The selected session, and other open ones."""
 
     session_id: str
     others: tuple[str, ...] = ()
@@ -31,12 +32,12 @@ class SelectedSession(Record):
 def choose(store: SessionStore, named: str = "") -> SelectedSession:
     """The session of that name, else the one of this worktree: an open one, else the last ended.
 
-    StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if it lives in another
-    worktree, and only its files are here.
+    StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if only its files are
+    here and it lives in another worktree.
     """
     if named:
         if not store.drives(named):
-            _require_home(store, store.manifest(named))  # says in its own words why there is none
+            _require_home(store, store.manifest(named))  # raises if there is none
         return SelectedSession(named)
     if candidates := open_here(store):
         return SelectedSession(candidates[0], tuple(candidates[1:]))
@@ -51,7 +52,7 @@ def open_here(store: SessionStore) -> list[str]:
 
 
 def strayed(store: SessionStore, session_id: str) -> str:
-    """A sentence where another branch is checked out than the session began on; else empty."""
+    """A sentence if the session began on another branch than the one checked out; else empty."""
     known, here = store.manifest(session_id), store.checkout.branch
     if known.branch in ("", here):
         return ""
@@ -91,7 +92,7 @@ def _here(store: SessionStore, *, ended: bool) -> list[str]:
 
 
 def _readable(store: SessionStore, session_id: str) -> Manifest | None:
-    """The manifest, or None: a broken session must not hide the others."""
+    """The manifest, or None for a broken session, which must not hide the others."""
     try:
         return store.manifest(session_id)
     except StateError:

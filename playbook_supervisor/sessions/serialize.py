@@ -1,7 +1,7 @@
 """Data ↔ JSON: runtime state, what a worker reports, and the directive for a client.
 
-Times stay milliseconds since the epoch. `PROTOCOL` counts the shapes that clients rely on; whatever
-is read back raises ValueError where it does not fit, for the caller to say what that means.
+Times stay milliseconds since the epoch. `PROTOCOL` numbers the versions that clients rely on.
+Reading raises ValueError for data that do not fit; the caller says what that means.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROTOCOL = 1
 
 
 def playbook_to_json(playbook: Playbook) -> Json:
-    """A playbook with the keys of its file, those of a step only where they say something."""
+    """A playbook with the keys of its file; a step without its empty keys."""
     return {
         "name": playbook.name,
         "description": playbook.description,
@@ -60,9 +60,9 @@ def _step_to_json(step: Step) -> Json:
 
 
 def playbook_from_json(shape: Json) -> Playbook:
-    """The inverse of `playbook_to_json`, of what it has made: at every start, so without `Fields`.
+    """The inverse of `playbook_to_json`, for its own output only: it must be fast, so no `Fields`.
 
-    ValueError for a word that is not ours, KeyError and TypeError for a shape of another kind.
+    ValueError for an unknown word, KeyError and TypeError for another structure.
     """
     return Playbook(
         name=shape["name"],
@@ -94,7 +94,7 @@ _WORDS_OF_A_STEP = {
 
 
 def entry_to_json(entry: Entry) -> Json:
-    """An entry with the keys of the journal, only those that have a value; times in ms."""
+    """An entry with the keys of the journal, without empty values; times in ms."""
     return entry_mapping(entry, time=int)
 
 
@@ -104,7 +104,7 @@ def entry_from_json(shape: Mapping[str, object]) -> Entry:
 
 
 def state_to_json(state: State) -> Json:
-    """The sum of the settled phases and the entries of the due one; the playbook apart."""
+    """The summary of the settled phases and the entries of the due one, without the playbook."""
     past = state.past
     return {
         "past": {
@@ -119,7 +119,7 @@ def state_to_json(state: State) -> Json:
 
 
 def state_from_json(shape: Json, playbook: Playbook) -> State:
-    """The inverse of `state_to_json`, on the playbook that the session runs."""
+    """The inverse of `state_to_json`, for the playbook that the session runs."""
     fields = JsonFields(shape)
     past = Fields(fields.mapping("past"))
     return State(
@@ -142,11 +142,11 @@ _WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-")
 
 
 def outcome_from_json(shape: object) -> Outcome:
-    """What `report --output FILE` holds: `{"error": …, "output": "…", "agent": {…}}`, all optional.
+    """The content of `report --output FILE`: `{"error": …, "output": "…", "agent": {…}}`.
 
-    `error` is a sentence, or an error's shape with a code of a worker's (`PB-AGENT-…`,
-    `PB-STEP-…`). It comes from an agent: text is made printable, anything else that does not fit
-    is an ArgumentError `PB-ARG-INVALID`, so that a misspelt `error` never counts as success.
+    All keys are optional. `error` is a sentence, or an error object with a worker's code
+    (`PB-AGENT-…`, `PB-STEP-…`). Text is made printable. Anything else is an ArgumentError
+    `PB-ARG-INVALID`, so that a misspelt `error` never counts as success.
     """
     try:
         if not isinstance(shape, Mapping):
@@ -164,7 +164,7 @@ def outcome_from_json(shape: object) -> Outcome:
     except UnfitError as unfit:
         raise ArgumentError(
             "PB-ARG-INVALID",
-            f"the reported outcome is not one: {unfit}",
+            f"the reported outcome is not valid: {unfit}",
             guidance='Write a JSON object, as in {"output": "12 tests pass"}.',
         ) from None
 
@@ -200,10 +200,10 @@ def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | flo
 
 
 class WorkItem(Record):
-    """What a client needs to run one attempt: the installed command, its args with values put in.
+    """What a client needs to run one attempt: the installed command and its final arguments.
 
-    `prompt` is the subagent's whole prompt; left out of the JSON where it is empty, as in the line
-    that a model reads.
+    `prompt` is the subagent's whole prompt. It is left out of the JSON if it is empty, as in the
+    line that a model reads.
     """
 
     command: str
@@ -212,7 +212,7 @@ class WorkItem(Record):
 
 
 class SessionHeader(Record):
-    """Which session speaks, and how far it is: `done` of `total` steps are settled."""
+    """The session of a directive, and its progress: `done` of `total` steps are settled."""
 
     session: str
     playbook: str
@@ -224,7 +224,7 @@ class SessionHeader(Record):
 def run_to_json(
     run: Run, scene: SessionHeader, handouts: Mapping[str, WorkItem], *, outstanding: bool = False
 ) -> Json:
-    """The directive to run these attempts, each with its handout by attempt id."""
+    """The directive to run these attempts; `handouts` are their work items by attempt id."""
     steps = []
     for member in run.members:
         handout = handouts[member.id]
@@ -250,7 +250,7 @@ def ask_to_json(
     *,
     outstanding: bool = False,
 ) -> Json:
-    """The directive to put this gate to a human; `context` is the evidence, a line each."""
+    """The directive to ask a human at this gate; `context` is lines of evidence."""
     gate = {
         "id": ask.id,
         "step": ask.member.step.id,
@@ -263,12 +263,12 @@ def ask_to_json(
 
 
 def wait_to_json(steps: Sequence[str], scene: SessionHeader, command: str = "") -> Json:
-    """The word that somebody is at work; `command` waits for it, where that has to be asked."""
+    """The directive to wait for running work; `command` is what to run for that, if anything."""
     return {**_opening("wait", scene), "steps": list(steps), **_valued(command=command)}
 
 
 def finish_to_json(finish: Finish, scene: SessionHeader, summary: str) -> Json:
-    """The word that the session has ended."""
+    """The directive that says that the session has ended."""
     return {**_opening("finish", scene), "status": finish.status, "summary": summary}
 
 

@@ -315,7 +315,7 @@ def _read_edited(
     if found and runtime.former:
         runtime.step_back()
         found = found if difference() else ""
-    found = found or integrity.lying_duration(data, parsed.entries, source)
+    found = found or integrity.wrong_duration(data, parsed.entries, source)
     if found:
         raise integrity.tampered(found, source)
     return parsed

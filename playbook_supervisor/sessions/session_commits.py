@@ -1,7 +1,7 @@
-"""One session's folder in git: a commit that holds it and nothing else, and that commit's push.
+"""One session's folder in git: a commit of this folder alone, and the push of that commit.
 
-Git's own command line acts, for a bounded time, with nobody to ask: hooks keep their say, nothing
-is forced, and what a person has staged or left unstaged stays as it is.
+The git command line runs with a timeout and without prompts. Hooks run as usual, nothing is
+forced, and a person's staged and unstaged changes stay as they are.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from playbook_supervisor.system.processes import Completed, run
 
 SESSION = "Playbook-Session"
 NAME = "Playbook-Name"
-"""The trailers by which such a commit is known."""
+"""The trailers that mark such a commit."""
 
 _SESSIONS = ".playbooks/sessions"
-_UNFINISHED = ".playbook-tmp-*"  # what is being written at this moment
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while somebody else holds a lock
+_UNFINISHED = ".playbook-tmp-*"  # files that are being written
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
 _LOCK = r"'([^'\n]{1,4096}\.lock)'"
-_LEAST = 2.0  # seconds for a git command when time is up: to say what became of the last one
+_LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
 _LAST_LINES, _LAST_WORDS = 3, 300  # lines, characters
 _WHO = "git config --global user.email"  # what git advises in any language
 _SAY_WHO = (
@@ -35,7 +35,7 @@ _SAY_WHO = (
     "the next commit has all of {folder}."
 )
 _OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
-"""What `git push --porcelain` says itself on stdout."""
+"""The lines of `git push --porcelain` itself on stdout."""
 _CREDENTIALS = r"//[^/@\s]{1,1000}@"
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
@@ -44,15 +44,14 @@ _UNDER_WAY = {
     "CHERRY_PICK_HEAD": "a cherry-pick",
     "REVERT_HEAD": "a revert",
 }
-"""What git leaves in its directory while it waits for a person to go on with something."""
-_NOBODY = {
+"""The file in git's directory → the operation that a person has not finished."""
+_NO_PROMPTS = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
     "GCM_INTERACTIVE": "never",
     "GIT_EDITOR": ":",
 }
-"""Nobody can be asked for a name, a password or a message."""
 _TERMINAL = frozenset({"GPG_TTY", "SSH_ASKPASS"})
 _NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
@@ -65,9 +64,9 @@ class Commit(Record):
 
 
 class _Seen(Record):
-    """What git says of the folder and of HEAD. `head` and `branch` are empty where there is none.
+    """The state of the folder and of HEAD. `head` and `branch` are empty if there is none.
 
-    `known` when the last commit holds the folder.
+    `known`: the last commit contains the folder.
     """
 
     head: str
@@ -96,10 +95,10 @@ class SessionInGit:
     def commit(
         self, subject: str, body: str, playbook: str, *, known: bool = False
     ) -> Commit | None:
-        """Commit the folder as it stands; None where nothing is new.
+        """Commit the folder; None if nothing has changed.
 
-        With `known` only where the last commit holds the folder already. GitError PB-GIT-COMMIT
-        where there is no branch to commit on, and with git's or a hook's own words.
+        With `known`, only if the last commit contains the folder. GitError PB-GIT-COMMIT if there
+        is no branch to commit on, and with the message of git or of a hook.
         """
         seen = self._look()
         if known and not seen.known:
@@ -125,7 +124,7 @@ class SessionInGit:
             with uncancellable():
                 made = self.latest()
                 if made is not None and made.parent == seen.head:
-                    return made  # only what came after it has failed: a hook of its own, say
+                    return made  # it was made, and what failed came later: a hook, for instance
                 self._forget(seen.untracked)
             raise
         return self._last()[0]
@@ -182,23 +181,23 @@ class SessionInGit:
             )
 
     def _add(self) -> None:
-        """Make new files known by name; their content enters the index with the commit alone."""
+        """Add new files by name only; the commit adds their content."""
         sparse = ("--sparse",) if (self._at.git_dir / "info/sparse-checkout").exists() else ()
         self._write("add", "--intent-to-add", *sparse, "--", *self._paths)
 
     def _forget(self, added: tuple[str, ...]) -> None:
-        """Leave the index as it was, as far as that can be: what went wrong is told in any case."""
+        """Remove the new names from the index, if possible; the error is reported anyway."""
         with suppress(GitError):
             names = "".join(f"{name}\0" for name in added).encode()
             self._write("update-index", "--force-remove", "-z", "--stdin", stdin=names)
 
     def latest(self) -> Commit | None:
-        """The last commit, if it says that it is this session's."""
+        """The last commit, if it is this session's."""
         made, message = self._last()
         return made if f"{SESSION}: {self._session}" in message.splitlines() else None
 
     def _last(self) -> tuple[Commit | None, str]:
-        """The last commit, None where it has not one parent, and its message."""
+        """The last commit (None unless it has exactly one parent), and its message."""
         done = self._git("cat-file", "--batch", stdin=b"HEAD\n")
         about, _, raw = done.stdout.partition("\n")
         headers, _, message = raw.partition("\n\n")
@@ -209,10 +208,10 @@ class SessionInGit:
     # ── pushing ─────────────────────────────────────────────────────────────────────────────
 
     def push(self) -> str:
-        """Push the last commit, if it is this session's; `remote/branch`, or nothing was to do.
+        """Push the last commit, if it is this session's; returns `remote/branch`, or "".
 
-        Only as a fast-forward, and only where the branch's own counterpart stands at its parent:
-        else commits of the person's would be published with it. GitError PB-GIT-PUSH.
+        Only as a fast-forward, and only if the remote branch is at the commit's parent; otherwise
+        commits of the person would be published with it. GitError PB-GIT-PUSH.
         """
         made, branch = self.latest(), self._look().branch
         if made is None or not branch or not self._holds_nothing_else(made):
@@ -235,8 +234,8 @@ class SessionInGit:
         if tip != made.parent:
             raise GitError(
                 "PB-GIT-PUSH",
-                f"{place} does not stand at {made.parent[:7]}, the commit before it: more than the "
-                "session would go with it",
+                f"{place} is not at {made.parent[:7]}, the commit before it: more than the session "
+                "would be pushed",
             )
         pushed = self._git(
             "push",
@@ -253,13 +252,13 @@ class SessionInGit:
         return place
 
     def _holds_nothing_else(self, made: Commit) -> bool:
-        """Somebody may have amended it, and a hook may have added to it."""
+        """A person may have amended the commit, and a hook may have added files."""
         changed = self._git("diff-tree", "-r", "-z", "--name-only", made.parent, made.id)
         names = changed.stdout.split("\0")[:-1]
         return bool(names) and all(name.startswith(f"{self._folder}/") for name in names)
 
     def _remote(self, branch: str) -> str:
-        """Where git would push the branch to; else the only remote, or `origin`."""
+        """The remote that git would push the branch to; else the only remote, or `origin`."""
         asked = self._git(
             "for-each-ref", "--format=%(push:remotename)", "--count=1", f"refs/heads/{branch}"
         )
@@ -271,7 +270,7 @@ class SessionInGit:
         return "origin" if "origin" in remotes else ""
 
     def _ssh(self) -> dict[str, str]:
-        """That ssh asks nothing; a command of the person's own is left as it is."""
+        """Keep ssh from asking questions; a person's own ssh command stays as it is."""
         own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys()
         if own or self._git("config", "--get", "core.sshCommand").returncode == 0:
             return {}
@@ -280,7 +279,7 @@ class SessionInGit:
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
     def _write(self, *arguments: str, stdin: bytes = b"") -> None:
-        """A git command that takes locks; one that somebody else holds is waited for."""
+        """Run a git command that takes locks; wait for one that another git holds."""
         pauses = list(_PAUSES)
         while (done := self._git(*arguments, stdin=stdin)).returncode != 0:
             lock = re.search(_LOCK, done.stderr)
@@ -301,7 +300,7 @@ class SessionInGit:
         return run(
             ["git", *_NO_CHORES, *arguments],
             cwd=self._at.root,
-            env={**inherited, **_NOBODY, **(env or {})},
+            env={**inherited, **_NO_PROMPTS, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
         )
@@ -311,12 +310,12 @@ class SessionInGit:
             return GitError(
                 code, f"git {command} took longer than {self._timeout:g} seconds, and was ended"
             )
-        told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"  # where hooks speak
+        told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"  # the output of hooks
         said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))
-        lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
-        nobody = _WHO in said
-        words = " / ".join(lines[-1 if nobody else -_LAST_LINES :])[-_LAST_WORDS:]
-        guidance = _SAY_WHO.format(folder=self._folder) if nobody else ""
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no message"]
+        no_identity = _WHO in said
+        words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
+        guidance = _SAY_WHO.format(folder=self._folder) if no_identity else ""
         return GitError(
             code,
             f"git {command} was refused: {words}",

@@ -1,8 +1,8 @@
-"""Sessions on disk: created, opened under the lock, and written ahead of every deed.
+"""Sessions on disk: created, opened under the lock, and written before anything is done.
 
-A change is two durable writes: the runtime state with the digest of what is to come, then the
-journal. A crash between them leaves the old journal, which is known as ours; nothing is ever
-half-written. session.yaml is a projection and follows; it is repaired at the next opening.
+A change is two durable writes: the runtime state with the digest of the new journal, then the
+journal. A crash between them leaves the old journal, whose digest is also known. session.yaml
+repeats what the journal says; it is written last and repaired at the next opening.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Clock = Callable[[], int]
 
 
 def system_clock() -> int:
-    """The machine's own time, ms since the epoch."""
+    """The machine's time, ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -63,15 +63,15 @@ class DiskStore:
         self.checkout = checkout
         self.clock = clock
         self.seen_from = seen_from or checkout.root
-        """The folder from which a person is shown the files of sessions."""
+        """Paths in messages are relative to this folder."""
         self.notices: list[str] = []
-        """Sentences for the person: what was restored or taken silently."""
+        """Sentences for the person: what was restored."""
         self._known: dict[str, OpenSession] = {}
 
     # ── where things are ────────────────────────────────────────────────────────────────────
 
     def folder(self, session_id: str) -> Path:
-        """The session's folder in the work tree; refuses what is no id or a symbolic link."""
+        """The session's folder in the work tree; raises for a link and what is not an id."""
         folder = self.checkout.root / SESSIONS / _id(session_id)
         if contained(self.checkout.root, f"{SESSIONS}/{session_id}") != folder:
             shown = self._shown(folder)
@@ -86,12 +86,12 @@ class DiskStore:
         return ABFile(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
-        """The sessions whose folders stand in this work tree, oldest first."""
+        """The sessions whose folders are in this work tree, oldest first."""
         names = _names(self.checkout.root / SESSIONS)
         return [name for name in names if self._has(name)]
 
     def driven(self) -> list[str]:
-        """Open sessions that this worktree drives, also those whose folders are gone."""
+        """Open sessions that this worktree drives, including those whose folders are gone."""
         return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
 
     def vanished(self) -> list[str]:
@@ -102,7 +102,7 @@ class DiskStore:
         return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
 
     def _is_open(self, session_id: str) -> bool:
-        """As far as is known: a state that cannot be read is told when the session is opened."""
+        """A runtime state that cannot be read counts as open; opening the session reports it."""
         if not self.drives(session_id):
             return False
         runtime = self._recorded(session_id)
@@ -110,7 +110,7 @@ class DiskStore:
         return runtime is None or runtime.manifest.get("status") not in ended
 
     def _recorded(self, session_id: str) -> Runtime | None:
-        """The runtime state, as far as there is one that can be read."""
+        """The runtime state; None if there is none that can be read."""
         try:
             return Runtime.load(self._place(session_id))
         except StateError:
@@ -121,7 +121,7 @@ class DiskStore:
         return self._place(session_id).exists
 
     def activity(self, session_id: str) -> int:
-        """When the session was last written, ns since the epoch; 0 where that is not known."""
+        """When the session was last written, ns since the epoch; 0 if that is not known."""
         for file in (self.folder(session_id) / "journal.yaml", self.runtime(session_id)):
             if file.exists():
                 return file.stat().st_mtime_ns
@@ -130,14 +130,14 @@ class DiskStore:
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 
     def manifest(self, session_id: str) -> Manifest:
-        """What is known of the session, without its lock. StateError if session.yaml is unreadable.
+        """The session's manifest, without its lock. StateError if session.yaml is unreadable.
 
-        Where this worktree drives it, that is what was written last: session.yaml is a projection,
-        which may lag behind a crash, and which somebody may have changed.
+        If this worktree drives the session, its runtime state counts: session.yaml may be out of
+        date after a crash, and may have been edited.
         """
         path = self.folder(session_id) / "session.yaml"
         try:
-            with self._told_of(session_id):
+            with self._explaining(session_id):
                 found = read_manifest(read_bytes(path), integrity.shown(path.parent, path.name))
         except FileNotFoundError as error:
             if self.drives(session_id):
@@ -149,9 +149,9 @@ class DiskStore:
         return manifest_from_json(runtime.manifest)
 
     def journal(self, session_id: str) -> ParsedJournal:
-        """All entries, as they stand in journal.yaml. StateError if it cannot be read."""
+        """All entries of journal.yaml. StateError if it cannot be read."""
         path = self.folder(session_id) / "journal.yaml"
-        with self._told_of(session_id):
+        with self._explaining(session_id):
             try:
                 return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
             except FileNotFoundError as error:
@@ -174,10 +174,10 @@ class DiskStore:
         session_id: str = "",
         runtime: Runtime | None = None,
     ) -> str:
-        """A new, pending session with what it is pinned to (kai FR11, FR12); returns its id.
+        """Create a pending session with its pinned files (kai FR11, FR12); returns its id.
 
-        `definition` is what `text` says, if the caller has read it. `session_id` is an id that was
-        reserved before. `runtime` says how it is going to be driven.
+        `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
+        reserved before. `runtime` says how the session is going to be driven.
         """
         now = self.clock()
         session_id = session_id or self.reserve(now)
@@ -203,7 +203,7 @@ class DiskStore:
         return session_id
 
     def require_room(self) -> None:
-        """StorageError where a session could not be created, as far as that is to be seen."""
+        """StorageError if it is plain that no session can be created here."""
         folder = self.folder("00000000-new").parent
         while not os.path.lexists(folder):
             folder = folder.parent
@@ -212,9 +212,9 @@ class DiskStore:
             raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
 
     def reserve(self, now: int | None = None) -> str:
-        """An id that no worktree of this repository has; mkdir decides collisions.
+        """Reserve an id that no worktree of this repository has; mkdir decides collisions.
 
-        `now` is ms since the epoch; None asks the clock.
+        `now` is ms since the epoch; None means the clock.
         """
         day = to_time(self.clock() if now is None else now)[:10].replace("-", "")
         ensure_folder(self.checkout.ids)
@@ -232,7 +232,7 @@ class DiskStore:
 
     @contextmanager
     def open(self, session_id: str) -> Iterator[OpenSession]:
-        """The session, exclusively, as it stands now.
+        """The session as it is now, held exclusively.
 
         StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
         """
@@ -241,7 +241,7 @@ class DiskStore:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
             if known is None or not known.current:
-                with self._told_of(session_id):
+                with self._explaining(session_id):
                     known = self._known[session_id] = self._load(session_id, known)
             try:
                 yield known
@@ -250,7 +250,7 @@ class DiskStore:
                 raise
 
     def changed(self, session_id: str) -> bool:
-        """Whether somebody else has written the session since it was last opened here."""
+        """Whether another process has written the session since it was last opened here."""
         known = self._known.get(session_id)
         return known is None or not known.current
 
@@ -277,9 +277,9 @@ class DiskStore:
         return session.load(folder, private, runtime, place)
 
     def require_worktree(self, session_id: str) -> None:
-        """StateError PB-STATE-NO-WORKTREE where somebody has removed the worktree by hand.
+        """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.
 
-        It is not made again, not even for its sessions' sake, unless that is asked for.
+        It is made again only by `playbook repair --restore`.
         """
         if not (self.checkout.root / ".git").exists():
             raise StateError(
@@ -291,7 +291,7 @@ class DiskStore:
             )
 
     def _adopt(self, session_id: str) -> OpenSession:
-        """Take the session's files as they are: another machine began it."""
+        """Take over the files of a session that another machine began."""
         place = self._place(session_id)
         folder, private = self.folder(session_id), self.runtime(session_id)
         opened = session.adopt(folder, private, place)
@@ -299,19 +299,19 @@ class DiskStore:
         return opened
 
     def pinned(self, session_id: str) -> bool:
-        """Whether the session keeps the playbook that it runs."""
+        """Whether the session has a pinned playbook."""
         return (self.folder(session_id) / "playbook.yaml").is_file()
 
     def pin(self, session_id: str, text: bytes, policy: Policy | None = None) -> None:
-        """Give a session of kai's own tools, which pinned nothing, what it runs under."""
+        """Pin what a session of kai's own tools, which pinned nothing, is to run under."""
         pinned_inputs.write(self.folder(session_id), text, policy)
 
     def _shown(self, path: Path) -> str:
         return os.path.relpath(path, self.seen_from)
 
     @contextmanager
-    def _told_of(self, session_id: str) -> Iterator[None]:
-        """A place is named as a person can open it, and each command with the session it is for."""
+    def _explaining(self, session_id: str) -> Iterator[None]:
+        """Name files relative to the person's folder, and the session in suggested commands."""
         try:
             yield
         except PlaybookError as error:
@@ -332,7 +332,7 @@ def _id(session_id: str) -> str:
     if not SESSION_ID.match(session_id):
         raise StateError(
             "PB-STATE-NO-SESSION",
-            f"{session_id[:40]!r} is no session id (they look like 20260219-a7k)",
+            f"{session_id[:40]!r} is not a session id (they look like 20260219-a7k)",
             guidance="`playbook status --all` lists the sessions.",
         )
     return session_id

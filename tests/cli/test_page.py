@@ -271,7 +271,7 @@ class TestTheCommand:
         (waiting.root / "link").symlink_to("README.md")
         for name in ("pipe", "link"):
             refused = waiting.playbook("show", "--html", name)
-            assert (refused.code, "it is no regular file" in refused.err) == (3, True)
+            assert (refused.code, "it is not a regular file" in refused.err) == (3, True)
         assert (waiting.root / "pipe").is_fifo()
         assert (waiting.root / "link").is_symlink()
 

@@ -93,14 +93,14 @@ def test_yes_and_no_are_said_as_the_journal_writes_them() -> None:
 def test_a_duration_is_the_difference_of_its_times(stated: bytes, told: str) -> None:
     data = (HEADER + emit_entry(DONE)).replace(b"duration_seconds: 2.5", stated)
     found = parse_journal(data, "journal.yaml").entries
-    assert integrity.lying_duration(data, found, "journal.yaml") == told
+    assert integrity.wrong_duration(data, found, "journal.yaml") == told
 
 
 def test_an_entry_that_has_not_ended_has_no_duration() -> None:
     running = Entry("a", EntryStatus.IN_PROGRESS, Decision.AUTO, 1000, launched_at=1000)
     data = HEADER + emit_entry(running) + b"    duration_seconds: 2.5\n"
     found = parse_journal(data, "journal.yaml").entries
-    assert "a#1" in integrity.lying_duration(data, found, "journal.yaml")
+    assert "a#1" in integrity.wrong_duration(data, found, "journal.yaml")
 
 
 def test_a_manifest_differs_where_its_data_do() -> None:

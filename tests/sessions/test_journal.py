@@ -315,9 +315,9 @@ GOOD = 'step_id: a\n    status: done\n    decision: auto\n    started_at: "1970-
         ("schema: 0\nentries: []\n", "1:9", "schema: must be a whole number from 1"),
         ("schema: 1\nentries: {}\n", "2:10", "entries: must be a list, not a mapping"),
         ("schema: 1\nentries: many\n", "2:10", "entries: must be a list, not 'many'"),
-        ('schema: 1\nentries: ""\n', "2:10", "an empty journal says `entries: []`"),
-        ("{schema: 1, entries: []}\n", "1:22", "an empty journal says `entries: []`"),
-        ("schema: 1\nentries:\n  - plan\n", "3:5", "an entry is a mapping"),
+        ('schema: 1\nentries: ""\n', "2:10", "an empty journal must have `entries: []`"),
+        ("{schema: 1, entries: []}\n", "1:22", "an empty journal must have `entries: []`"),
+        ("schema: 1\nentries:\n  - plan\n", "3:5", "an entry must be a mapping"),
         ("entries:\n  - status: done\n", "2:5", "started_at: is missing"),
         (f"entries:\n  - {GOOD.replace('done', 'over')}", "3:13", "'over' is not one of"),
         (f"entries:\n  - {GOOD.replace('1970-01-01T00:00:00Z', 'now')}", "5:17", "not an ISO 8601"),
@@ -334,11 +334,11 @@ GOOD = 'step_id: a\n    status: done\n    decision: auto\n    started_at: "1970-
         (f"entries:\n  - {GOOD}    gates: [a]\n", "6:12", "must have a mapping at position 1"),
         (f"entries:\n  - {GOOD}    gates: [{{id: a}}]\n", "6:12", "gates: in the one at place 1"),
         ("schema: 1\nentries: [{step_id: a, status: done, decision: auto, started_at: "
-         '"1970-01-01T00:00:00Z"}]\n', "2:11", "begins a line of its own"),
+         '"1970-01-01T00:00:00Z"}]\n', "2:11", "begin on a line of its own"),
         ("schema: 1\nentries:\n  [\n   # none\n   {step_id: a, status: done, decision: auto, "
-         'started_at: "1970-01-01T00:00:00Z"}]\n', "5:4", "begins a line of its own"),
+         'started_at: "1970-01-01T00:00:00Z"}]\n', "5:4", "begin on a line of its own"),
         ('{"entries": [{"step_id": "a", "status": "done", "started_at": '
-         '"1970-01-01T00:00:00Z"}]}', "1:14", "begins a line of its own"),
+         '"1970-01-01T00:00:00Z"}]}', "1:14", "begin on a line of its own"),
         ("schema: 1\nschema: 1\n", "2:1", "for the second time"),
         ("entries: [\n", "2:1", ""),
     ],

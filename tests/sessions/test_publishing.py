@@ -222,7 +222,7 @@ def test_what_was_refused_at_the_end_is_made_up_for_by_a_resume(project: Project
     supervisor = session(project, "a")
     supervisor.begin()
     (notice,) = supervisor.report("a#1", OK).notices
-    assert "git commit was refused: it said nothing" in notice
+    assert "git commit was refused: no message" in notice
     hook.unlink()
     assert resumed(project).why == "completed"
     assert subjects(project) == ["Record session: completed"]

@@ -417,7 +417,7 @@ def test_commits_of_a_persons_are_not_published_with_it(
     repository.git("commit", "-q", "--allow-empty", "-m", "Mine")
     mine = repository.head
     assert repository.commit()
-    with pytest.raises(GitError, match=f"origin/013-x does not stand at {mine[:7]}") as caught:
+    with pytest.raises(GitError, match=f"origin/013-x is not at {mine[:7]}") as caught:
         repository.session().push()
     assert caught.value.code == "PB-GIT-PUSH"
     assert remote.git("rev-parse", "013-x") == before
@@ -474,7 +474,7 @@ def test_a_branch_that_follows_nothing_goes_to_the_remote_that_holds_it(
     repository.git("config", "remote.pushDefault", "fork")
     repository.journals("schema: 1\n")
     assert repository.commit()
-    with pytest.raises(GitError, match="fork/013-x does not stand at"):
+    with pytest.raises(GitError, match="fork/013-x is not at"):
         repository.session().push()
 
 
