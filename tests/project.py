@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 import program
@@ -48,6 +49,20 @@ case "$(cat "$(dirname "$0")/gh.says")" in
   *) echo 'To get started with GitHub CLI, please run:  gh auth login' >&2; exit 4 ;;
 esac
 """
+
+
+class Process(subprocess.Popen[bytes]):
+    """A process that is killed when its test fails, so that nothing waits for it."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)
 
 
 @dataclass
@@ -129,9 +144,9 @@ class Project:
 
     def spawn(
         self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
-    ) -> subprocess.Popen[bytes]:
+    ) -> Process:
         """Start `playbook ARGS` and leave it running, in a process group of its own."""
-        return subprocess.Popen(
+        return Process(
             [sys.executable, "-m", "playbook_supervisor", *args],
             cwd=cwd or self.root,
             env={**self.environment, **(env or {})},

@@ -210,7 +210,7 @@ def test_an_orphaned_worker_is_waited_for(project: Project) -> None:
 
     with project.spawn("resume") as resumed:
         assert resumed.stderr is not None
-        assert b"still at work" in resumed.stderr.readline()
+        assert b"still running" in resumed.stderr.readline()
         held.let_go()
         resumed.communicate(timeout=120)
     assert resumed.returncode == 0
