@@ -282,7 +282,7 @@ class TestNoEarlyStop:
         assert honest(project, client) == "stalled"
         assert len(client.model.main) == 22
         told = [
-            each.number for each in client.model.main if "your last 100 requests" in each.context
+            each.number for each in client.model.main if "Your last 100 requests" in each.context
         ]
         assert told == [3]
         assert executed(client) == []
