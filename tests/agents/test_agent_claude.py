@@ -98,7 +98,7 @@ def failure(call: Call, **settings: Any) -> Failure:
 # ── how it is called ────────────────────────────────────────────────────────────────────────
 
 
-def test_every_value_belongs_to_its_option_and_the_prompt_to_none(
+def test_no_value_and_no_prompt_is_taken_for_an_option(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
     """Whatever a config or an argument says: permissions are never bypassed."""
@@ -124,7 +124,7 @@ def test_every_value_belongs_to_its_option_and_the_prompt_to_none(
     ]
 
 
-def test_the_environment_is_ours_but_for_what_another_client_says_of_itself(
+def test_variables_of_an_enclosing_client_are_removed(
     stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(recorded("works"))
@@ -145,7 +145,7 @@ def test_the_environment_is_ours_but_for_what_another_client_says_of_itself(
 # ── how it ends ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_last_word_counts_and_no_exit_status(stand_in: StandIn, tmp_path: Path) -> None:
+def test_the_result_counts_and_not_the_exit_status(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in(recorded("works"), then="echo trouble >&2; exit 3")
     assert carried_out(planning(tmp_path))[0].ok
 
@@ -158,7 +158,7 @@ def test_a_last_word_counts_and_no_exit_status(stand_in: StandIn, tmp_path: Path
         ("exit 0", "PB-AGENT-FAILED", "claude ended with exit status 0"),
     ],
 )
-def test_without_a_last_word_it_has_failed(
+def test_without_a_result_it_has_failed(
     then: str, code: str, message: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in(recorded("works").splitlines(keepends=True)[0], then=then)
@@ -175,7 +175,7 @@ def test_without_a_last_word_it_has_failed(
         ("works", "/speckit.plan", {"idle": 0.3}, "PB-AGENT-TIMEOUT"),
     ],
 )
-def test_who_may_not_go_on_is_stopped(
+def test_a_call_that_exceeds_its_limit_is_stopped(
     stream: str,
     command: str,
     changes: dict[str, Any],
@@ -188,7 +188,7 @@ def test_who_may_not_go_on_is_stopped(
     assert failure(planning(tmp_path, command=command, **changes)).code == code
 
 
-def test_a_client_that_has_gone_meanwhile_is_a_failed_step(
+def test_a_client_that_was_uninstalled_is_a_failed_step(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
     stand_in(recorded("works"))
@@ -200,7 +200,7 @@ def test_a_client_that_has_gone_meanwhile_is_a_failed_step(
     assert outcome.agent == {"name": "claude"}
 
 
-def test_secrets_and_sequences_are_taken_out_of_what_it_says(
+def test_secrets_and_sequences_are_removed_from_its_output(
     stand_in: StandIn, tmp_path: Path
 ) -> None:
     told = recorded("logged-out").replace("scripted", "hunter2 \\u001b[31m")
@@ -209,7 +209,7 @@ def test_secrets_and_sequences_are_taken_out_of_what_it_says(
     assert error.message.endswith("API Error: 401 [redacted]")
 
 
-def test_what_is_too_long_a_line_is_no_event(stand_in: StandIn, tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_ignored(stand_in: StandIn, tmp_path: Path) -> None:
     first, *rest = recorded("works").splitlines(keepends=True)
     giant = json.dumps({"type": "user", "message": "x" * 17_000_000})
     stand_in(f"{first}{giant}\n{''.join(rest)}")
@@ -219,7 +219,7 @@ def test_what_is_too_long_a_line_is_no_event(stand_in: StandIn, tmp_path: Path) 
 # ── trying again ────────────────────────────────────────────────────────────────────────────
 
 
-def test_each_call_is_tried_again_three_times(
+def test_each_call_is_retried_three_times(
     stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After 1, 2 and 4 seconds, which no test waits for."""
@@ -237,7 +237,7 @@ def test_each_call_is_tried_again_three_times(
     assert (folder / "calls").read_text() == ".\n" * 4
 
 
-def test_after_the_first_call_of_a_tool_nothing_is_tried_again(
+def test_nothing_is_retried_after_the_first_tool_call(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
     stand_in(recorded("overloaded-after-a-tool"))
@@ -245,7 +245,7 @@ def test_after_the_first_call_of_a_tool_nothing_is_tried_again(
     assert (folder / "calls").read_text() == ".\n"
 
 
-def test_new_tries_count_as_the_steps_time(stand_in: StandIn, tmp_path: Path) -> None:
+def test_retries_count_towards_the_deadline(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in(recorded("overloaded"))
     error = failure(planning(tmp_path, wall=0.8))
     assert (error.code, error.message) == ("PB-AGENT-TIMEOUT", "claude ran for more than 0.8 s")
@@ -271,7 +271,7 @@ class Sleepless:
         patch.setattr(claude_conversation, "Event", Pausing)
 
 
-def test_the_wait_for_a_limit_does_not(
+def test_waiting_for_a_limit_does_not_count_towards_the_deadline(
     stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a step may take is the time that it works; and a wait is no new try."""
@@ -284,7 +284,7 @@ def test_the_wait_for_a_limit_does_not(
     assert slept.seconds > 3000
 
 
-def test_work_that_a_limit_stopped_goes_on_where_it_was(
+def test_work_that_a_limit_stopped_continues(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
     begun, _, ended = recorded("works").partition('{"type": "user"')
@@ -299,15 +299,13 @@ def test_work_that_a_limit_stopped_goes_on_where_it_was(
     assert ended
 
 
-def test_a_limit_that_has_ended_already_is_tried_a_moment_later(
-    stand_in: StandIn, tmp_path: Path
-) -> None:
+def test_after_an_ended_limit_the_next_try_is_soon(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in(limited(time.time() - 100), recorded("works"))
     assert carried_out(planning(tmp_path), wait_for_limit=True)[0].ok
 
 
 @pytest.mark.parametrize("stream", ["limit", "overloaded"])
-def test_who_waits_can_be_stopped(stream: str, stand_in: StandIn, tmp_path: Path) -> None:
+def test_a_waiting_call_can_be_stopped(stream: str, stand_in: StandIn, tmp_path: Path) -> None:
     stand_in(recorded(stream))
     running = agent(wait_for_limit=True).run(planning(tmp_path))
     said: list[Message] = []
@@ -324,7 +322,7 @@ def test_who_waits_can_be_stopped(stream: str, stand_in: StandIn, tmp_path: Path
 # ── agents that cannot hold themselves to a limit ───────────────────────────────────────────
 
 
-def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
+def test_a_limit_that_the_agent_cannot_keep_is_refused(project: Project) -> None:
     """Silently ignored it would be believed."""
     drive = driving.DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
     with pytest.raises(ArgumentError) as caught:
@@ -333,7 +331,7 @@ def test_a_limit_that_nothing_would_hold_is_refused(project: Project) -> None:
     assert not project.sessions
 
 
-def test_one_that_was_remembered_is_told_of(project: Project) -> None:
+def test_a_stored_limit_that_it_cannot_keep_is_reported(project: Project) -> None:
     told: list[str] = []
 
     class Listener(NullObserver):
@@ -382,7 +380,7 @@ class Spender:
         return Running(iter([Message(outcome=outcome)]), stop=lambda: None)
 
 
-def test_a_group_shares_what_the_run_may_still_cost(
+def test_a_group_shares_the_remaining_cost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Turns and calls of tools are each step's own."""

@@ -72,13 +72,13 @@ def error_of(agent: Agent, call: Call) -> Failure:
 
 
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
-def test_exec_keeps_every_promise_of_an_agent(
+def test_exec_passes_every_conformance_check(
     check: AgentCheck, agent: Write, tmp_path: Path
 ) -> None:
     check(agent(CONFORMING), tmp_path)
 
 
-def test_the_program_is_told_of_its_call(agent: Write, tmp_path: Path) -> None:
+def test_the_program_receives_its_call_in_the_environment(agent: Write, tmp_path: Path) -> None:
     told = agent(
         "import json, os, sys\n"
         "names = [name for name in os.environ if name.startswith(('PLAYBOOK_', 'SPECIFY_'))\n"
@@ -129,9 +129,7 @@ def test_arguments_are_split_but_never_seen_by_a_shell(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("pwned"))
 
 
-def test_a_program_that_does_not_read_its_prompt_is_not_waited_for(
-    agent: Write, tmp_path: Path
-) -> None:
+def test_a_program_need_not_read_its_prompt(agent: Write, tmp_path: Path) -> None:
     deaf = agent("print('done')\n")
     call = replace(call_for("works", tmp_path), prompt="word " * 200_000)
     assert ended(deaf, call).ok
@@ -161,14 +159,12 @@ def test_another_exit_status_is_a_failure_with_the_last_lines(agent: Write, tmp_
     assert error.cause == "15\n16\n17\n18\n19"
 
 
-def test_what_was_said_on_stdout_explains_a_failure_without_stderr(
-    agent: Write, tmp_path: Path
-) -> None:
+def test_stdout_explains_a_failure_without_stderr(agent: Write, tmp_path: Path) -> None:
     error = error_of(agent("print('no')\nexit(1)\n"), call_for("works", tmp_path))
     assert (error.message, error.cause) == ("mine ended with exit status 1: no", "no")
 
 
-def test_a_failure_without_a_word_still_says_its_status(agent: Write, tmp_path: Path) -> None:
+def test_a_failure_without_output_still_has_its_status(agent: Write, tmp_path: Path) -> None:
     error = error_of(agent("exit(1)\n"), call_for("works", tmp_path))
     assert (error.message, error.cause) == ("mine ended with exit status 1", "")
 
@@ -189,7 +185,7 @@ def test_a_deadline_names_its_seconds(agent: Write, tmp_path: Path) -> None:
     assert "--idle-timeout" in idle.guidance
 
 
-def test_what_was_stopped_says_so(agent: Write, tmp_path: Path) -> None:
+def test_a_stopped_program_says_so(agent: Write, tmp_path: Path) -> None:
     running = agent(CONFORMING).run(call_for("hangs", tmp_path))
     messages = iter(running)
     assert next(messages).text == "hanging"
@@ -231,7 +227,7 @@ def test_secrets_are_redacted_even_where_terminal_sequences_hide_them(
     assert messages[0].text.startswith("key ")
 
 
-def test_a_flood_is_cut_once_and_said_to_be(agent: Write, tmp_path: Path) -> None:
+def test_too_much_output_is_cut_and_marked_once(agent: Write, tmp_path: Path) -> None:
     """tyr 32: output beyond the cap is cut and marked."""
     messages = list(agent(CONFORMING).run(call_for("shouts", tmp_path, cap=250)))
     assert [message.text for message in messages] == [

@@ -74,7 +74,7 @@ def refused(agent: Write, text: str) -> AgentError:
 
 
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
-def test_script_keeps_every_promise_of_an_agent(
+def test_script_passes_every_conformance_check(
     check: AgentCheck, agent: Write, tmp_path: Path
 ) -> None:
     check(agent(CONFORMING), tmp_path)
@@ -83,7 +83,7 @@ def test_script_keeps_every_promise_of_an_agent(
 # ── what it does ────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_writes_whole_files_with_the_call_filled_in(agent: Write, call: Call) -> None:
+def test_it_writes_whole_files_with_the_calls_values(agent: Write, call: Call) -> None:
     script = """\
         steps:
           plan:
@@ -124,9 +124,7 @@ def test_each_attempt_has_its_action_and_the_last_one_repeats(agent: Write, call
 
 
 @pytest.mark.parametrize("script", ["", "{}", "steps: {}", "steps:\ndefault:\n", "steps: {plan: }"])
-def test_a_step_that_is_not_listed_ends_well_without_a_word(
-    script: str, agent: Write, call: Call
-) -> None:
+def test_a_step_that_is_not_listed_succeeds_silently(script: str, agent: Write, call: Call) -> None:
     messages = list(agent(script).run(call))
     assert messages == [Message(outcome=Outcome(agent={"name": "script"}))]
 
@@ -137,7 +135,7 @@ def test_the_default_is_for_steps_that_are_not_listed(agent: Write, call: Call) 
     assert ended(agent(script), replace(call, step="tasks")).output == "listed"
 
 
-def test_a_failure_comes_after_what_was_said_and_written(agent: Write, call: Call) -> None:
+def test_a_failure_follows_the_output_and_the_files(agent: Write, call: Call) -> None:
     for seconds in ("0", "0.01"):  # in this process, and in one of its own
         script = f"steps: {{plan: {{say: a, seconds: {seconds}, write: {{b: c}}, fail: 'd\te'}}}}"
         outcome = ended(agent(script), call)
@@ -146,7 +144,7 @@ def test_a_failure_comes_after_what_was_said_and_written(agent: Write, call: Cal
         (call.cwd / "b").unlink()
 
 
-def test_taking_time_is_a_process_that_can_be_orphaned(agent: Write, call: Call) -> None:
+def test_an_action_that_takes_time_runs_in_its_own_process(agent: Write, call: Call) -> None:
     running = agent("steps: {plan: {say: begun, seconds: 600, write: {a: b}}}").run(call)
     messages = iter(running)
     assert next(messages).text == "begun"
@@ -157,7 +155,7 @@ def test_taking_time_is_a_process_that_can_be_orphaned(agent: Write, call: Call)
     assert not (call.cwd / "a").exists()
 
 
-def test_what_it_writes_it_has_written_when_its_time_is_over(agent: Write, call: Call) -> None:
+def test_files_are_written_after_the_seconds(agent: Write, call: Call) -> None:
     outcome = ended(agent("steps: {plan: {say: begun, seconds: 0.1, write: {a: b}}}"), call)
     assert outcome == Outcome(output="begun", agent={"name": "script"})
     assert (call.cwd / "a").read_text() == "b"
@@ -210,7 +208,7 @@ def test_a_feature_that_would_leave_the_directory_is_not_written(agent: Write, c
     assert "leads outside" in error.message
 
 
-def test_a_module_in_the_working_directory_is_not_ours(agent: Write, call: Call) -> None:
+def test_a_module_in_the_working_directory_is_not_imported(agent: Write, call: Call) -> None:
     for name in ("json.py", "playbook_supervisor.py"):
         (call.cwd / name).write_text("raise SystemExit('hijacked')\n")
     assert ended(agent("steps: {plan: {seconds: 0.01, say: fine}}"), call).output == "fine"
@@ -274,7 +272,7 @@ def test_a_faulty_script_is_refused_at_its_place(
     assert error.where.startswith(f"{tmp_path / 'script.yaml'}:{place}")
 
 
-def test_all_faults_are_told_at_once(agent: Write) -> None:
+def test_all_faults_are_reported_at_once(agent: Write) -> None:
     error = refused(agent, "steps:\n  plan: {seconds: soon}\n  tasks: {fial: red}\n")
     assert error.message.endswith("(and 1 more)")
     assert [detail.rpartition("script.yaml:")[2][:5] for detail in error.details] == [
@@ -323,9 +321,7 @@ def test_any_file_is_either_a_script_or_refused_with_places(
 # ── the file that ships, and the one that is documented ─────────────────────────────────────
 
 
-def test_the_demonstrations_script_brings_a_feature_to_its_pull_request(
-    tmp_path: Path, call: Call
-) -> None:
+def test_the_demo_script_takes_a_feature_to_its_pull_request(tmp_path: Path, call: Call) -> None:
     demo = REPOSITORY / "templates/demo"
     shutil.copytree(demo / "project", call.cwd, dirs_exist_ok=True)
     agent = choose(f"script:{demo / 'script.yaml'}", Config(), call.cwd)
@@ -354,7 +350,7 @@ def test_the_demonstrations_script_brings_a_feature_to_its_pull_request(
     assert greeting.stdout == "Hello, Ada!\n"
 
 
-def test_the_demonstrations_gh_lists_the_pull_request_once_there_is_one(call: Call) -> None:
+def test_the_demo_gh_lists_the_pull_request_once_it_exists(call: Call) -> None:
     gh = REPOSITORY / "templates/demo/bin/gh"
     subprocess.run(["git", "init", "-q"], cwd=call.cwd, check=True)
 
@@ -371,7 +367,7 @@ def test_the_demonstrations_gh_lists_the_pull_request_once_there_is_one(call: Ca
     assert says("auth", "token").returncode == 1
 
 
-def test_the_documented_script_is_one(agent: Write, call: Call) -> None:
+def test_the_documented_script_is_valid(agent: Write, call: Call) -> None:
     page = (REPOSITORY / "docs/script-agent.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     documented = agent(example)

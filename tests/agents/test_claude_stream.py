@@ -58,7 +58,7 @@ def failure(*said: str) -> Failure:
 # ── what it says ────────────────────────────────────────────────────────────────────────────
 
 
-def test_work_is_told_line_by_line_and_summed_up() -> None:
+def test_work_is_shown_line_by_line_and_summed_up() -> None:
     """Catalyst NFR-1.3: texts by their first line, tools by what they touch."""
     stream, shown = heard(*lines("works"))
     assert shown == ["I write it.", "Write plan.md", "The plan is written."]
@@ -70,19 +70,19 @@ def test_work_is_told_line_by_line_and_summed_up() -> None:
     assert judge(stream, ()) == Verdict()
 
 
-def test_without_its_last_word_nothing_is_known_to_have_ended() -> None:
+def test_without_a_result_there_is_no_verdict() -> None:
     stream, _ = heard(*lines("works")[:-1])
     assert judge(stream, ()) is None
     assert (stream.turns, stream.usage) == (2, Usage(None, 200, 20))
 
 
-def test_a_word_that_was_not_the_last_is_none() -> None:
+def test_a_result_that_is_not_the_last_message_does_not_count() -> None:
     """A client that was killed in a turn that a background agent began."""
     said = lines("works")
     assert judge(heard(*said, said[1])[0], ()) is None
 
 
-def test_the_work_of_subagents_counts_and_their_words_do_not_show() -> None:
+def test_subagents_count_but_their_text_is_not_shown() -> None:
     stream, shown = heard(*lines("background-agent"))
     assert shown == ["Agent look", "turn 2", "Bash npm test", "turn 5"]
     assert (stream.turns, stream.tool_calls) == (3, 2)
@@ -90,7 +90,7 @@ def test_the_work_of_subagents_counts_and_their_words_do_not_show() -> None:
     assert failure(*lines("background-agent")).message == "claude was not permitted: Bash npm test"
 
 
-def test_the_clients_own_new_tries_are_told() -> None:
+def test_the_clients_own_retries_are_shown() -> None:
     stream, shown = heard(*lines("overloaded-and-tried-again"))
     assert shown[0] == "the model's server: overloaded (529); the client retries, 1 of 10"
     assert judge(stream, ()) == Verdict()
@@ -111,7 +111,7 @@ def test_the_clients_own_new_tries_are_told() -> None:
         ("Bash", {"command": "\x1b[2Jclear"}, "Bash clear"),
     ],
 )
-def test_a_call_of_a_tool_is_told_in_a_few_words(
+def test_a_tool_call_is_described_in_a_few_words(
     tool: str, given_: dict[str, Any], told: str
 ) -> None:
     assert described(tool, given_, "/project") == told
@@ -153,12 +153,12 @@ def test_no_shape_of_an_event_is_an_error(events: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     "line", ["", "not JSON", "[1]", "7", "{" * 100_000, '{"type": "assistant", "mess'], ids=str
 )
-def test_a_line_that_is_no_event_says_nothing(line: str) -> None:
+def test_a_line_that_is_not_an_event_is_ignored(line: str) -> None:
     assert heard(line) == (Stream(root="/project"), [])
 
 
 @pytest.mark.parametrize("cost", [-1, 1e300, "dear", None, float("nan"), float("inf")])
-def test_a_cost_that_cannot_be_is_not_known(cost: object) -> None:
+def test_an_implausible_cost_is_ignored(cost: object) -> None:
     assert heard(result(total_cost_usd=cost))[0].usage.cost_usd is None
 
 
@@ -186,7 +186,7 @@ def test_a_cost_that_cannot_be_is_not_known(cost: object) -> None:
         ),
     ],
 )
-def test_good_words_and_an_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
+def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
     found = failure(*lines(name))
     assert found.code == code
     assert found.message.startswith(message)
@@ -196,12 +196,12 @@ def test_good_words_and_an_exit_status_prove_nothing(name: str, code: str, messa
     ("name", "transient"),
     [("overloaded", True), ("unreachable", True), ("logged-out", False), ("limit", False)],
 )
-def test_what_the_servers_state_explains_can_be_tried_again(name: str, transient: bool) -> None:
+def test_server_errors_are_transient(name: str, transient: bool) -> None:
     assert verdict(*lines(name)).transient is transient
 
 
 @pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
-def test_who_is_not_logged_in_is_told_to_log_in(name: str) -> None:
+def test_a_missing_login_says_to_log_in(name: str) -> None:
     found = failure(*lines(name))
     assert found.code == "PB-AGENT-API"
     assert "/login" in found.guidance
@@ -219,7 +219,7 @@ def test_who_is_not_logged_in_is_told_to_log_in(name: str) -> None:
         (None, "Try again later"),
     ],
 )
-def test_nobody_is_told_to_try_again_what_cannot_help(status: int | None, cure: str) -> None:
+def test_lasting_errors_do_not_suggest_a_retry(status: int | None, cure: str) -> None:
     said = result(is_error=True, api_error_status=status, terminal_reason="api_error", result="No.")
     found = failure(said)
     assert cure in found.guidance
@@ -230,18 +230,18 @@ def test_nobody_is_told_to_try_again_what_cannot_help(status: int | None, cure: 
     ("status", "transient"),
     [(400, False), (403, False), (404, False), (408, True), (429, True), (500, True), (529, True)],
 )
-def test_a_status_says_whose_fault_it_was(status: int, transient: bool) -> None:
+def test_the_status_decides_whether_a_retry_helps(status: int, transient: bool) -> None:
     found = verdict(result(is_error=True, api_error_status=status, terminal_reason="api_error"))
     assert found.transient is transient
 
 
-def test_the_end_of_a_limit_is_known_to_whoever_waits() -> None:
+def test_the_end_of_a_usage_limit_is_known() -> None:
     assert verdict(*lines("limit")).limit_ends == 1_950_000_000
     older = result(is_error=True, result="Claude AI usage limit reached|1950000000")
     assert verdict(older).limit_ends == 1_950_000_000
 
 
-def test_a_limit_whose_end_nobody_names_cannot_be_waited_for() -> None:
+def test_a_limit_without_an_end_cannot_be_waited_for() -> None:
     endless = result(is_error=True, result="", api_error="usage_limit_reached")
     found = verdict(endless)
     assert (found.limit_ends, found.transient) == (0, False)
@@ -249,7 +249,7 @@ def test_a_limit_whose_end_nobody_names_cannot_be_waited_for() -> None:
     assert found.failure.message.endswith("usage limit; its end is unknown")
 
 
-def test_a_limit_that_did_not_stop_the_work_is_none() -> None:
+def test_a_limit_that_did_not_stop_the_work_is_ignored() -> None:
     """Whoever pays for more goes on beyond it."""
     said = lines("limit")[1]
     assert verdict(said, result()) == Verdict()
@@ -257,7 +257,7 @@ def test_a_limit_that_did_not_stop_the_work_is_none() -> None:
     assert verdict(said, lost).transient
 
 
-def test_whatever_else_goes_wrong_is_a_failure_with_the_clients_own_words() -> None:
+def test_other_errors_fail_with_the_clients_message() -> None:
     broken = result(
         is_error=True, subtype="error_during_execution", result=None, errors=["one", "two"]
     )
@@ -268,11 +268,11 @@ def test_whatever_else_goes_wrong_is_a_failure_with_the_clients_own_words() -> N
     assert failure(result(is_error=True, result="")).message == "claude ended with success"
 
 
-def test_a_turn_that_nobody_took_is_no_work() -> None:
+def test_a_run_without_turns_has_failed() -> None:
     assert failure(result(num_turns=0, result="")).message == "claude never asked the model"
 
 
-def test_a_command_that_the_client_does_not_know_is_seen_before_the_model_is_asked() -> None:
+def test_an_unknown_command_is_found_before_the_model_is_asked() -> None:
     """It is passed on as words, and the stream says nothing of that."""
     stream, _ = heard(lines("unknown-command")[0])
     found = unknown_command(stream, "/nosuch")
@@ -286,7 +286,7 @@ def test_a_command_that_the_client_does_not_know_is_seen_before_the_model_is_ask
 # ── permissions ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_denial_shows_the_very_line_that_permits_it() -> None:
+def test_a_denial_shows_the_line_that_allows_it() -> None:
     stream, _ = heard(*lines("denied"))
     found = judge(stream, ("Bash(git commit *)",))
     assert found is not None
@@ -318,7 +318,7 @@ def test_a_file_of_the_repository_is_named_as_on_every_machine() -> None:
     )
 
 
-def test_what_the_project_itself_refuses_is_a_boundary_and_no_lack() -> None:
+def test_calls_that_the_project_forbids_are_no_failure() -> None:
     """Deny rules and hooks are there to be run into."""
     stream, _ = heard(*lines("refused-by-the-project"))
     assert [denial.tool for denial in stream.denials] == ["Bash", "Write", "Read"]
@@ -326,7 +326,7 @@ def test_what_the_project_itself_refuses_is_a_boundary_and_no_lack() -> None:
     assert judge(stream, ()) == Verdict()
 
 
-def test_words_of_a_command_make_no_refusal() -> None:
+def test_text_in_a_command_does_not_make_it_forbidden() -> None:
     told = "This Bash command contains multiple operations. The following part requires approval: "
     assert not is_project_rule(
         Denial("Bash", {}, f"{told}echo Permission to use X has been denied.")
@@ -348,7 +348,7 @@ def test_words_of_a_command_make_no_refusal() -> None:
         ('echo "\x1b[31m"', ["Bash(echo *)"]),
     ],
 )
-def test_a_rule_is_no_wider_than_one_would_write(command: str, rules: list[str]) -> None:
+def test_a_rule_is_no_broader_than_needed(command: str, rules: list[str]) -> None:
     found = permission_failure([Denial("Bash", {"command": command})], (), "")
     assert f"`allowed_tools: {json.dumps(rules)}`" in found.guidance
 
@@ -387,7 +387,7 @@ def test_where_no_rule_helps_none_is_shown(denial: Denial) -> None:
     assert "change the step" in found.guidance
 
 
-def test_a_line_with_rules_stays_one_that_somebody_would_paste() -> None:
+def test_the_suggested_line_stays_short() -> None:
     many = [Denial("Bash", {"command": f"tool{number} x"}) for number in range(100)]
     found = permission_failure(many, ("Edit",), "")
     assert found.guidance.count("Bash(") == 6
@@ -407,7 +407,7 @@ def used(session: str, cost: float | None, turns: int = 1, tokens: int = 100) ->
     return heard(result(**given_, total_cost_usd=cost))[0]
 
 
-def test_a_conversation_sums_up_itself_and_conversations_are_added_up() -> None:
+def test_usage_is_summed_over_conversations_not_processes() -> None:
     account = Account([used("a", 0.1), used("b", 0.2), used("b", 0.5, turns=2)], retries=1)
     assert account.as_journaled("claude") == {
         "name": "claude",
@@ -423,7 +423,7 @@ def test_a_conversation_sums_up_itself_and_conversations_are_added_up() -> None:
     assert account.left_of(Budget()) == Budget()
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_values_are_left_out() -> None:
     assert Account().as_journaled("claude") == {"name": "claude"}
     assert "cost_usd" not in Account([used("a", None)]).as_journaled("claude")
 
@@ -436,7 +436,7 @@ def test_what_is_not_known_is_left_out() -> None:
         (Budget(max_cost_usd=-0.1), "cost"),
     ],
 )
-def test_where_nothing_is_left_nothing_may_be_done(left: Budget, word: str) -> None:
+def test_an_exhausted_budget_is_a_failure(left: Budget, word: str) -> None:
     found = exhausted(left)
     assert found is not None
     assert word in found.message
@@ -447,11 +447,11 @@ def test_where_nothing_is_left_nothing_may_be_done(left: Budget, word: str) -> N
 
 
 @pytest.mark.parametrize("name", ["denied", "plan-mode", "dollars", "turns", "limit", "logged-out"])
-def test_what_would_come_again_lasts(name: str) -> None:
+def test_repeatable_failures_last(name: str) -> None:
     """`retry_once` would pay for it a second time."""
     assert failure(*lines(name)).lasts
 
 
 @pytest.mark.parametrize("name", ["overloaded", "unreachable", "model-refuses"])
-def test_what_might_go_well_the_next_time_does_not_last(name: str) -> None:
+def test_transient_failures_do_not_last(name: str) -> None:
     assert not failure(*lines(name)).lasts

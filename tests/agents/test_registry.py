@@ -79,7 +79,7 @@ def refused(spec: str, root: Path, config: Config | None = None) -> PlaybookErro
 # ── which is meant ──────────────────────────────────────────────────────────────────────────
 
 
-def test_what_the_command_line_says_wins_over_the_config(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_config(tmp_path: Path) -> None:
     script = tmp_path / "script.yaml"
     script.write_text("default: {}\n")
     config = Config(agent=f"script:{script}")
@@ -95,7 +95,7 @@ def test_the_config_gives_any_other_agent_a_name(tmp_path: Path) -> None:
     assert choose("mine", config, tmp_path).name == "mine"
 
 
-def test_claude_is_taken_where_nobody_says_which(tmp_path: Path) -> None:
+def test_claude_is_the_default(tmp_path: Path) -> None:
     """Catalyst FR-5.6, FR-10.2: found by looking, and before those of other packages."""
     assert choose("", Config(), tmp_path).name == "claude"
 
@@ -109,7 +109,7 @@ def test_without_any_agent_the_error_says_how_to_name_one(tmp_path: Path, nowher
     assert error.details == ("claude: claude is not on PATH",)
 
 
-def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_agent_lists_the_known_ones(tmp_path: Path) -> None:
     config = Config(agents_exec={"codex": ("codex", "exec", "-")})
     error = refused("codx", tmp_path, config)
     assert error.code == "PB-ARG-AGENT"
@@ -117,7 +117,7 @@ def test_an_unknown_agent_is_answered_with_those_there_are(tmp_path: Path) -> No
     assert error.details == ("claude", "exec:PROGRAM", "script:FILE.yaml", "codex")
 
 
-def test_a_name_of_the_config_takes_nothing_behind_a_colon(tmp_path: Path) -> None:
+def test_a_name_from_the_config_takes_no_argument(tmp_path: Path) -> None:
     config = Config(agents_exec={"mine": ("sh",)})
     assert refused("mine:--flag", tmp_path, config).code == "PB-ARG-AGENT"
 
@@ -129,9 +129,7 @@ def test_a_hostile_name_is_shown_without_its_control_characters(tmp_path: Path) 
 @pytest.mark.parametrize(
     "spec", ["exec:", "exec", "exec:''", "exec:'open", "script:", "script", "claude:opus"]
 )
-def test_an_agent_with_too_little_or_too_much_behind_its_name_is_refused(
-    spec: str, tmp_path: Path
-) -> None:
+def test_a_missing_or_unexpected_argument_is_refused(spec: str, tmp_path: Path) -> None:
     assert refused(spec, tmp_path).code == "PB-ARG-AGENT"
 
 
@@ -142,12 +140,12 @@ def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path: P
     assert "missing is not an executable file" in error.message
 
 
-def test_a_file_that_may_not_be_executed_is_no_agent(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a program\n")
     assert "not an executable file" in refused("exec:./notes.txt", tmp_path).message
 
 
-def test_a_path_is_taken_from_where_the_person_stands_else_from_the_top(
+def test_a_path_is_relative_to_the_working_directory_or_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = tmp_path / "below"
@@ -161,7 +159,7 @@ def test_a_path_is_taken_from_where_the_person_stands_else_from_the_top(
 # ── agents of other packages ────────────────────────────────────────────────────────────────
 
 
-def test_an_installed_package_brings_its_agent_along(install: Install, tmp_path: Path) -> None:
+def test_an_installed_package_provides_its_agent(install: Install, tmp_path: Path) -> None:
     """Catalyst FR-5.1: an agent is added without a change to the runner."""
     install("polly")
     agent = choose("polly:hello", Config(), tmp_path)
@@ -230,14 +228,14 @@ def error_of(agent: Agent, folder: Path) -> Failure:
     return error
 
 
-def test_what_the_agent_says_is_heard_and_its_outcome_returned(tmp_path: Path) -> None:
+def test_output_is_streamed_and_the_outcome_returned(tmp_path: Path) -> None:
     """Catalyst NFR-1.3: results are streamed."""
     told = Outcome(output="done", agent={"name": "odd"})
     agent = Odd(lambda: iter([Message("one"), Message(), Message("two", told)]))
     assert brought_back(agent, tmp_path) == (told, ["one", "two"])
 
 
-def test_what_whoever_watches_has_to_know_is_noted_besides(tmp_path: Path) -> None:
+def test_notices_are_reported_separately(tmp_path: Path) -> None:
     agent = Odd(
         lambda: iter([Message("one"), Message("two\x1b[2J", notice=True), Message("", FINE)])
     )
@@ -287,7 +285,7 @@ def test_nothing_an_agent_says_can_move_the_cursor(tmp_path: Path) -> None:
     )
 
 
-def test_the_running_call_is_handed_over_so_that_it_can_be_stopped(tmp_path: Path) -> None:
+def test_on_start_receives_the_running_call(tmp_path: Path) -> None:
     running: list[Running] = []
     agent = Odd(lambda: iter([Message(outcome=Outcome())]))
     carry_out(agent, call_for("works", tmp_path), print, on_start=running.append)
@@ -387,13 +385,15 @@ def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
         ),
     ],
 )
-def test_a_check_finds_the_agent_that_breaks_its_promise(
+def test_a_check_finds_an_agent_that_breaks_the_contract(
     check: AgentCheck, agent: Agent, said: str, tmp_path: Path
 ) -> None:
     assert said in fault(check, agent, tmp_path)
 
 
-def test_a_process_that_lives_on_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_keeps_running_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(testing, "PATIENCE", 0.05)
     agent = Faulty({"hangs": [Message("hanging"), Message("", LATE)]})
     lock = call_for("hangs", tmp_path).cwd / "hangs.lock"

@@ -45,7 +45,7 @@ def command(text: str, **more: Any) -> str:
 
 class TestTheSupervisingModel:
     @pytest.mark.parametrize("tool", EVERY_TOOL)
-    def test_has_what_reads_and_nothing_else(self, tool: str) -> None:
+    def test_may_only_read(self, tool: str) -> None:
         assert ruled(tool).verdict == ("pass" if tool in READING else "deny")
 
     @pytest.mark.parametrize("tool", sorted(AGENTS))
@@ -61,7 +61,7 @@ class TestTheSupervisingModel:
     @pytest.mark.parametrize(
         "prompt", ["build#1", "plan#2", "plan", "", "plan#1 please", "PLAN#1", None, 1, ["plan#1"]]
     )
-    def test_launches_nothing_else_and_is_told_what_is_due(self, prompt: object) -> None:
+    def test_launches_nothing_else_and_learns_what_is_due(self, prompt: object) -> None:
         refused = ruled("Agent", {"prompt": prompt}, due=frozenset({"plan#1", "docs#1"}))
         assert refused.verdict == "deny"
         assert refused.reason.endswith(
@@ -69,7 +69,7 @@ class TestTheSupervisingModel:
             " and Agent(description='plan#1', prompt='plan#1')."
         )
 
-    def test_waits_for_what_is_at_work(self) -> None:
+    def test_waits_for_running_steps(self) -> None:
         refused = ruled("Agent", {"prompt": "plan#1"}, at_work=frozenset({"plan#1"}))
         assert refused == ToolDecision("deny", "plan#1 is already running: wait for it.")
 
@@ -99,7 +99,7 @@ class TestTheSupervisingModel:
             "playbook probe plan_exists",
         ],
     )
-    def test_runs_what_reads_of_ours(self, text: str) -> None:
+    def test_runs_our_reading_commands(self, text: str) -> None:
         assert command(text) == "pass"
 
     @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ class TestTheSupervisingModel:
             assert command(f"playbook next {tail}") == "deny"
 
 
-class TestEverybody:
+class TestEveryCaller:
     @pytest.mark.parametrize("tool", sorted(DISPATCHING))
     @pytest.mark.parametrize("side", SIDES)
     def test_has_no_other_way_to_prompt(self, tool: str, side: str) -> None:
@@ -179,7 +179,7 @@ class TestEverybody:
             "/elsewhere/.playbooks/sessions/x",
         ],
     )
-    def test_but_a_supervising_model_writes_all_else(self, side: str, file: str) -> None:
+    def test_writes_other_files_unless_supervising(self, side: str, file: str) -> None:
         assert ruled("Write", {"file_path": "x"}, file=file, **SIDES[side]) == ToolDecision("pass")
 
     @pytest.mark.parametrize("tool", SHELLS)
@@ -205,7 +205,7 @@ class TestEverybody:
             "playbook next; rm .git/playbook/bound",
         ],
     )
-    def test_leaves_it_alone_in_a_shell(self, tool: str, side: str, text: str) -> None:
+    def test_leaves_the_journal_alone_in_a_shell(self, tool: str, side: str, text: str) -> None:
         refused = ruled(tool, {"command": text}, **SIDES[side])
         assert refused.verdict == "deny"
         assert "playbook" in refused.reason
@@ -223,19 +223,19 @@ class TestEverybody:
             "playbook status .playbooks/sessions",
         ],
     )
-    def test_but_a_supervising_model_runs_all_else(self, side: str, text: str) -> None:
+    def test_runs_other_commands_unless_supervising(self, side: str, text: str) -> None:
         assert command(text, **SIDES[side]) == "pass"
 
     @pytest.mark.parametrize("tool", sorted(READING))
     @pytest.mark.parametrize("side", SIDES)
-    def test_reads_also_the_journal(self, tool: str, side: str) -> None:
+    def test_may_read_the_journal(self, tool: str, side: str) -> None:
         assert ruled(tool, file=f"{KEPT[0]}/x/journal.yaml", **SIDES[side]).verdict == "pass"
 
 
 class TestWorkersAndHumanTurns:
     @pytest.mark.parametrize("tool", [name for name in EVERY_TOOL if name not in DISPATCHING])
     @pytest.mark.parametrize("side", FREE)
-    def test_are_as_free_as_ever(self, tool: str, side: str) -> None:
+    def test_are_not_restricted_otherwise(self, tool: str, side: str) -> None:
         assert ruled(tool, **SIDES[side]) == ToolDecision("pass")
 
     @pytest.mark.parametrize("side", ["worker", "worker in a human turn"])
@@ -243,7 +243,7 @@ class TestWorkersAndHumanTurns:
         due = frozenset({"plan#1"})
         assert ruled("Agent", {"prompt": "plan#1"}, due=due, **SIDES[side]) == ToolDecision("pass")
 
-    def test_a_step_that_is_due_has_its_agent_in_a_human_turn_as_well(self) -> None:
+    def test_a_due_step_may_be_launched_in_a_human_turn(self) -> None:
         around: dict[str, Any] = {"due": frozenset({"b#1"}), "at_work": frozenset({"a#1"})}
         around |= SIDES["human turn"]
         assert ruled("Agent", {"prompt": "b#1"}, **around) == ToolDecision("launch", attempt="b#1")

@@ -55,12 +55,12 @@ class TestAncestry:
         assert ancestry.lives(sleeping.pid, found.born)
         assert ancestry.lives(sleeping.pid, "")
 
-    def test_takes_no_later_process_of_the_number_for_the_one_that_it_knew(
+    def test_distinguishes_processes_of_one_number_by_their_start(
         self, source: str, sleeping: subprocess.Popen[bytes]
     ) -> None:
         assert not ancestry.lives(sleeping.pid, "long ago")
 
-    def test_counts_who_has_ended_among_the_dead_before_anybody_asked_how(
+    def test_does_not_count_zombies_as_running(
         self, source: str, sleeping: subprocess.Popen[bytes]
     ) -> None:
         found = ancestry.process(sleeping.pid)
@@ -72,17 +72,13 @@ class TestAncestry:
         assert ancestry.process(sleeping.pid) is None
         assert not ancestry.lives(sleeping.pid, found.born)
 
-    def test_knows_nothing_where_nothing_can_be_asked(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_finds_nothing_without_proc_and_ps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ancestry, "_PROC", Path("/nowhere"))
         monkeypatch.setenv("PATH", "/nowhere")
         assert ancestry.process(os.getpid()) is None
         assert list(ancestry.ancestors()) == []
 
-    def test_ends_also_where_processes_stand_in_a_circle(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_ends_even_in_a_circle_of_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ancestry, "process", lambda pid: Process(pid, pid, "odd", "1"))
         assert len(list(ancestry.ancestors())) == 1_000
 
@@ -91,7 +87,7 @@ class TestTheClientsProcess:
     def test_is_the_one_that_it_names(self) -> None:
         assert context.process({"CLAUDE_PID": "4242"}) == 4242
 
-    def test_else_is_above_the_shells(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_otherwise_above_the_shells(self, monkeypatch: pytest.MonkeyPatch) -> None:
         above = [
             Process(30, 20, "sh", "3"),
             Process(20, 10, "bash", "2"),
@@ -133,7 +129,7 @@ class TestABinding:
         assert bound.worker_of(agent="a1") == bound.worker_of(tool_use="use") == "plan#1"
         assert bound.worker_of(agent="a2") == bound.worker_of() == ""
 
-    def test_starts_counting_anew_when_something_was_accepted(self, bound: Binding) -> None:
+    def test_resets_its_counts_on_progress(self, bound: Binding) -> None:
         bound.blocks, bound.refusals, bound.stalled = 6, 19, True
         bound.progress()
         assert (bound.blocks, bound.refusals, bound.stalled) == (0, 0, False)
@@ -155,7 +151,7 @@ class TestABinding:
         (here.git_dir / marker.MARKER).write_bytes(text.encode("latin-1"))
         assert binding.bound(here) == ""
 
-    def test_is_loosed_without_another_sessions_marker(
+    def test_is_removed_without_another_sessions_marker(
         self, bound: Binding, here: checkout.Checkout, private: Path
     ) -> None:
         binding.bind(here, private, bound)
@@ -187,7 +183,7 @@ class TestABinding:
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
         assert binding.executable() == str(tmp_path / "bin/playbook")
 
-    def test_remembers_whose_dialog_waits(self, private: Path) -> None:
+    def test_records_whose_dialog_is_open(self, private: Path) -> None:
         assert binding.dialog(private) == ""
         binding.dialog_opened(private, "a1", "Write")
         binding.dialog_over(private, "a2")
@@ -196,7 +192,7 @@ class TestABinding:
         assert binding.dialog(private) == ""
 
 
-class TestStatusTells:
+class TestStatusShows:
     """kai FR38: a person elsewhere sees who drives, and what waits for them."""
 
     @pytest.fixture

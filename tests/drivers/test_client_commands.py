@@ -102,7 +102,7 @@ class TestRun:
             ("two", "PB-ARG-INVALID"),
         ],
     )
-    def test_that_cannot_be_carried_out_begins_and_binds_nothing(
+    def test_that_fails_begins_and_binds_nothing(
         self, person: Hooked, typed: str, code: str
     ) -> None:
         error = refused(person, f"/playbook.run {typed}")
@@ -127,7 +127,7 @@ class TestRun:
 
 
 class TestResume:
-    def test_in_the_same_client_waits_for_its_agents_and_hands_out_the_rest(
+    def test_in_the_same_client_waits_for_its_agents_and_launches_the_rest(
         self, at_work: Hooked
     ) -> None:
         reply = at_work.types("/playbook.resume")
@@ -209,7 +209,7 @@ class TestResume:
             assert "is aborted already" in error.message
 
     @pytest.mark.parametrize("typed", ["--retri", "a b", "-x"])
-    def test_takes_nothing_else(self, at_work: Hooked, typed: str) -> None:
+    def test_takes_no_other_argument(self, at_work: Hooked, typed: str) -> None:
         assert refused(at_work, f"/playbook.resume {typed}").code == "PB-ARG-USAGE"
 
     def test_takes_a_session_by_its_name_and_names_no_other(self, at_work: Hooked) -> None:
@@ -246,7 +246,7 @@ class TestResume:
 
 
 class TestPause:
-    def test_lets_the_session_go_and_says_what_is_still_at_work(self, at_work: Hooked) -> None:
+    def test_releases_the_session_and_names_what_still_runs(self, at_work: Hooked) -> None:
         reply = at_work.types("/playbook.pause")
         assert reply.decision == "block"
         assert "is paused; /playbook.resume goes on" in reply.reason
@@ -255,7 +255,7 @@ class TestPause:
         assert at_work.calls("Write", file_path="x") is None
         assert at_work.project.manifest()["status"] == "in_progress"
 
-    def test_and_resume_dismisses_what_was_still_at_work(self, at_work: Hooked) -> None:
+    def test_and_resume_dismisses_what_still_runs(self, at_work: Hooked) -> None:
         """Two agents never work at one step."""
         at_work.types("/playbook.pause")
         assert at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write") is None
@@ -269,13 +269,13 @@ class TestPause:
         assert at_work.bound.dismissed == ["agent of plan#1"]
 
     @pytest.mark.parametrize("text", ["[", "7", "{}"])
-    def test_does_not_rest_on_what_is_written_down_of_it(self, at_work: Hooked, text: str) -> None:
+    def test_works_without_the_file_of_dismissed_agents(self, at_work: Hooked, text: str) -> None:
         at_work.types("/playbook.pause")
         (at_work.private.parent / "left.json").write_text(text)
         at_work.types("/playbook.resume")
         assert at_work.bound.dismissed == []
 
-    def test_of_what_is_not_at_work_is_one_line(self, person: Hooked) -> None:
+    def test_of_an_idle_session_is_one_line(self, person: Hooked) -> None:
         person.types("/playbook.run two 013")
         name = person.project.session.name
         assert "\n" not in person.types(f"/playbook.pause {name}").reason
@@ -292,7 +292,7 @@ class TestAbort:
         assert (entry["resolution"], entry["human_response"]) == ("abort", "it was a mistake")
         assert not binding.bound(checkout.find(person.project.root))
 
-    def test_stops_the_agents_that_are_at_work_and_then_lets_go(self, at_work: Hooked) -> None:
+    def test_stops_the_working_agents_and_then_releases_the_session(self, at_work: Hooked) -> None:
         at_work.types("/playbook.abort")
         assert at_work.project.manifest()["status"] == "aborted"
         refused_call = at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write")

@@ -61,17 +61,17 @@ class TestEveryCommand:
         """A compacted conversation keeps 5,000 tokens of them at most."""
         assert tokens(path.read_text()) < 600
 
-    def test_wins_over_no_command_of_the_client(self, path: Path) -> None:
+    def test_does_not_replace_a_command_of_the_client(self, path: Path) -> None:
         assert path.stem not in BUILTINS
 
-    def test_runs_nothing_by_being_read(self, path: Path) -> None:
+    def test_executes_nothing_when_it_is_expanded(self, path: Path) -> None:
         """Expansions that fail drop the whole command without a word."""
         _, text = split(path)
         assert "!`" not in text
         assert not re.search(r"(?:^|\s)@\w", text)
         assert not re.search(r"\$\d", text)
 
-    def test_names_only_commands_and_options_that_there_are(self, path: Path) -> None:
+    def test_names_only_existing_commands_and_options(self, path: Path) -> None:
         for name, rest in MENTIONED.findall(path.read_text()):
             command = load(name)
             known = {option for each in command.params for option in each.opts}
@@ -82,7 +82,7 @@ class TestEveryCommand:
         drafting = READING | {"Bash(playbook check *)", "Bash(playbook index)"}
         assert tools(head) <= {*ALLOW, *(drafting if path.stem == "playbook.create" else ())}
 
-    def test_may_use_whatever_it_is_told_to_run(self, path: Path) -> None:
+    def test_may_run_the_commands_that_it_names(self, path: Path) -> None:
         head, text = split(path)
         mine = [
             name
@@ -92,7 +92,7 @@ class TestEveryCommand:
         granted = re.findall(r"Bash\(playbook ([a-z]+)", " ".join(tools(head)))
         assert set(mine) <= set(granted)
 
-    def test_tells_what_a_person_decides_to_the_person(self, path: Path) -> None:
+    def test_leaves_decisions_to_the_person(self, path: Path) -> None:
         _, text = split(path)
         for name, _ in MENTIONED.findall(text):
             if name in ("answer", "pause", "abort", "resume"):
@@ -101,7 +101,7 @@ class TestEveryCommand:
     def test_knows_nothing_of_any_session(self, path: Path) -> None:
         assert not re.search(r"\d{8}-[a-z0-9]{3}|#\d", path.read_text())
 
-    def test_is_one_that_a_model_calls_only_where_nothing_follows(self, path: Path) -> None:
+    def test_may_be_called_by_a_model_only_if_it_has_no_effect(self, path: Path) -> None:
         head, _ = split(path)
         assert head.get("disable-model-invocation", False) == (path.stem in TYPED)
 
@@ -116,7 +116,7 @@ class TestTheLoop:
         _, text = read(name)
         assert set(re.findall(r"^- `([a-z]+)`:", text, re.MULTILINE)) == kinds()
 
-    def test_is_the_same_to_begin_and_to_go_on(self) -> None:
+    def test_is_identical_in_run_and_resume(self) -> None:
         (_, run), (_, resume) = map(read, LOOP)
         loops = [re.findall(r"^\*\*A directive\*\*.*?^If ", t, re.M | re.S) for t in (run, resume)]
         assert loops[0] == loops[1] != []
@@ -131,12 +131,12 @@ class TestTheLoop:
     def test_takes_what_was_typed_as_it_is(self) -> None:
         assert read("playbook.run")[1].rstrip().endswith("Arguments: $ARGUMENTS")
 
-    def test_going_on_needs_no_arguments(self) -> None:
+    def test_resume_needs_no_arguments(self) -> None:
         assert "$ARGUMENTS" not in read("playbook.resume")[1]
 
 
 @pytest.mark.parametrize("name", ["playbook.pause", "playbook.abort"])
-def test_what_the_person_typed_is_done_by_the_program_and_only_told(name: str) -> None:
+def test_the_program_carries_out_typed_commands_and_the_model_reports(name: str) -> None:
     head, text = read(name)
     assert tools(head) == set()
     assert f"The person typed `/{name}`" in text

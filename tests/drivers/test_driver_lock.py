@@ -37,14 +37,14 @@ def test_a_driver_is_known_while_it_lives_and_no_longer(tmp_path: Path) -> None:
     assert driver_lock.living(tmp_path) is None
 
 
-def test_a_number_that_may_soon_be_a_strangers_is_not_kept(tmp_path: Path) -> None:
+def test_the_process_number_is_not_kept_after_the_drive(tmp_path: Path) -> None:
     with driver_lock.driving(tmp_path, "exec:mine"):
         pass
     assert json.loads((tmp_path / "driver.json").read_text())["pid"] == 0
     assert driver_lock.ever_driven(tmp_path), "that a runner drove here is remembered"
 
 
-def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path: Path) -> None:
+def test_a_request_before_signal_handling_is_handled_later(tmp_path: Path) -> None:
     heard: list[int] = []
     with driver_lock.driving(tmp_path, "exec:mine"):
         assert not driver_lock.send_request(tmp_path, Request("pause", by="Ada"), timeout=0.0)
@@ -59,7 +59,7 @@ def test_a_call_before_anybody_listens_harms_nobody_and_is_heard_later(tmp_path:
 @pytest.mark.parametrize(
     ("before", "told"), [(signal.SIG_DFL, [signal.SIGHUP]), (signal.SIG_IGN, [])]
 )
-def test_a_closed_terminal_is_heard_but_for_nohup(
+def test_a_closed_terminal_interrupts_except_under_nohup(
     before: signal.Handlers, told: list[int], tmp_path: Path
 ) -> None:
     signal.signal(signal.SIGHUP, before)
@@ -81,7 +81,7 @@ def test_a_request_of_an_earlier_drive_is_forgotten(tmp_path: Path) -> None:
         assert heard == []
 
 
-def test_outside_the_main_thread_no_signal_is_touched(tmp_path: Path) -> None:
+def test_outside_the_main_thread_no_signal_is_handled(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     seen: list[object] = []
 
@@ -98,7 +98,7 @@ def test_outside_the_main_thread_no_signal_is_touched(tmp_path: Path) -> None:
     assert seen == [before]
 
 
-def test_a_driver_file_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
+def test_an_unreadable_driver_file_names_no_driver(tmp_path: Path) -> None:
     with driver_lock.driving(tmp_path, "mine"):
         (tmp_path / "driver.json").write_text("[]")
         assert driver_lock.living(tmp_path) == Driver(0, "unknown")

@@ -69,7 +69,7 @@ class TestWhereNoSessionIsBound:
     def test_nothing_is_said(self, unbound: Hooked, event: str) -> None:
         assert unbound(event, tool_name="Write", tool_input={}) is None
 
-    def test_a_command_of_somebody_elses_is_left_alone(self, unbound: Hooked) -> None:
+    def test_other_commands_are_ignored(self, unbound: Hooked) -> None:
         assert unbound("UserPromptExpansion", command_name="speckit.plan") is None
 
     def test_the_folder_is_the_conversations_where_the_client_names_no_project(
@@ -90,7 +90,7 @@ class TestAnotherConversation:
     def test_is_untouched(self, hooked: Hooked, event: str) -> None:
         assert self.other(hooked)(event, tool_name="Write", tool_input={}) is None
 
-    def test_is_told_once_what_waits(self, hooked: Hooked) -> None:
+    def test_is_told_once_that_a_session_waits(self, hooked: Hooked) -> None:
         reply = self.other(hooked)("SessionStart", source="startup")
         assert reply is not None
         assert reply.note.endswith("waits here: /playbook.resume takes it up.")
@@ -106,13 +106,13 @@ class TestAnotherConversation:
         assert reply.tell is None
         assert hooked.bound.pid == os.getppid()
 
-    def test_of_the_same_name_in_another_process_is_none_of_ours(self, hooked: Hooked) -> None:
+    def test_of_the_same_id_in_another_process_is_ignored(self, hooked: Hooked) -> None:
         """A worker's `claude -p --resume <the same id>`."""
         hooked.environment["CLAUDE_PID"] = "1"
         assert hooked.says("continue") is None
         assert hooked.calls("Write", file_path="x") is None
 
-    def test_is_untouched_also_where_the_binding_is_lost(self, hooked: Hooked) -> None:
+    def test_is_untouched_even_if_the_binding_is_lost(self, hooked: Hooked) -> None:
         (hooked.private / "claude.json").unlink()
         assert self.other(hooked).calls("Write", file_path="x") is None
 
@@ -124,7 +124,7 @@ class TestAnotherConversation:
         assert hooked.bound.client == hooked.client
 
     @pytest.mark.parametrize("source", ["clear", "resume", "compact"])
-    def test_that_follows_in_the_same_process_goes_on(self, hooked: Hooked, source: str) -> None:
+    def test_that_follows_in_the_same_process_continues(self, hooked: Hooked, source: str) -> None:
         follower = Hooked(hooked.project, "follower")
         reply = follower("SessionStart", source=source)
         assert reply is not None
@@ -144,15 +144,15 @@ class TestAnotherConversation:
         assert ("Type your answer here." in reply.shown) is shown
 
 
-class TestWhoCalls:
-    def test_an_agents_shell_calls_no_hook(self, hooked: Hooked) -> None:
+class TestTheCaller:
+    def test_may_not_be_an_agents_shell(self, hooked: Hooked) -> None:
         hooked.environment["AI_AGENT"] = "claude-code_2-1-329_agent"
         with pytest.raises(StateError, match="an agent's shell runs this"):
             hooked.says("continue")
         with pytest.raises(StateError, match="an agent's shell runs this"):
             hooked.types("/playbook.abort")
 
-    def test_a_process_that_the_client_has_not_started_calls_none(self, hooked: Hooked) -> None:
+    def test_may_not_be_a_process_that_the_client_has_not_started(self, hooked: Hooked) -> None:
         """It has left the client's tree, and says that it is the client's."""
         bound = hooked.bound
         bound.pid = os.getpid()
@@ -161,7 +161,7 @@ class TestWhoCalls:
         with pytest.raises(StateError, match="has not started this"):
             hooked.says("continue")
 
-    def test_a_shell_of_another_kind_calls_none(
+    def test_may_not_be_a_different_shell(
         self, hooked: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Between the client and the hook stand the shell lines that are installed."""
@@ -186,7 +186,7 @@ class TestWhoCalls:
         ("old", "new"),
         [('"supervised"', '"human"'), ('"receipts": {', '"receipts": {"a": [],'), ("{", "")],
     )
-    def test_a_binding_that_is_lost_or_written_over_holds_everything_up(
+    def test_a_lost_or_overwritten_binding_blocks_everything(
         self, hooked: Hooked, old: str, new: str
     ) -> None:
         file = hooked.private / "claude.json"
@@ -214,14 +214,14 @@ class TestATool:
     def test_that_only_reads_passes(self, hooked: Hooked) -> None:
         assert hooked.calls("Read", file_path="README.md") is None
 
-    def test_is_its_own_to_call_in_a_human_turn(self, hooked: Hooked) -> None:
+    def test_is_free_in_a_human_turn(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         hooked.stops("agent of plan#1")
         hooked.says("mend the test for me, please")
         assert hooked.calls("Write", file_path="x") is None
         assert denied(hooked.calls("Write", file_path=".playbooks/sessions/x"))
 
-    def test_of_an_agent_that_nobody_waits_for_is_refused(self, hooked: Hooked) -> None:
+    def test_of_a_dismissed_agent_is_refused(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         hooked.presses_escape()
         hooked.says("wait, not like that")
@@ -247,7 +247,7 @@ class TestATool:
         assert by_a_worker(hooked, "Write", file_path="src/main.py") is None
 
     @pytest.mark.parametrize("file", ["\0", "~nobody-of-that-name/x", "a" * 5000])
-    def test_may_name_a_file_that_cannot_be(self, hooked: Hooked, file: str) -> None:
+    def test_may_name_an_impossible_file(self, hooked: Hooked, file: str) -> None:
         assert by_a_worker(hooked, "Write", file_path=file) is None
 
     def test_without_the_journals_folder_is_looked_at_from_the_root(self, hooked: Hooked) -> None:
@@ -260,12 +260,12 @@ class TestATool:
         )
         assert denied(reply)
 
-    def test_that_is_let_through_begins_the_count_anew(self, hooked: Hooked) -> None:
+    def test_that_launches_a_step_resets_the_count(self, hooked: Hooked) -> None:
         hooked.calls("Write", file_path="x")
         hooked.launches("plan#1")
         assert hooked.bound.refusals == 0
 
-    def test_puts_the_gate_and_nothing_of_the_models(self, gated: Hooked) -> None:
+    def test_shows_the_gate_and_nothing_of_the_models(self, gated: Hooked) -> None:
         reply = gated.calls("AskUserQuestion", questions=[{"question": "May I?"}])
         assert reply is not None
         assert reply.decision == "ask"
@@ -283,7 +283,7 @@ class TestATool:
         assert gated.steps == ["plan#1 done", "tasks#1 in_progress"]
         assert gated.project.journal()[1]["human_response"] == "continue"
 
-    def test_puts_no_gate_where_nobody_can_be_asked(self, gated: Hooked) -> None:
+    def test_shows_no_gate_without_a_person(self, gated: Hooked) -> None:
         gated.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
         assert "no person here to answer" in denied(gated.calls("AskUserQuestion", questions=[]))
 
@@ -325,14 +325,14 @@ class TestAnAgent:
         )
         assert hooked.steps == ["plan#1 failed"]
 
-    def test_of_a_workers_own_is_none_of_ours(self, hooked: Hooked) -> None:
+    def test_of_a_worker_is_ignored(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         fields = {"tool_name": "Agent", "tool_use_id": "use of plan#1", "agent_id": "inner"}
         assert hooked("PostToolUseFailure", **fields, error="max turns") is None
         assert hooked("PostToolUseFailure", tool_name="Write", error="no") is None
         assert hooked.steps == ["plan#1 in_progress"]
 
-    def test_that_says_nothing_in_the_end_is_known_by_its_last_words(self, hooked: Hooked) -> None:
+    def test_without_a_result_is_known_by_its_last_message(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         hooked.ran("plan#1", "speckit.plan")
         for words in ("planned", ""):
@@ -341,7 +341,7 @@ class TestAnAgent:
         hooked.ended("plan#1", said="")
         assert hooked.project.journal()[0]["output"] == "planned"
 
-    def test_what_was_journaled_is_copied_out_of_reach(self, gated: Hooked) -> None:
+    def test_the_journal_is_copied_out_of_reach(self, gated: Hooked) -> None:
         kept = (gated.private / "journal.yaml").read_bytes()
         assert kept == (gated.project.session / "journal.yaml").read_bytes()
 
@@ -353,7 +353,7 @@ class TestStopping:
         assert reply is not None
         assert reply.tell is not None
 
-    def test_is_let_through_after_six_times_and_marked(self, hooked: Hooked) -> None:
+    def test_is_allowed_after_six_times_and_marked(self, hooked: Hooked) -> None:
         replies = [hooked.stops() for _ in range(8)]
         assert [reply.decision for reply in replies if reply] == ["block"] * 6 + [""]
         assert hooked.bound.stalled
@@ -361,12 +361,12 @@ class TestStopping:
         assert "was told 6 times what is outstanding" in replies[6].ring
         assert replies[7] is None, "the person is called once"
 
-    def test_is_free_while_all_agents_are_at_work(self, hooked: Hooked) -> None:
+    def test_is_allowed_while_all_agents_work(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         assert hooked.stops("agent of plan#1") is None
         assert hooked.bound.blocks == 0
 
-    def test_is_refused_while_a_check_is_due_whatever_else_runs(self, hooked: Hooked) -> None:
+    def test_is_refused_while_a_check_is_due(self, hooked: Hooked) -> None:
         """What asks the world is waited for by a command; nothing would wake the model else."""
         hooked.project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
         hooked.types("/playbook.abort")
@@ -379,13 +379,13 @@ class TestStopping:
         """A server that a worker left running is nothing to wait for."""
         assert blocked(hooked.stops("npm run dev"))
 
-    def test_is_free_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
+    def test_is_allowed_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
         reply = gated.stops()
         assert reply is not None
         assert (reply.decision, bool(reply.ring)) == ("", True)
         assert reply.shown.endswith("1/2 steps done. Type your answer here.")
 
-    def test_is_free_at_the_end_and_lets_the_session_go(self, gated: Hooked) -> None:
+    def test_is_allowed_at_the_end_and_releases_the_session(self, gated: Hooked) -> None:
         gated.stops()
         gated.says("continue")
         gated.does("tasks#1", "speckit.tasks", f"specs/{FEATURE}/tasks.md")
@@ -394,13 +394,13 @@ class TestStopping:
         assert reply.shown == "two: completed (2/2 steps)"
         assert not binding.bound(checkout.find(gated.project.root))
 
-    def test_is_free_where_a_step_has_failed_and_says_how_to_go_on(self, hooked: Hooked) -> None:
+    def test_is_allowed_after_a_failed_step_and_says_how_to_resume(self, hooked: Hooked) -> None:
         hooked.does("plan#1", "speckit.plan")
         reply = hooked.stops()
         assert reply is not None
         assert reply.shown == ("two: failed (0/2 steps); /playbook.resume --retry resumes it")
 
-    def test_of_a_subagent_is_nothing(self, hooked: Hooked) -> None:
+    def test_of_a_subagent_needs_no_reply(self, hooked: Hooked) -> None:
         assert hooked("SubagentStop", agent_id="a") is None
         assert hooked("NotKnownYet") is None
 
@@ -433,7 +433,7 @@ class TestAnErrorThatEndsATurn:
         assert not gated.bound.stalled
 
 
-class TestGettingNowhere:
+class TestWithoutProgress:
     """No busy loop, of whatever kind: it is counted, and ended, and the person is called."""
 
     def ended(self, reply: HookReply | None, why: str) -> None:
@@ -442,7 +442,7 @@ class TestGettingNowhere:
         assert why in reply.end
         assert reply.ring == reply.end
 
-    def test_by_refused_calls_ends_after_twenty(self, hooked: Hooked) -> None:
+    def test_twenty_refused_calls_end_the_run(self, hooked: Hooked) -> None:
         replies = [hooked.calls("Write", file_path="x") for _ in range(20)]
         assert [bool(reply.end) for reply in replies if reply] == [False] * 19 + [True]
         self.ended(replies[-1], "20 calls were refused")
@@ -450,7 +450,7 @@ class TestGettingNowhere:
         hooked.says("hello")
         assert hooked.bound.turn == "human", "their turn is theirs: the model's has ended"
 
-    def test_by_requests_of_any_kind_is_told_and_then_ended(self, hooked: Hooked) -> None:
+    def test_requests_of_any_kind_are_warned_and_then_ended(self, hooked: Hooked) -> None:
         assert hooked.asks(99) is None
         told = hooked.asks()
         assert told is not None
@@ -460,7 +460,7 @@ class TestGettingNowhere:
         self.ended(hooked.asks(20), "the model was asked 120 times")
         assert hooked.bound.stalled
 
-    def test_by_turns_is_none_of_it_forgotten(self, hooked: Hooked) -> None:
+    def test_requests_and_refusals_are_counted_independently(self, hooked: Hooked) -> None:
         """Reading, stopping and refused calls in turn: each count goes on."""
         for _ in range(6):
             hooked.asks(10)
@@ -471,7 +471,7 @@ class TestGettingNowhere:
         self.ended(hooked.asks(21), "120 times")
 
     @pytest.mark.parametrize("what", ["a launch", "a prompt", "an end", "an answer", "a resume"])
-    def test_is_over_when_something_happens(self, hooked: Hooked, what: str) -> None:
+    def test_progress_resets_the_count(self, hooked: Hooked, what: str) -> None:
         if what == "an answer":
             hooked.does("plan#1", "speckit.plan", PLAN)
         if what == "an end":
@@ -493,7 +493,7 @@ class TestGettingNowhere:
                 hooked.types("/playbook.resume")
         assert hooked.asks(50) is None
 
-    def test_is_not_counted_in_a_persons_turn(self, hooked: Hooked) -> None:
+    def test_a_persons_turn_is_not_counted(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         hooked.stops("agent of plan#1")
         hooked.says("look at all of it, please")
@@ -502,13 +502,11 @@ class TestGettingNowhere:
         (hooked.private / "dialog").write_text("\nWrite")
         assert hooked.asks() is None
 
-    def test_is_not_counted_for_another_conversation(self, hooked: Hooked) -> None:
+    def test_another_conversation_is_not_counted(self, hooked: Hooked) -> None:
         other = Hooked(hooked.project, "another")
         assert other.asks(130) is None
 
-    def test_waiting_is_counted_by_the_minute_and_by_no_sign_of_an_agent(
-        self, hooked: Hooked
-    ) -> None:
+    def test_waiting_counts_once_a_minute_without_signs_of_an_agent(self, hooked: Hooked) -> None:
         """A model may look as often as it likes while a step is at work, but not for ever."""
         hooked.launches("plan#1")
         assert hooked.asks(300) is None
@@ -527,7 +525,7 @@ class TestGettingNowhere:
         hooked.asks(1, agent="agent of plan#1")
         assert requests.stat().st_size == 0
 
-    def test_by_an_agent_that_nobody_waits_for_is_no_sign(self, hooked: Hooked) -> None:
+    def test_a_dismissed_agent_is_no_sign_of_life(self, hooked: Hooked) -> None:
         hooked.launches("plan#1")
         hooked.presses_escape()
         hooked.says("/playbook.status")
@@ -536,7 +534,7 @@ class TestGettingNowhere:
             hooked.asks(1, agent=agent)
         assert (hooked.private / "requests").stat().st_size == 99
 
-    def test_is_not_counted_where_nothing_can_be_written(self, hooked: Hooked) -> None:
+    def test_nothing_is_counted_if_the_file_cannot_be_written(self, hooked: Hooked) -> None:
         (hooked.private / "requests").unlink(missing_ok=True)
         (hooked.private / "requests").mkdir()
         assert hooked.asks(3) is None
@@ -569,7 +567,7 @@ class TestSettings:
         assert "hooks.PreToolUse" in reason
         assert "/playbook.pause first" in reason
 
-    def test_that_are_gone_are_blocked(self, hooked: Hooked) -> None:
+    def test_that_were_deleted_are_blocked(self, hooked: Hooked) -> None:
         file = hooked.project.root / settings.FILE
         assert blocked(hooked("ConfigChange", file_path=str(file)))
 
@@ -582,20 +580,20 @@ class TestSettings:
     def test_that_cannot_be_read_are_blocked(self, hooked: Hooked) -> None:
         assert "PB-CHECK" in blocked(settings_file(hooked, b'{"hooks": '))
 
-    def test_of_anyone_that_switch_hooks_off_are_blocked(self, hooked: Hooked) -> None:
+    def test_of_any_scope_that_disable_hooks_are_blocked(self, hooked: Hooked) -> None:
         off = b'{"disableAllHooks": true}'
         assert "disableAllHooks" in blocked(settings_file(hooked, off, settings.LOCAL_FILE))
         assert settings_file(hooked, b"{}", settings.LOCAL_FILE) is None
 
 
 class TestAPermissionDialog:
-    def test_calls_the_person_and_is_known(self, hooked: Hooked) -> None:
+    def test_calls_the_person_and_is_recorded(self, hooked: Hooked) -> None:
         reply = hooked("PermissionRequest", tool_name="Write", agent_id="agent of plan#1")
         assert reply is not None
         assert reply.ring == "Claude asks for permission: Write"
         assert binding.dialog(hooked.private) == "Write"
 
-    def test_of_the_gate_has_called_already(self, gated: Hooked) -> None:
+    def test_of_a_gate_does_not_call_again(self, gated: Hooked) -> None:
         assert gated("PermissionRequest", tool_name="AskUserQuestion") is None
         assert binding.dialog(gated.private) == ""
 
@@ -622,13 +620,13 @@ class TestTrouble:
         assert reply.ring.startswith("playbook: ")
         assert hooked.bound.stalled
 
-    def test_is_told_at_every_other_hook(self, hooked: Hooked) -> None:
+    def test_is_reported_at_every_other_hook(self, hooked: Hooked) -> None:
         reply = hooked("SessionStart", source="compact")
         assert reply is not None
         assert "PB-STATE-TAMPERED" in reply.note
 
 
-def test_settings_that_are_broken_while_a_gate_is_open_are_told_as_the_turn_ends(
+def test_broken_settings_are_reported_when_the_turn_ends(
     gated: Hooked,
 ) -> None:
     """Nobody would wonder, else, why the gate that was answered in vain says nothing more."""

@@ -59,7 +59,7 @@ def until(happened: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_the_projects_command_calls_at_a_gate_and_at_the_end_once_about_each(
+def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     gated: Project,
 ) -> None:
     """The one-line notice comes on its stdin; the command's folder is the project's."""
@@ -74,7 +74,7 @@ def test_the_projects_command_calls_at_a_gate_and_at_the_end_once_about_each(
     assert called(gated) == [WAITS, ENDED]
 
 
-def test_a_session_that_fails_again_calls_again(gated: Project) -> None:
+def test_a_session_that_fails_again_notifies_again(gated: Project) -> None:
     notify(gated, "./call")
     gated.write(".playbooks/playbooks/gated.yaml", GATED.replace("gate_always", "auto"))
     drive = driving.DriveOptions(agent=gated.script("default: {fail: it broke}\n"))
@@ -97,7 +97,7 @@ def test_a_session_that_fails_again_calls_again(gated: Project) -> None:
         (("sleep", "600"), 0.4, "the notification failed: sleep took longer than 0 s"),
     ],
 )
-def test_a_command_that_fails_is_a_warning_and_fails_no_run(
+def test_a_failing_command_is_a_warning_and_not_a_failed_run(
     gated: Project,
     monkeypatch: pytest.MonkeyPatch,
     argv: tuple[str, ...],
@@ -113,7 +113,7 @@ def test_a_command_that_fails_is_a_warning_and_fails_no_run(
     assert said in warning
 
 
-def test_a_call_that_failed_is_told_as_soon_as_somebody_is_there_again(gated: Project) -> None:
+def test_a_failed_notification_is_reported_at_the_next_event(gated: Project) -> None:
     notify(gated, "false")
     agent = gated.script(WORKS)
     with Terminal(gated, "run", "gated", "--agent", agent) as terminal:
@@ -126,7 +126,7 @@ def test_a_call_that_failed_is_told_as_soon_as_somebody_is_there_again(gated: Pr
         assert f"\x1b]9;{ENDED}\a" in terminal.raw
 
 
-def test_a_terminal_is_rung_although_little_is_to_be_told(gated: Project) -> None:
+def test_a_terminal_is_rung_even_with_little_output(gated: Project) -> None:
     agent = gated.script(WORKS)
     with Terminal(gated, "run", "gated", "--agent", agent, "--log-level", "error") as terminal:
         terminal.until("WAITS FOR A HUMAN")
@@ -136,7 +136,7 @@ def test_a_terminal_is_rung_although_little_is_to_be_told(gated: Project) -> Non
         assert "\x1b]777;notify;playbook;gated on 013-playbook-create: aborted" in terminal.raw
 
 
-def test_who_interrupts_a_run_need_not_be_called(gated: Project) -> None:
+def test_an_interruption_is_not_notified(gated: Project) -> None:
     notify(gated, "./call")
     gated.write(".playbooks/playbooks/long.yaml", LONG)
     with Terminal(gated, "run", "long", "--agent", gated.script(HANGS)) as terminal:
@@ -155,7 +155,7 @@ class TestInTheClient:
         with Conversation(gated) as conversation:
             yield conversation
 
-    def test_the_command_calls_once_at_a_gate_and_once_at_the_end(
+    def test_the_command_runs_once_at_a_gate_and_once_at_the_end(
         self, gated: Project, conversation: Conversation
     ) -> None:
         notify(gated, "./call")
@@ -168,7 +168,7 @@ class TestInTheClient:
         conversation.hook("Stop", background_tasks=[])
         until(lambda: called(gated)[1:] == [ENDED.replace("completed, 1", "aborted, 0")])
 
-    def test_a_permission_dialog_calls_once_for_each_agent(
+    def test_a_permission_dialog_notifies_once_for_each_agent(
         self, gated: Project, conversation: Conversation
     ) -> None:
         notify(gated, "./call")
@@ -177,7 +177,7 @@ class TestInTheClient:
             conversation.hook("PermissionRequest", agent_id=agent, tool_name="Write")
         until(lambda: called(gated) == ["Claude asks for permission: Write"] * 2)
 
-    def test_a_command_that_fails_or_hangs_is_noted_where_one_looks(
+    def test_a_failing_or_hanging_command_shows_in_status(
         self, gated: Project, conversation: Conversation
     ) -> None:
         notify(gated, "sh", "-c", "sleep 0.5; exit 4")
@@ -196,7 +196,7 @@ class TestInTheClient:
         until(lambda: called(gated))
         until(lambda: not notifications.last_failure(private(gated)))
 
-    def test_without_a_command_the_terminal_alone_is_rung(
+    def test_without_a_command_only_the_terminal_rings(
         self, gated: Project, conversation: Conversation
     ) -> None:
         conversation.types("run", "gated")

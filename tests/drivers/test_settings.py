@@ -80,7 +80,7 @@ class TestInAProjectWithoutSettings:
         """At it the client would show the hook's whole command, in every conversation."""
         assert not {"PreCompact", "PostCompact"} & set(HOOKS)
 
-    def test_a_matcher_narrows_only_where_nothing_is_lost(self) -> None:
+    def test_a_matcher_excludes_only_events_that_do_not_matter(self) -> None:
         matchers = {event: matcher for event, (matcher, _) in HOOKS.items() if matcher}
         assert matchers == {
             "UserPromptExpansion": r"^playbook\.",
@@ -99,7 +99,7 @@ class TestInAProjectWithoutSettings:
     def test_the_journal_is_closed_to_editing(self) -> None:
         assert DENY == ("Edit(/.playbooks/sessions/**)",)
 
-    def test_what_can_hold_the_client_holds_it_when_it_fails(self) -> None:
+    def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
         """All but what would keep somebody from ending, or decides nothing."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
         assert holding == set(HOOKS) - {
@@ -111,25 +111,25 @@ class TestInAProjectWithoutSettings:
 class TestInAProjectWithSettings:
     """kai NFR11: adoptable without touching existing configuration."""
 
-    def test_whatever_stands_there_stays(self) -> None:
+    def test_existing_settings_are_kept(self) -> None:
         done = merged(THEIRS.encode()).decode()
         assert done.startswith(THEIRS.partition("\n        ],")[0] + ",\n            {\n")
         assert '"permissions": { "deny": ["Read(.env)", "Edit(/.playbooks/sessions/**)"],' in done
         assert '"allow": ["Bash(make *)", "Bash(playbook begin *)", ' in done
 
-    def test_lists_of_others_are_extended(self) -> None:
+    def test_existing_lists_are_extended(self) -> None:
         done = as_data(merged(THEIRS.encode()))
         assert done["permissions"]["allow"] == ["Bash(make *)", *ALLOW]
         assert done["hooks"]["PreToolUse"][0]["matcher"] == "Bash"
         assert len(done["hooks"]["PreToolUse"]) == 2
         assert done["hooks"]["Notification"] == []
 
-    def test_a_second_time_changes_nothing(self) -> None:
+    def test_a_second_merge_changes_nothing(self) -> None:
         done = merged(THEIRS.encode())
         assert merged(done) == done
         assert merged(FRESH) == FRESH
 
-    def test_a_rule_that_a_person_had_written_is_not_doubled(self) -> None:
+    def test_an_existing_rule_is_not_duplicated(self) -> None:
         done = as_data(merged(settings(permissions={"allow": [ALLOW[1]]})))
         assert sorted(done["permissions"]["allow"]) == sorted(ALLOW)
 
@@ -151,7 +151,7 @@ class TestInAProjectWithSettings:
 
 
 class TestOurEntries:
-    def test_one_of_another_version_is_replaced_where_it_stands(self) -> None:
+    def test_one_of_another_version_is_replaced_in_place(self) -> None:
         old = {"type": "command", "command": f"{MARK} exit 0", "timeout": 5}
         theirs = {"type": "command", "command": "./theirs.sh"}
         before = settings({"Stop": [{"hooks": [old, theirs]}, {"hooks": [theirs]}]})
@@ -161,7 +161,7 @@ class TestOurEntries:
             {"hooks": [theirs]},
         ]
 
-    def test_one_with_another_matcher_is_put_right(self) -> None:
+    def test_one_with_another_matcher_is_corrected(self) -> None:
         theirs = {"type": "command", "command": "./theirs.sh"}
         mixed = {"matcher": "Bash", "hooks": [theirs, entry("PreToolUse")]}
         alone = {"matcher": "Read", "hooks": [entry("PreToolUse")]}
@@ -171,12 +171,12 @@ class TestOurEntries:
             {"matcher": "*", "hooks": [entry("PreToolUse")]},
         ]
 
-    def test_a_second_one_goes(self) -> None:
+    def test_a_second_one_is_removed(self) -> None:
         group = {"hooks": [entry("Stop"), entry("Stop")]}
         done = as_data(merged(settings({"Stop": [group, group]})))
         assert done["hooks"]["Stop"] == [{"hooks": [entry("Stop")]}]
 
-    def test_one_at_an_event_that_we_do_not_use_goes(self) -> None:
+    def test_one_at_an_unused_event_is_removed(self) -> None:
         done = as_data(merged(settings({"Notification": [{"hooks": [entry("Stop")]}]})))
         assert "Notification" not in done["hooks"]
 
@@ -187,12 +187,12 @@ class TestOurEntries:
             [{"hooks": {"command": MARK}}],
         ],
     )
-    def test_whatever_else_stands_beside_them_is_not_ours(self, strange: list[object]) -> None:
+    def test_other_entries_are_not_ours(self, strange: list[object]) -> None:
         done = as_data(merged(settings({"Stop": strange})))
         assert done["hooks"]["Stop"] == [*strange, {"hooks": [entry("Stop")]}]
 
 
-class TestWhatIsLacking:
+class TestLacking:
     def test_nothing_after_a_merge(self) -> None:
         assert lacking(FRESH) == ()
         assert lacking(merged(THEIRS.encode())) == ()
@@ -220,16 +220,16 @@ class TestWhatIsLacking:
         changed = FRESH.replace(b'"Edit(/.playbooks/sessions/**)"', b"")
         assert lacking(changed) == ("permissions.deny Edit(/.playbooks/sessions/**)",)
 
-    def test_foreign_changes_are_none_of_ours(self) -> None:
+    def test_changes_of_other_entries_do_not_count(self) -> None:
         changed = as_data(FRESH) | {"model": "opus", "env": {"A": "b"}}
         assert lacking(json.dumps(changed).encode()) == ()
 
-    def test_whether_hooks_are_off_altogether(self) -> None:
+    def test_whether_all_hooks_are_disabled(self) -> None:
         assert disables_hooks(b'{"disableAllHooks": true}', "x.json")
         assert not disables_hooks(b'{"disableAllHooks": false}', "x.json")
         assert not disables_hooks(b"", "x.json")
 
-    def test_which_lines_stand_there(self) -> None:
+    def test_which_shell_lines_are_installed(self) -> None:
         assert command_of(FRESH, "Stop") == entry("Stop")["command"]
         assert command_of(THEIRS.encode(), "PreToolUse") == ""
 
@@ -245,7 +245,7 @@ class TestWhatIsLacking:
         laid_out
     )
 )
-def test_whatever_was_there_is_there_byte_for_byte_or_nothing_is_written(document: str) -> None:
+def test_a_merge_keeps_other_bytes_or_writes_nothing(document: str) -> None:
     try:
         done = merged(document.encode()).decode()
     except CheckError:
@@ -368,21 +368,21 @@ class TestWhereNoSessionIsBound:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert client.seen() == ""
 
-    def test_nor_is_it_missed(self, client: Client) -> None:
+    def test_a_missing_program_does_not_matter(self, client: Client) -> None:
         """A teammate without `playbook` keeps a usable client."""
         done = client.fire("PreToolUse")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
-    def test_nor_where_there_is_no_repository(self, client: Client) -> None:
+    def test_it_is_not_started_outside_a_repository(self, client: Client) -> None:
         done = client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(client.folder)})
         assert (done.returncode, done.stderr) == (0, "")
 
-    def test_nor_where_git_points_nowhere(self, client: Client) -> None:
+    def test_it_is_not_started_with_a_broken_git_pointer(self, client: Client) -> None:
         (client.folder / ".git").write_text("gitdir: ../gone\n")
         done = client.fire("PreToolUse", env={"CLAUDE_PROJECT_DIR": str(client.folder)})
         assert (done.returncode, done.stderr) == (0, "")
 
-    def test_variables_of_the_same_names_mean_nothing(self, client: Client) -> None:
+    def test_inherited_shell_variables_have_no_effect(self, client: Client) -> None:
         program = client.program("bin")
         strange = {"p": str(program), "l": "x", "g": "x", "b": str(program), "d": "x"}
         done = client.fire("PreToolUse", env=strange)
@@ -391,7 +391,7 @@ class TestWhereNoSessionIsBound:
 
 class TestWhereASessionIsBound:
     @pytest.mark.parametrize("event", EVENTS)
-    def test_the_program_is_given_the_event_and_its_answer_goes_out(
+    def test_the_program_receives_the_event_and_its_output_is_the_reply(
         self, client: Client, event: str
     ) -> None:
         program = client.program("bound here")
@@ -400,7 +400,7 @@ class TestWhereASessionIsBound:
         assert (done.returncode, done.stdout) == (0, '{"seen": true}')
         assert client.seen() == f'{program} hook\n{{"hook_event_name": "{event}"}}'
 
-    def test_the_one_on_path_stands_in_where_it_is_gone(self, client: Client) -> None:
+    def test_the_program_on_path_replaces_a_missing_one(self, client: Client) -> None:
         client.bind(client.root / ".git", client.folder / "gone")
         program = client.program("on path")
         assert client.fire("PreToolUse", path=program).returncode == 0
@@ -427,7 +427,9 @@ class TestWhereASessionIsBound:
 
     @pytest.mark.parametrize("how", ["gone", "crashed", "no program", "emptied"])
     @pytest.mark.parametrize("event", EVENTS)
-    def test_nothing_goes_on_without_an_answer(self, client: Client, event: str, how: str) -> None:
+    def test_a_failing_program_blocks_the_client(
+        self, client: Client, event: str, how: str
+    ) -> None:
         program = client.program("bin", code=139)
         if how == "no program":
             program.chmod(0o644)
@@ -441,7 +443,7 @@ class TestWhereASessionIsBound:
         assert "playbook doctor" in done.stderr
 
 
-class TestABeginning:
+class TestATypedCommand:
     """`UserPromptExpansion` of `/playbook.…` always reaches the program."""
 
     def test_reaches_the_one_on_path(self, client: Client) -> None:

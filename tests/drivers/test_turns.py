@@ -71,7 +71,7 @@ class TestAStep:
         assert reply.given is not None
         assert {"model", "run_in_background"}.isdisjoint(reply.given)
 
-    def test_that_went_well_names_its_agent_and_its_model(self, person: Hooked) -> None:
+    def test_that_succeeded_records_its_agent_and_its_model(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
         reply = person.does("plan#1", "speckit.plan", PLAN)
         entry = person.project.journal()[0]
@@ -97,7 +97,7 @@ class TestAStep:
         assert person.project.journal()[0]["output"] == "last"
 
     @pytest.mark.parametrize("content", [None, [], "text", [{"type": "image"}]])
-    def test_without_a_last_word_takes_what_was_seen_of_it(
+    def test_without_a_result_takes_the_agents_last_message(
         self, person: Hooked, content: object
     ) -> None:
         person.types("/playbook.run straight 013")
@@ -111,7 +111,7 @@ class TestAStep:
         assert person.project.journal()[0]["output"] == "it was hard"
 
     @pytest.mark.parametrize("named", ["/speckit.plan", " speckit.plan\n"])
-    def test_may_name_its_command_in_any_way_that_the_client_takes(
+    def test_may_spell_its_command_in_every_way_that_the_client_accepts(
         self, person: Hooked, named: str
     ) -> None:
         """With the slash as it is typed, say; what runs is the same."""
@@ -126,7 +126,7 @@ class TestAStep:
         person.ended("plan#1")
         assert person.steps == ["plan#1 done", "tasks#1 in_progress"]
 
-    def test_without_a_receipt_of_the_very_command_has_failed(self, person: Hooked) -> None:
+    def test_without_a_receipt_of_its_own_command_has_failed(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
         person.ran("plan#1", "speckit.plan", "other args")
@@ -136,7 +136,7 @@ class TestAStep:
         assert entry["error_code"] == "PB-AGENT-NO-RECEIPT"
         assert "/speckit.plan" in entry["error"]
 
-    def test_has_failed_where_only_another_agent_has_run_its_command(self, person: Hooked) -> None:
+    def test_fails_if_only_another_agent_has_run_its_command(self, person: Hooked) -> None:
         """One that the worker has started, say: what it was asked, its worker does itself."""
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
@@ -146,7 +146,7 @@ class TestAStep:
         assert person.project.journal()[0]["error_code"] == "PB-AGENT-NO-RECEIPT"
 
     @pytest.mark.parametrize("status", ["killed", "failed", ""])
-    def test_that_was_ended_in_any_other_way_has_failed(self, at_work: Hooked, status: str) -> None:
+    def test_with_any_other_status_has_failed(self, at_work: Hooked, status: str) -> None:
         at_work.ran("plan#1", "speckit.plan")
         at_work.ended("plan#1", status=status, said="")
         entry = at_work.project.journal()[0]
@@ -220,7 +220,7 @@ class TestAStep:
         assert person.bound.stalled
 
 
-class TestAnEndThatWentUnheard:
+class TestAMissedEnd:
     """The hook of an end broke, or its report failed: it is taken in when the turn ends."""
 
     def finished(self, at_work: Hooked) -> None:
@@ -229,7 +229,7 @@ class TestAnEndThatWentUnheard:
         at_work.project.write(PLAN, "x\n")
         at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="planned")
 
-    def test_is_taken_in_once_the_client_lists_its_agent_no_longer(self, at_work: Hooked) -> None:
+    def test_is_reported_once_the_client_no_longer_lists_its_agent(self, at_work: Hooked) -> None:
         self.finished(at_work)
         assert at_work.stops("agent of plan#1") is None
         assert at_work.steps == ["plan#1 in_progress"]
@@ -243,7 +243,7 @@ class TestAnEndThatWentUnheard:
         assert at_work.ended("plan#1") is None, "what comes later is heard no more"
         assert at_work.bound.blocks == 0
 
-    def test_that_nobody_heard_has_not_ended_well(self, at_work: Hooked) -> None:
+    def test_of_an_agent_that_never_stopped_is_a_failure(self, at_work: Hooked) -> None:
         """Nor does one that was heard while it was compacted."""
         at_work("SubagentStop", agent_id="agent of plan#1", agent_type="")
         at_work.stops()
@@ -251,7 +251,7 @@ class TestAnEndThatWentUnheard:
         assert (entry["status"], entry["error_code"]) == ("failed", "PB-AGENT-FAILED")
         assert "no hook reported its end" in entry["error"]
 
-    def test_of_one_that_waited_is_given_time_to_wake(self, at_work: Hooked) -> None:
+    def test_of_an_agent_that_waited_is_given_time_to_resume(self, at_work: Hooked) -> None:
         """Between the end of what it waits for and its waking the client lists neither."""
         at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
         at_work.ended("plan#1", note=WAITS)
@@ -263,7 +263,7 @@ class TestAnEndThatWentUnheard:
         at_work.stops()
         assert "no hook reported its end" in at_work.project.journal()[0]["error"]
 
-    def test_is_not_forgotten_for_late_word_that_its_agent_had_waited(
+    def test_is_not_forgotten_after_a_late_notice_that_its_agent_waited(
         self, at_work: Hooked
     ) -> None:
         """What it waited for may end, and it with it, before that notification is heard."""
@@ -296,7 +296,7 @@ class TestAnEndThatWentUnheard:
         at_work("Stop", background_tasks=tasks)
         assert at_work.steps == ["plan#1 in_progress"]
 
-    def test_of_two_is_told_of_both(self, person: Hooked) -> None:
+    def test_of_two_agents_reports_both(self, person: Hooked) -> None:
         person.types("/playbook.run group 013")
         for attempt in ("plan#1", "tasks#1", "qa-plan#1"):
             person.launches(attempt)
@@ -346,7 +346,7 @@ class TestATurn:
         assert refused is not None
         assert refused.decision == "deny"
 
-    def test_does_not_change_hands_by_what_is_typed_in_its_midst(self, person: Hooked) -> None:
+    def test_keeps_its_kind_when_the_person_types_in_the_middle(self, person: Hooked) -> None:
         person.types("/playbook.run straight 013")
         person.says("by the way")
         assert person.bound.turn == "supervised"
@@ -376,7 +376,7 @@ class TestATurn:
         assert asked.says("continue") is None
         assert "resolution" not in asked.project.journal()[1]
 
-    def test_of_a_notification_that_is_nobodys_says_nothing(self, at_work: Hooked) -> None:
+    def test_of_a_notification_of_another_agent_needs_no_reply(self, at_work: Hooked) -> None:
         assert at_work.ended("nobody's") is None
         assert at_work.bound.turn == "supervised"
 
@@ -400,19 +400,19 @@ class TestEscape:
         assert blocked.tell is not None
         assert [member.id for member in running(blocked.tell)] == ["plan#2"]
 
-    def test_while_the_model_is_still_means_nothing(self, at_work: Hooked) -> None:
+    def test_while_no_turn_runs_has_no_effect(self, at_work: Hooked) -> None:
         at_work.presses_escape()
         at_work.says("hello")
         assert at_work.steps == ["plan#1 in_progress"]
 
-    def test_is_seen_behind_the_prompt_that_is_being_sent(self, at_work: Hooked) -> None:
+    def test_is_found_before_the_prompt_that_is_being_sent(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work.presses_escape("[Request interrupted by user for tool use]")
         at_work.writes("user", "hello")
         at_work.says("hello")
         assert at_work.steps == ["plan#1 failed"]
 
-    def test_is_not_what_anybody_says_of_it(self, at_work: Hooked) -> None:
+    def test_is_not_recognised_in_quoted_text(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work.presses_escape()
         mark = "[Request interrupted by user]"
@@ -427,7 +427,7 @@ class TestEscape:
         at_work.says("hello")
         assert at_work.steps == ["plan#1 in_progress"]
 
-    def test_is_heard_once(self, at_work: Hooked) -> None:
+    def test_counts_once(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work.presses_escape()
         at_work.says("/playbook.status")
@@ -497,7 +497,7 @@ class TestAGate:
         name, mail = (asked.project.git("config", f"user.{key}") for key in ("name", "email"))
         assert gate["by"] == f"{name} <{mail}>"
 
-    def test_is_talked_about_in_the_dialog(self, asked: Hooked) -> None:
+    def test_stays_open_after_other_text_in_the_dialog(self, asked: Hooked) -> None:
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "first mend the test for me"))
         assert reply is not None
@@ -510,7 +510,7 @@ class TestAGate:
         assert "resolution" not in asked.project.journal()[1]
 
     @pytest.mark.parametrize("answers", [{}, None, "continue", {"May I?": "continue"}])
-    def test_is_not_answered_by_nothing(self, asked: Hooked, answers: object) -> None:
+    def test_is_not_answered_by_an_empty_dialog(self, asked: Hooked, answers: object) -> None:
         asked.calls("AskUserQuestion")
         said = answer(asked, "") | {"tool_response": {"answers": answers}}
         reply = asked("PostToolUse", **said)
@@ -519,7 +519,7 @@ class TestAGate:
         assert asked.bound.turn == "supervised"
         assert "resolution" not in asked.project.journal()[1]
 
-    def test_is_not_put_again_and_again_where_nothing_comes_of_it(self, asked: Hooked) -> None:
+    def test_is_not_put_again_after_several_empty_dialogs(self, asked: Hooked) -> None:
         for _ in range(5):
             asked.calls("AskUserQuestion")
             asked("PostToolUse", **answer(asked, ""))
@@ -542,9 +542,7 @@ class TestAGate:
         assert asked("PostToolUse", **answer(asked, "continue")) is None
         assert "resolution" not in asked.project.journal()[1]
 
-    def test_that_was_settled_elsewhere_meanwhile_says_so_to_whoever_answers(
-        self, asked: Hooked
-    ) -> None:
+    def test_that_was_answered_elsewhere_says_so_in_the_dialog(self, asked: Hooked) -> None:
         """The client shows the choice as if it had been heard."""
         asked.calls("AskUserQuestion")
         chosen = answer(asked, "continue")
@@ -558,7 +556,7 @@ class TestAGate:
         assert isinstance(reply.tell.directive, Finish)
         assert asked.project.journal()[1]["human_response"] == "skip"
 
-    def test_is_put_to_nobody_where_nobody_types(self, asked: Hooked) -> None:
+    def test_is_not_put_where_no_person_types(self, asked: Hooked) -> None:
         asked.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
         reply = asked.calls("AskUserQuestion")
         assert reply is not None
