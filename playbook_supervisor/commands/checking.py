@@ -1,4 +1,4 @@
-"""`check`: what is wrong with what people wrote: playbooks, policies, the project's settings."""
+"""`check`: the problems of playbooks, policies, the settings and the index of a project."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 def check(files: Sequence[str]) -> tuple[FileReport, ...]:
-    """Every fault of every file, and what is probably not meant (kai FR8, cat FR-2). Reads only.
+    """All problems and warnings of these files (kai FR8, cat FR-2). Changes nothing.
 
-    By their places, `.playbooks/config.yaml` and `.playbooks/policies/*` are the project's
-    settings and policies, `.playbooks/_index.yaml` is derived; any other file is a playbook.
+    The path shows what a file is: `.playbooks/config.yaml`, `.playbooks/policies/*` or
+    `.playbooks/_index.yaml`; any other file is a playbook.
     """
-    surroundings: dict[Path, _Project] = {}
-    return tuple(FileReport(file, _problems(file, surroundings)) for file in files)
+    projects: dict[Path, _Project] = {}
+    return tuple(FileReport(file, _problems(file, projects)) for file in files)
 
 
-def _problems(file: str, surroundings: dict[Path, _Project]) -> Problems:
+def _problems(file: str, projects: dict[Path, _Project]) -> Problems:
     from playbook_supervisor.formats.strict_yaml import MAX_BYTES
     from playbook_supervisor.system.files import read_bytes
 
     path = Path(file)
     if path.is_dir():
-        return (_unreadable(file, "PB-IO-READ", "it is a folder", "Name the files."),)
+        return (_unreadable(file, "PB-IO-READ", "it is a folder", "Give the names of files."),)
     try:
         data = read_bytes(path, limit=MAX_BYTES)
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def _problems(file: str, surroundings: dict[Path, _Project]) -> Problems:
     except PlaybookError as error:
         return (_unreadable(file, error.code, error.message, error.guidance),)
     folder = path.parent
-    project = surroundings.setdefault(folder, _Project(folder))
+    project = projects.setdefault(folder, _Project(folder))
     place = (*folder.resolve().parts, path.name)
     if place[-2:] == (".playbooks", "config.yaml"):
         return _in_config(data, file)
@@ -56,19 +56,19 @@ def _problems(file: str, surroundings: dict[Path, _Project]) -> Problems:
 
 
 def _unreadable(file: str, code: str, message: str, guidance: str) -> Problem:
-    guidance = guidance or "Name a file that can be read."
+    guidance = guidance or "Give the name of a readable file."
     return Problem(file, (1, 1), "error", code, message, guidance)
 
 
 class _Project:
-    """What stands around the files of one folder; looked for when it is asked for."""
+    """The project that the files of one folder belong to. Its properties are read when needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @cached_property
     def root(self) -> Path | None:
-        """The repository that the folder lies in."""
+        """The repository; None if the folder is not in one."""
         from playbook_supervisor.system import checkout
 
         try:
@@ -78,14 +78,14 @@ class _Project:
 
     @cached_property
     def command(self) -> Lookup | None:
-        """What is installed there; None outside of a repository."""
+        """Looks up installed commands; None outside of a repository."""
         from playbook_supervisor.project.slash_commands import CommandIndex
 
         return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
 
     @cached_property
     def rules(self) -> tuple[PolicyRule, ...]:
-        """The policies that hold there. Raises what reading them raises."""
+        """The policies of the project. Raises as `project_rules`."""
         if self.root is None or not (self.root / ".playbooks/policies").is_dir():
             return ()
         from playbook_supervisor.project.policy_files import project_rules
@@ -94,7 +94,7 @@ class _Project:
 
     @cached_property
     def playbooks(self) -> tuple[Playbook, ...]:
-        """Those that can run."""
+        """The valid playbooks of the project."""
         if self.root is None:
             return ()
         from playbook_supervisor.project import library
@@ -123,12 +123,12 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _tightened(playbook: Playbook, document: Document, project: _Project) -> Iterator[Problem]:
-    """What the project's policies make of it, each at the step that it concerns."""
+    """What the policies of the project change, each at its step."""
     try:
         rules = project.rules
     except PlaybookError as error:
-        said = f"the project's policies cannot be read: {error.message} ({error.where})"
-        yield Problem(document.source, (1, 1), "warning", error.code, said, error.guidance)
+        message = f"the policies of the project cannot be read: {error.message} ({error.where})"
+        yield Problem(document.source, (1, 1), "warning", error.code, message, error.guidance)
         return
     if not rules:
         return
@@ -138,18 +138,18 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for effect in effects(playbook, merged(rules, playbook)):
         path = ("steps", places[effect.step], "autonomy")
-        said = f"policy {effect.policy}: {effect.said}"
+        message = f"policy {effect.policy}: {effect.said}"
         yield problem_at(
             document,
             path,
             "PB-POLICY-TIGHTENS",
-            said,
-            "Sessions run it so.",
+            message,
+            "Sessions apply it.",
             severity="note",
         )
 
 
-# ── what the project says beside them ───────────────────────────────────────────────────────
+# ── other files ───────────────────────────────────────────────────────
 
 
 def _in_config(data: bytes, file: str) -> Problems:
@@ -162,7 +162,7 @@ def _in_config(data: bytes, file: str) -> Problems:
 
 
 def _in_index(file: str, project: _Project) -> Problems:
-    """Nobody writes it: all that can be wrong is that it says something else than the files do."""
+    """The index is generated: it can only be out of date."""
     from playbook_supervisor.errors import CODES
     from playbook_supervisor.project.library import index_is_stale
 
@@ -187,13 +187,13 @@ def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:
-    """Whether it speaks of any step; where there are no playbooks yet, nobody can tell."""
+    """Whether it matches any step. True if there are no playbooks yet."""
     return not playbooks or any(
         rule.matches(playbook, step) for playbook in playbooks for step in playbook.steps
     )
 
 
 def _unused(rule: PolicyRule, file: str) -> Problem:
-    said = "this rule matches no step of any playbook here"
-    cure = "Correct its patterns, or take it out."
-    return Problem(file, (rule.line, 1), "warning", "PB-CHECK-POLICY-UNUSED", said, cure)
+    message = "this rule matches no step of any playbook here"
+    guidance = "Correct its patterns, or remove it."
+    return Problem(file, (rule.line, 1), "warning", "PB-CHECK-POLICY-UNUSED", message, guidance)

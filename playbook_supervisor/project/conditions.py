@@ -114,7 +114,7 @@ def need_network(conditions: Iterable[Condition]) -> bool:
 # ── asking ──────────────────────────────────────────────────────────────────────────────────
 
 
-def artifacts(name: str, world: Workspace) -> tuple[str, ...]:
+def artifacts(name: str, workspace: Workspace) -> tuple[str, ...]:
     """The paths that a condition or trigger looks at, relative to the repository.
 
     ConditionError PB-COND-UNKNOWN for a word that is neither a condition nor a trigger.
@@ -126,13 +126,17 @@ def artifacts(name: str, world: Workspace) -> tuple[str, ...]:
     else:
         near = suggestion(name, [*CONDITIONS, *TRIGGERS])
         raise ConditionError("PB-COND-UNKNOWN", f"no condition {first_line(name, 60)!r}{near}")
-    config = world.config
+    config = workspace.config
     folders = {"specs": config.specs, "agreements": config.agreements, "qa": config.qa}
-    return tuple(path.format(feature=world.feature, **folders) for path in paths)
+    return tuple(path.format(feature=workspace.feature, **folders) for path in paths)
 
 
 def probe(
-    name: Condition, world: Workspace, *, since: Since | None = None, since_ms: int | None = None
+    name: Condition,
+    workspace: Workspace,
+    *,
+    since: Since | None = None,
+    since_ms: int | None = None,
 ) -> Probed:
     """Whether a condition holds now, with one line of evidence (kai FR3, FR4, FR18, FR19).
 
@@ -142,23 +146,27 @@ def probe(
     decides.
     """
     traits = CONDITIONS[name]
-    if traits.needs_feature and not of_branch(world.feature):
-        shown = first_line(world.feature, 60)
+    if traits.needs_feature and not of_branch(workspace.feature):
+        shown = first_line(workspace.feature, 60)
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
-    return traits.probe(name, artifacts(name, world), world, LaunchRecord(since, since_ms))
+    return traits.probe(name, artifacts(name, workspace), workspace, LaunchRecord(since, since_ms))
 
 
 def finding(
-    trigger: Trigger, world: Workspace, *, since: Since | None = None, since_ms: int | None = None
+    trigger: Trigger,
+    workspace: Workspace,
+    *,
+    since: Since | None = None,
+    since_ms: int | None = None,
 ) -> tuple[str, str] | None:
     """Evidence and the report's digest, if a report written since then fires the trigger (kai FR6).
 
     None for a trigger that looks at no report.
     """
     launch = LaunchRecord(since, since_ms)
-    for path in artifacts(trigger, world):
-        report = probes.look(path, world.root)
+    for path in artifacts(trigger, workspace):
+        report = probes.look(path, workspace.root)
         if report.flaw or not launch.changed(report):
             continue
         if stated := TRIGGERS[trigger].fires(probes.reading_of(report)):
@@ -166,13 +174,13 @@ def finding(
     return None
 
 
-def record(names: Iterable[str], world: Workspace) -> dict[str, Stamp | None]:
+def record(names: Iterable[str], workspace: Workspace) -> dict[str, Stamp | None]:
     """A stamp of every artifact that these conditions and triggers look at, to compare with later.
 
     None for one that is absent, cannot be read or is outside the repository.
     """
-    paths = dict.fromkeys(path for name in names for path in artifacts(name, world))
-    return {path: _stamp(path, world.root) for path in paths}
+    paths = dict.fromkeys(path for name in names for path in artifacts(name, workspace))
+    return {path: _stamp(path, workspace.root) for path in paths}
 
 
 def _stamp(path: str, root: Path) -> Stamp | None:

@@ -85,9 +85,11 @@ class LaunchRecord(Record):
 # ── files ───────────────────────────────────────────────────────────────────────────────────
 
 
-def exists(name: Condition, paths: Sequence[str], world: Workspace, launch: LaunchRecord) -> Probed:
+def exists(
+    name: Condition, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+) -> Probed:
     """Whether one of the artifacts is there."""
-    found = [look(path, world.root) for path in paths]
+    found = [look(path, workspace.root) for path in paths]
     for artifact in found:
         if not artifact.flaw:
             unchanged = launch.changed(artifact) is False
@@ -153,9 +155,11 @@ def reading_of(report: Artifact) -> Reading:
     return read_report(report.data.decode("utf-8", "replace"), yaml=report.path.endswith(".yaml"))
 
 
-def passes(name: Condition, paths: Sequence[str], world: Workspace, launch: LaunchRecord) -> Probed:
+def passes(
+    name: Condition, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+) -> Probed:
     """Whether all reports that exist say PASS, and at least one was written since the launch."""
-    found = [look(path, world.root) for path in paths]
+    found = [look(path, workspace.root) for path in paths]
     flawed = [report for report in found if report.flaw and report.flaw != _MISSING]
     readable = [report for report in found if not report.flaw]
     if flawed or not readable:
@@ -183,18 +187,18 @@ def passes(name: Condition, paths: Sequence[str], world: Workspace, launch: Laun
 
 
 def pull_request(
-    name: Condition, _paths: Sequence[str], world: Workspace, _launch: LaunchRecord
+    name: Condition, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
     """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
     from playbook_supervisor.system import github
 
-    branch = world.branch
+    branch = workspace.branch
     if not branch:
         return _unasked(name, "no branch is checked out", "switch to the one of the pull request")
     if not github.is_plain(branch):
         return _unasked(name, f"{first_line(branch, 60)!r} is no branch", "rename it")
     try:
-        done = github.pull_requests(world.root, branch, "all", "number", "url", "state")
+        done = github.pull_requests(workspace.root, branch, "all", "number", "url", "state")
     except StorageError as error:
         return _unasked(name, first_line(error.message), "install GitHub's gh and put it on PATH")
     if done.timed_out:

@@ -24,7 +24,7 @@ class TestCheck:
         lines = done.out.splitlines()
         assert any(line.startswith("bad.yaml:") and "`stpes`" in line for line in lines)
         assert "none.yaml:1:1: error: there is no such file" in done.out
-        assert ".:1:1: error: it is a folder. Name the files. [PB-IO-READ]" in lines
+        assert ".:1:1: error: it is a folder. Give the names of files. [PB-IO-READ]" in lines
         assert done.err.startswith("4 files: ")
         project.write("huge.yaml", "#" * 2_000_000)
         assert "[PB-IO-READ]" in project.playbook("check", "huge.yaml").out

@@ -243,7 +243,7 @@ class TestCheck:
         assert (done.code, done.err) == (0, "1 file: fine\n")
         assert done.out == (
             ".playbooks/playbooks/gated.yaml:9:15: note: policy release.yaml: "
-            f"answered by {RELEASE}. Sessions run it so. [PB-POLICY-TIGHTENS]\n"
+            f"answered by {RELEASE}. Sessions apply it. [PB-POLICY-TIGHTENS]\n"
         )
         done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--format", "github")
         assert done.out.startswith("::notice file=")
