@@ -1,7 +1,7 @@
 """A deterministic supervisor for Claude Code slash commands.
 
-From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`. They are imported when
-they are first asked for, so that a process which only wants the version pays for nothing else.
+From Python: `list_playbooks`, `load_playbook`, `check`, `run`, `resume`. They are imported at their
+first use, so that `import playbook_supervisor` stays cheap.
 """
 
 TYPE_CHECKING = False

@@ -166,13 +166,23 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
     "PB-STATE-ELSEWHERE": "Change into the worktree that the message names, and try again there.",
     "PB-STATE-NO-WORKTREE": "`playbook status --all` shows the worktree of each session.",
-    "PB-STATE-ENDED": "Begin a new one, or `playbook resume {session} --retry` a failed one.",
-    "PB-STATE-CORRUPT": "`playbook repair {session}` shows the difference, and can restore it.",
+    "PB-STATE-ENDED": (
+        "Begin a new session; `playbook resume {session} --retry` continues a failed one."
+    ),
+    "PB-STATE-CORRUPT": (
+        "`playbook repair {session}` shows the difference and can restore the copy."
+    ),
     "PB-STATE-NEWER": "Upgrade playbook: `uv tool upgrade playbook-supervisor`.",
-    "PB-STATE-TAMPERED": "See `playbook repair {session}`; --take accepts it, --restore undoes it.",
-    "PB-STATE-DIVERGED": "The journal does not fit; `playbook repair {session}` shows where.",
+    "PB-STATE-TAMPERED": (
+        "`playbook repair {session}` shows it; --take accepts it, --restore undoes it."
+    ),
+    "PB-STATE-DIVERGED": (
+        "The journal and the playbook disagree; `playbook repair {session}` shows where."
+    ),
     "PB-STATE-INTERRUPTED": "`playbook resume {session}` runs the step again.",
-    "PB-STATE-NOT-STARTED": "Another step failed first; `playbook resume {session} --retry`.",
+    "PB-STATE-NOT-STARTED": (
+        "Another step of the group failed first; `playbook resume {session} --retry`."
+    ),
     "PB-STATE-ABORTED": "Begin a new session.",
     "PB-STATE-NO-REPOSITORY": "Change into a git repository, or `git init` one.",
     "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",

@@ -170,7 +170,7 @@ class OpenSession(Record, frozen=False):
         self.runtime.save(self.place)
 
     def _look(self) -> tuple[object, ...]:
-        return (self.place.look(), *map(_signature, self._watched))
+        return (self.place.headers(), *map(_signature, self._watched))
 
 
 # ── from the disk ───────────────────────────────────────────────────────────────────────────

@@ -41,7 +41,7 @@ def names(place: ABFile) -> list[str]:
 
 def test_nothing_was_written_yet(place: ABFile) -> None:
     assert (place.exists, place.read()) == (False, None)
-    assert place.look() == (None, None)
+    assert place.headers() == (None, None)
 
 
 def test_the_last_content_is_read_whatever_its_length(place: ABFile) -> None:
@@ -62,10 +62,10 @@ def test_another_process_goes_on_where_the_first_one_stopped(place: ABFile) -> N
 
 
 def test_every_write_of_anybody_can_be_seen(place: ABFile) -> None:
-    seen = {place.look()}
+    seen = {place.headers()}
     for _ in range(5):
         place.write(b"the same")
-        seen.add(place.look())
+        seen.add(place.headers())
     assert len(seen) == 6
 
 
@@ -136,7 +136,7 @@ def test_a_link_in_a_files_place_is_neither_written_through_nor_looked_into(
         file.symlink_to(f"real-{name}")
     with pytest.raises(StorageError):
         place.write(b"three")
-    assert place.look() == (None, None)
+    assert place.headers() == (None, None)
 
 
 # ── what is in them ─────────────────────────────────────────────────────────────────────────
