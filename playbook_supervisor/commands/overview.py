@@ -1,6 +1,6 @@
-"""The sessions of all worktrees, as people look for them: those that wait for a human come first.
+"""The sessions of all worktrees, those that wait for a person first.
 
-Reads only, and takes no lock: one that is broken, diverged or driven is shown all the same.
+Reads only and takes no lock, so that broken, diverged and driven sessions are shown, too.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes
 
 _CLAUDE = "claude-code"
-_VANISHED = "its files have vanished; the next command restores them"
+_VANISHED = "its files are gone; the next command restores them"
 
 
 class ClientState(Record):
-    """How it stands with the Claude Code conversation to which a session is bound.
+    """The Claude Code conversation that a session is bound to.
 
-    `lives` says whether its process does, `stalled` that its model went round in circles, `dialog`
-    the tool for which it waits for a permission, `held` whether its hooks reach the session.
+    `lives`: its process is alive. `stalled`: its model repeated itself without progress. `dialog`
+    is the tool for which it waits for a permission. `hooked`: its hooks reach the session.
     """
 
     pid: int
     lives: bool
     stalled: bool
     dialog: str
-    held: bool
+    hooked: bool
 
 
 class SessionOverview(Record):
-    """One session as it stands on the disk of one worktree.
+    """One session on the disk of one worktree.
 
-    `manifest` is None and `problem` says why where it cannot be read, `code` in one word. `driver`
-    is the process that drives it, `client` the conversation to which it is bound, if it is to any;
-    `activity` is ns since the epoch.
+    If it cannot be read, `manifest` is None, and `problem` and `code` say why. `driver` is the
+    process that drives it, `client` the conversation that it is bound to. `activity` is in ns since
+    the epoch.
     """
 
     store: DiskStore
@@ -59,21 +59,21 @@ class SessionOverview(Record):
 
     @property
     def root(self) -> Path:
-        """The worktree in which it stands."""
+        """Its worktree."""
         return self.store.checkout.root
 
     @property
     def open(self) -> bool:
-        """Whether it has not ended; one that cannot be read counts as open."""
+        """Whether it has not ended; an unreadable session counts as open."""
         return self.manifest is None or self.manifest.status in OPEN
 
 
 def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
-    """Every session once: those that wait, the longest first; then by latest activity.
+    """Every session once: those that wait, the longest first, then by latest activity.
 
-    A session's folder is in git, so that it may stand in several worktrees: the one that drives
-    it counts, else the one that it names, else the one where its journal goes furthest; where
-    they all went home, the main checkout.
+    A session's folder is in git, so several worktrees may have a copy. The driving worktree's copy
+    counts, else that of the worktree that the session names, else the one with the longest journal,
+    and of equal ones the main checkout's.
     """
     found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
@@ -81,20 +81,20 @@ def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
             found.setdefault(session_id, []).append(other)
     for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
         for session_id in lost.vanished():
-            found.setdefault(session_id, [lost])  # nothing of it stands anywhere else
-    seen = [_where_it_counts(session_id, copies) for session_id, copies in found.items()]
-    return tuple(sorted(seen, key=_urgency))
+            found.setdefault(session_id, [lost])  # there is no other copy
+    seen = [_overview_of(session_id, copies) for session_id, copies in found.items()]
+    return tuple(sorted(seen, key=_order))
 
 
-def _where_it_counts(session_id: str, copies: list[DiskStore]) -> SessionOverview:
-    """The copy that counts; the others, which are many after merges, are not read at all."""
+def _overview_of(session_id: str, copies: list[DiskStore]) -> SessionOverview:
+    """The overview of the copy that counts; the others, often many after merges, are not read."""
     if len(copies) > 1:
         driving = [each for each in copies if each.drives(session_id)]
-        copies = driving or _at_home_or_furthest(session_id, copies)
-    return max((_look(each, session_id) for each in copies), key=_authority)
+        copies = driving or _at_home_or_longest(session_id, copies)
+    return max((_look(each, session_id) for each in copies), key=_precedence)
 
 
-def _at_home_or_furthest(session_id: str, copies: list[DiskStore]) -> list[DiskStore]:
+def _at_home_or_longest(session_id: str, copies: list[DiskStore]) -> list[DiskStore]:
     for each in copies:
         try:
             named = each.manifest(session_id).worktree
@@ -102,28 +102,28 @@ def _at_home_or_furthest(session_id: str, copies: list[DiskStore]) -> list[DiskS
             continue
         home = (each.checkout.main_root / named).resolve()
         at_home = [other for other in copies if other.checkout.root == home]
-        return at_home or [max(copies, key=lambda other: _reach(other, session_id))]
+        return at_home or [max(copies, key=lambda other: _length(other, session_id))]
     return copies
 
 
-def _reach(store: DiskStore, session_id: str) -> tuple[int, bool]:
-    """Journals only grow, while a file's time says no more than when git wrote it."""
+def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
+    """The journal's size, since journals only grow; its time only says when git wrote it."""
     journal = store.checkout.root / SESSIONS / session_id / "journal.yaml"
     here = store.checkout
     return journal.stat().st_size if journal.exists() else 0, here.root == here.main_root
 
 
 def find(store: DiskStore, session_id: str) -> DiskStore:
-    """The store of the worktree in which a session lives. StateError if there is none."""
+    """The store of the session's worktree. StateError if there is no such session."""
     for seen in sessions(store):
         if seen.session_id == session_id:
             return seen.store
-    store.manifest(session_id)  # says in its own words why there is none
+    store.manifest(session_id)  # raises the error that says why
     return store
 
 
 def stores(store: DiskStore) -> list[DiskStore]:
-    """This worktree's sessions, and those of every other worktree of the repository."""
+    """The stores of this worktree and of all others of the repository."""
     found = [store]
     for root in checkout.worktrees(store.checkout):
         try:
@@ -140,8 +140,8 @@ def _beside(store: DiskStore, other: Checkout) -> DiskStore:
     return DiskStore(other, clock=store.clock, seen_from=store.seen_from)
 
 
-def pinned(store: DiskStore, session_id: str) -> Playbook | None:
-    """The playbook that the session runs; None where none is kept or it cannot be read."""
+def pinned_playbook(store: DiskStore, session_id: str) -> Playbook | None:
+    """The session's own playbook; None if it is missing or unreadable."""
     try:
         data = read_bytes(store.folder(session_id) / "playbook.yaml")
         return schema.read_playbook(data, "playbook.yaml")
@@ -149,8 +149,8 @@ def pinned(store: DiskStore, session_id: str) -> Playbook | None:
         return None
 
 
-def held(store: DiskStore, session_id: str) -> Policy:
-    """The policies that hold for the session; none where they cannot be read."""
+def pinned_policy(store: DiskStore, session_id: str) -> Policy:
+    """The session's policies; empty if they are missing or unreadable."""
     source = session_policy.FILE
     try:
         data = read_bytes(store.folder(session_id) / source)
@@ -183,14 +183,14 @@ def _client(store: DiskStore, session_id: str) -> ClientState | None:
     bound = binding.load(private)
     if bound is None:
         return None
-    held = not bound.hooked or binding.hooks_reach(store.checkout, bound)
+    hooked = not bound.hooked or binding.hooks_reach(store.checkout, bound)
     lives = binding.lives(bound)
     return ClientState(
-        bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", held
+        bound.pid, lives, bound.stalled, binding.dialog(private) if lives else "", hooked
     )
 
 
-def _authority(seen: SessionOverview) -> tuple[bool, bool, int]:
+def _precedence(seen: SessionOverview) -> tuple[bool, bool, int]:
     return seen.store.drives(seen.session_id), _at_home(seen), seen.activity
 
 
@@ -201,7 +201,7 @@ def _at_home(seen: SessionOverview) -> bool:
     return (main / seen.manifest.worktree).resolve() == seen.root.resolve()
 
 
-def _urgency(seen: SessionOverview) -> tuple[int, int, str]:
+def _order(seen: SessionOverview) -> tuple[int, int, str]:
     gate = seen.manifest.gate if seen.manifest else None
     if gate is not None:
         return 0, gate.opened_at, seen.session_id

@@ -1,7 +1,7 @@
-"""What the sessions are doing just now, looked at again and again.
+"""The progress of all sessions, polled by `status --watch`.
 
-Takes no lock. A look costs three `stat` calls a session, a few more for an open one; what has not
-changed is not read again.
+Takes no lock. A poll costs three `stat` calls per session and a few more per open one; unchanged
+files are not read again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
 class Progress(Record):
-    """A session, and how far it is. `total` is 0 where its playbook cannot be read.
+    """A session's progress. `total` is 0 if its playbook cannot be read.
 
-    `at_work` are the attempts that somebody works at now, with the last line of each worker by the
-    attempt's id in `lines`. `uncalled` says why a person could not be called, or nothing.
+    `at_work` are the attempts in progress; `lines` has the last output line of each, by its id.
+    `notify_error` says why the last notification failed, or is empty.
     """
 
     seen: SessionOverview
@@ -41,15 +41,15 @@ class Progress(Record):
     total: int = 0
     at_work: tuple[Entry, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
-    uncalled: str = ""
+    notify_error: str = ""
 
 
-def of(seen: SessionOverview) -> Progress:
-    """How far the session is, as far as that can be read."""
+def progress_of(seen: SessionOverview) -> Progress:
+    """The session's progress, as far as it can be read."""
     latest: dict[str, Entry] = {}
     with suppress(PlaybookError):
         latest = last_entries(seen.store.journal(seen.session_id).entries)
-    playbook = overview.pinned(seen.store, seen.session_id)
+    playbook = overview.pinned_playbook(seen.store, seen.session_id)
     private = seen.store.runtime(seen.session_id)
     driven = seen.open and seen.driver is not None
     return Progress(
@@ -58,12 +58,12 @@ def of(seen: SessionOverview) -> Progress:
         total=len(playbook.steps) if playbook else 0,
         at_work=tuple(e for e in latest.values() if driven and not e.settled and not e.gate),
         lines=last_lines(private) if driven else {},
-        uncalled=notifications.last_failure(private) if seen.open else "",
+        notify_error=notifications.last_failure(private) if seen.open else "",
     )
 
 
-class Watch:
-    """The sessions of all worktrees, as often as somebody looks."""
+class Poller:
+    """Polls the sessions of all worktrees."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store
@@ -73,16 +73,16 @@ class Watch:
         self._known: dict[_Place, tuple[object, Progress]] = {}
         self._shown: tuple[Progress, ...] = ()
 
-    def look(self) -> tuple[Progress, ...]:
-        """All of them, in the order of `overview.sessions`."""
-        stamps = dict(self._look())
+    def poll(self) -> tuple[Progress, ...]:
+        """The progress of all sessions, in the order of `overview.sessions`."""
+        stamps = dict(self._stamps_now())
         if stamps != self._stamps:
             self._stamps = stamps
             self._shown = tuple(self._progress(seen) for seen in overview.sessions(self._store))
-        return tuple(map(_as_of_now, self._shown))
+        return tuple(map(_with_output, self._shown))
 
-    def _look(self) -> Iterator[tuple[_Place, object]]:
-        """Something for every session of every worktree that changes when it does."""
+    def _stamps_now(self) -> Iterator[tuple[_Place, object]]:
+        """For every session a value that changes whenever the session does."""
         worktrees = _changed(self._store.checkout.common_dir / "worktrees")
         if worktrees != self._worktrees:
             self._worktrees, self._stores = worktrees, overview.stores(self._store)
@@ -99,12 +99,12 @@ class Watch:
         place = _place(seen)
         stamp, known = self._known.get(place, (None, None))
         if known is None or stamp != self._stamps.get(place):
-            known = of(seen)
+            known = progress_of(seen)
             self._known[place] = self._stamps.get(place), known
         return known
 
 
-def _as_of_now(progress: Progress) -> Progress:
+def _with_output(progress: Progress) -> Progress:
     if not progress.at_work:
         return progress
     seen = progress.seen
@@ -116,7 +116,7 @@ def _place(seen: SessionOverview) -> _Place:
 
 
 def _stamp(private: Path) -> object:
-    """Who drives, and every file of the private folder but the one that is read at each look."""
+    """The driver and the private files' times, except the output file, which is always read."""
     with suppress(OSError, PlaybookError), os.scandir(private) as files:
         times = {file.name: _changed(file) for file in files if file.name != NAME}
         bound = binding.load(private)
@@ -125,7 +125,7 @@ def _stamp(private: Path) -> object:
 
 
 def _changed(path: Path | os.DirEntry[str]) -> int:
-    """When it was written last, in ns since the epoch; 0 where there is nothing."""
+    """Its modification time in ns since the epoch; 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

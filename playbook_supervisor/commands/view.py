@@ -62,9 +62,9 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
     from playbook_supervisor.commands import overview, progress
 
     store = locate.store(cwd)
-    watch = progress.Watch(store)
+    watch = progress.Poller(store)
     while True:
-        seen = watch.look()
+        seen = watch.poll()
         if session:
             seen = tuple(each for each in seen if each.seen.session_id == session)
         if session and not seen:
@@ -121,8 +121,8 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
     except PlaybookError as error:
         said = f"{error.message} ({error.where})"
         problem = problem or StateError(error.code, said, where=session_id)
-    playbook = overview.pinned(seen.store, session_id)
-    return SessionView(seen, entries, playbook, overview.held(seen.store, session_id), problem)
+    playbook = overview.pinned_playbook(seen.store, session_id)
+    return SessionView(seen, entries, playbook, overview.pinned_policy(seen.store, session_id), problem)
 
 
 def keep(file: Path, text: str) -> None:

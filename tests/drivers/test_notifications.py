@@ -185,8 +185,8 @@ class TestInTheClient:
         began = time.monotonic()
         conversation.hook("Stop", background_tasks=[])
         (seen,) = next(view.watch(cwd=gated.root))
-        assert seen.uncalled == "" or time.monotonic() - began > 0.5  # nobody waited for it
-        until(lambda: next(view.watch(cwd=gated.root))[0].uncalled)
+        assert seen.notify_error == "" or time.monotonic() - began > 0.5  # nobody waited for it
+        until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
         (seen,) = next(view.watch(cwd=gated.root))
         lines = [line.text for line in live.session_board((seen,), 0)]
         assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"

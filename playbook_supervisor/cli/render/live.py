@@ -162,8 +162,8 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     for number, line in enumerate(others):
         question = waits and not number
         yield Line(line, "plain" if question else "dim", question)
-    if progress.uncalled:
-        yield Line(f"  note: {progress.uncalled}", "dim")
+    if progress.notify_error:
+        yield Line(f"  note: {progress.notify_error}", "dim")
 
 
 def session_line(progress: Progress) -> str:

@@ -48,7 +48,7 @@ def _in_the_client(client: ClientState) -> Iterator[str]:
         yield f"  a permission dialog for {first_line(client.dialog)} waits for you in Claude Code"
     if client.stalled:
         yield "  STALLED: the model ignores the directive; type /playbook.resume in Claude Code"
-    if client.lives and not client.held:
+    if client.lives and not client.hooked:
         yield "  its hooks no longer reach the session; type /playbook.resume in Claude Code"
 
 
