@@ -121,9 +121,9 @@ class LoggedSupervisor(Supervisor):
     log: Log
 
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
-        outlook = super().answer(gate_id, resolution, text, by)
+        snapshot = super().answer(gate_id, resolution, text, by)
         self.log.say("answered", gate_id, resolution)
-        return outlook
+        return snapshot
 
 
 @dataclass
@@ -141,12 +141,12 @@ class Ana:
     """Answers every gate: a red verdict is worth another try, everything else goes on."""
 
     def ask(
-        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        reason = getattr(outlook.directive, "reason", None)
+        reason = getattr(snapshot.directive, "reason", None)
         return PromptAnswer("retry" if reason is GateReason.VERDICT_FAIL else "continue")
 
-    def not_understood(self, outlook: Snapshot, question: str) -> None:
+    def not_understood(self, snapshot: Snapshot, question: str) -> None:
         raise AssertionError(question)
 
 
@@ -164,7 +164,7 @@ def drive(scene: Scene, log: Log, script: ScriptAgent) -> None:
     pending = supervisor.look().pending
     observer, by = LoggedWatcher(log), Principal("Ana")
     runner = Runner(supervisor, LoggedAgent(script, log), observer, Ana(), by=by)
-    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.outlook())
+    ending = runner.drive(lambda: supervisor.begin() if pending else supervisor.advance())
     assert ending.why == "completed", ending.snapshot
 
 

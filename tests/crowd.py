@@ -60,9 +60,9 @@ def together(scene: Scene, session_id: str, crowd: int, deed: ScriptAction) -> l
     return everybody
 
 
-def accepted(outlook: Snapshot, change: Change, attempt: str) -> bool:
+def accepted(snapshot: Snapshot, change: Change, attempt: str) -> bool:
     """Whether this very call has made that change."""
-    return any(event.change is change and event.entry.id == attempt for event in outlook.events)
+    return any(event.change is change and event.entry.id == attempt for event in snapshot.events)
 
 
 def report_ones_own(supervisor: Supervisor, number: int, told: Told) -> None:
@@ -72,7 +72,7 @@ def report_ones_own(supervisor: Supervisor, number: int, told: Told) -> None:
         outcome = Outcome(output=f"{number} said it {again + 1}")
         if accepted(supervisor.report(attempt, outcome), Change.RETURNED, attempt):
             told.append(f"{attempt} {outcome.output}")
-        supervisor.outlook()
+        supervisor.advance()
 
 
 def answer_the_same(supervisor: Supervisor, number: int, told: Told) -> None:
@@ -83,7 +83,7 @@ def answer_the_same(supervisor: Supervisor, number: int, told: Told) -> None:
     except StateError as error:
         if error.code != "PB-STATE-REFUSED":
             raise
-    supervisor.outlook()
+    supervisor.advance()
 
 
 def report_the_same(supervisor: Supervisor, number: int, told: Told) -> None:

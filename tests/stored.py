@@ -119,16 +119,16 @@ def unsynced(monkeypatch: pytest.MonkeyPatch, root: Path) -> Scene:
     return Scene(root)
 
 
-def work(outlook: Snapshot) -> Attempt:
+def work(snapshot: Snapshot) -> Attempt:
     """The one attempt that is running."""
-    (attempt,) = running(outlook)
+    (attempt,) = running(snapshot)
     return attempt
 
 
-def ask(outlook: Snapshot) -> Ask:
+def ask(snapshot: Snapshot) -> Ask:
     """The gate that is put."""
-    assert isinstance(outlook.directive, Ask)
-    return outlook.directive
+    assert isinstance(snapshot.directive, Ask)
+    return snapshot.directive
 
 
 def ids(entries: Iterable[dict[str, Any]]) -> list[str]:
@@ -140,14 +140,14 @@ def failed(message: str = "it broke") -> Outcome:
     return Outcome(error=Failure("PB-AGENT-FAILED", message))
 
 
-def finish(supervisor: Supervisor, outlook: Snapshot) -> Snapshot:
+def finish(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
     """Every step succeeds and every gate is continued, to the end."""
     while True:
-        if isinstance(outlook.directive, Ask):
-            asked = outlook.directive
+        if isinstance(snapshot.directive, Ask):
+            asked = snapshot.directive
             supervisor.answer(asked.id, Resolution.CONTINUE, "continue", Principal("Ana"))
-            outlook = supervisor.outlook()
-        elif running(outlook):
-            outlook = supervisor.report(running(outlook)[0].id, Outcome(output="ok"))
+            snapshot = supervisor.advance()
+        elif running(snapshot):
+            snapshot = supervisor.report(running(snapshot)[0].id, Outcome(output="ok"))
         else:
-            return outlook
+            return snapshot

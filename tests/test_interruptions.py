@@ -98,8 +98,8 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
     project.playbook("run", name, "013", "--agent", project.script("steps: {}"))
     monkeypatch.setattr(driver_lock, "living", lambda private: driver_lock.Driver(0, "gone"))
     monkeypatch.setattr(driver_lock, "until", lambda happened, patience: True)
-    outlook = driving.abort(cwd=project.root)
-    assert outlook.manifest.status == "aborted"
+    snapshot = driving.abort(cwd=project.root)
+    assert snapshot.manifest.status == "aborted"
 
 
 class Late(NullObserver):
@@ -110,12 +110,12 @@ class Late(NullObserver):
         self.heard: list[str] = []
 
     def ask(
-        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        self.elsewhere.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
+        self.elsewhere.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
         return PromptAnswer("continue")
 
-    def not_understood(self, outlook: Snapshot, question: str) -> None:
+    def not_understood(self, snapshot: Snapshot, question: str) -> None:
         raise AssertionError(question)
 
     def on_notice(self, text: str) -> None:

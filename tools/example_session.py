@@ -115,18 +115,18 @@ def journaled(root: Path) -> tuple[DiskStore, str, Clock]:
     args = {"feature": FEATURE}
     name = store.create(playbook="auto-feature", text=text, feature=FEATURE, args=args)
     supervisor = Supervisor(store, name)
-    outlook = supervisor.begin()
-    while not isinstance(outlook.directive, Finish):
-        if isinstance(asked := outlook.directive, Ask):
+    snapshot = supervisor.begin()
+    while not isinstance(snapshot.directive, Finish):
+        if isinstance(asked := snapshot.directive, Ask):
             if asked.id not in ANSWERS:
                 break
             answer = ANSWERS[asked.id]
             clock.takes(60 * answer.minutes)
             supervisor.answer(asked.id, answer.resolution, answer.words, Principal(WHO))
-            outlook = supervisor.outlook()
+            snapshot = supervisor.advance()
             continue
-        (attempt,) = running(outlook)
-        outlook = supervisor.report(attempt.id, _done(root, WORKS[attempt.id], clock))
+        (attempt,) = running(snapshot)
+        snapshot = supervisor.report(attempt.id, _done(root, WORKS[attempt.id], clock))
     clock.takes(4 * 60)
     return store, name, clock
 

@@ -48,12 +48,12 @@ def next_directive(
     from time import sleep
 
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
-    snapshot = supervisor.outlook()
+    snapshot = supervisor.advance()
     known = _running_ids(snapshot)
     while wait and snapshot.repeated and _running_ids(snapshot) <= known:
         while not supervisor.changed():
             sleep(_INTERVAL)
-        snapshot = supervisor.outlook()
+        snapshot = supervisor.advance()
     return _reply(supervisor, snapshot)
 
 
@@ -82,7 +82,7 @@ def report(
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     given = binding.launched_attempts(supervisor.private)
     if given is not None:
-        return _with_details(supervisor, supervisor.outlook(), given)
+        return _with_details(supervisor, supervisor.advance(), given)
     return _reply(supervisor, supervisor.report(attempt, reported))
 
 

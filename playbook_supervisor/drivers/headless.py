@@ -145,7 +145,7 @@ class Runner(Record, frozen=False):
             case _ if self._pending_signal:
                 return self._handle_signal(snapshot, self._pending_signal)
             case _:
-                return self.supervisor.outlook(), None
+                return self.supervisor.advance(), None
 
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +242,7 @@ class Runner(Record, frozen=False):
             typed = prompter.ask(snapshot, context, self._overtaken)
             if typed.overtaken:
                 if self._workers.events.empty():
-                    return self.supervisor.outlook(), None
+                    return self.supervisor.advance(), None
                 return self._handle_signal(snapshot, self._workers.events.get().signal)
             if typed.text is None:
                 return snapshot, DriveResult(snapshot, "waiting")
@@ -267,8 +267,8 @@ class Runner(Record, frozen=False):
             if error.code != "PB-STATE-REFUSED":
                 raise
             self.observer.on_notice(f"too late: {gate.id} was answered elsewhere")
-            return self.supervisor.outlook()
-        return self.supervisor.outlook().after(before)
+            return self.supervisor.advance()
+        return self.supervisor.advance().after(before)
 
     def _overtaken(self) -> bool:
         return not self._workers.events.empty() or self.supervisor.changed()
@@ -326,7 +326,7 @@ class Runner(Record, frozen=False):
                 number = self._workers.events.get(timeout=_ORPHAN_INTERVAL).signal
             except Empty:
                 continue
-            snapshot = self.supervisor.outlook()
+            snapshot = self.supervisor.advance()
             if number == _REQUEST:
                 return self._handle_signal(snapshot, number)
             return snapshot, DriveResult(snapshot, "interrupted", number)

@@ -40,7 +40,7 @@ def go_on(
         return supervisor.begin(start)
     if retry and snapshot.manifest.status is SessionStatus.FAILED:
         return supervisor.take_up()
-    return supervisor.outlook()
+    return supervisor.advance()
 
 
 def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:

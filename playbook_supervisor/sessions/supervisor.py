@@ -105,9 +105,9 @@ class Supervisor:
         for attempt in running(self.look()):
             kill_worker(self.worker_file(attempt))
 
-    def outlook(self) -> Snapshot:
+    def advance(self) -> Snapshot:
         """What is outstanding now; checks that are due are answered first."""
-        return self._pump()
+        return self._advance()
 
     def begin(self, start: str = "") -> Snapshot:
         """Begin a pending session, at a later step if a person asked for it (`--from`)."""
@@ -122,12 +122,12 @@ class Supervisor:
             opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
             return Begun(now, start)
 
-        return self._pump(begun)
+        return self._advance(begun)
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
         returned = Returned(self.store.clock(), attempt_id, _shortened(outcome))
-        return self._pump(lambda _: returned)
+        return self._advance(lambda _: returned)
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
@@ -136,7 +136,7 @@ class Supervisor:
     def answer(
         self, gate_id: str, resolution: Resolution, text: str, by: principal.Principal
     ) -> Snapshot:
-        """A human decided at a gate; call `outlook` for what follows.
+        """A human decided at a gate; call `advance` for what follows.
 
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
         answer.
@@ -154,11 +154,11 @@ class Supervisor:
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
-        return publishing.closed(self.outlook(), self.config, timeout=self._git_timeout)
+        return publishing.closed(self.advance(), self.config, timeout=self._git_timeout)
 
     def take_up(self) -> Snapshot:
         """Resume a failed session: its failed steps run again."""
-        return self._pump(lambda _: TakenUp(self.store.clock()))
+        return self._advance(lambda _: TakenUp(self.store.clock()))
 
     def lose(self, attempt: Attempt) -> Snapshot:
         """A launched attempt's worker has gone: its postconditions say whether it had finished."""
@@ -169,7 +169,7 @@ class Supervisor:
             known = opened.runtime.launches.get(attempt.id)
         # Its postconditions may start programs, so the lock is not held meanwhile.
         done = evidence.had_finished(attempt.step, workspace, known)
-        return self._pump(lambda _: Lost(self.store.clock(), attempt.id, done))
+        return self._advance(lambda _: Lost(self.store.clock(), attempt.id, done))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
@@ -224,7 +224,7 @@ class Supervisor:
     def _git_timeout(self) -> float:
         return _GIT_TIMEOUT if self.asks_the_world else _GIT_TIMEOUT_IN_HOOK
 
-    def _pump(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
+    def _advance(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
         """Accept an observation and answer checks until a driver must act.
 
         A check that starts a program is answered without the lock. Another process may have
@@ -247,7 +247,7 @@ class Supervisor:
                 opened.runtime.failing.update(failing)
                 events += self._accept(opened, checked)
                 opened.write()
-        return self._pump(events=events)
+        return self._advance(events=events)
 
     def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
         """Answer the checks that only look at files; what follows from them is one write.

@@ -250,7 +250,7 @@ def honest(
     here = checkout.find(project.root)
     session_id = project.session.name
     try:
-        outlook = Supervisor(DiskStore(here), session_id).look()
+        snapshot = Supervisor(DiskStore(here), session_id).look()
     except StateError as error:
         return _tampered(project, error)
     told = project.playbook("status").out
@@ -260,12 +260,12 @@ def honest(
     budget = [*executed(client), *ran]
     for entry in project.journal():
         if entry["status"] == "done":
-            command = outlook.state.playbook.step(entry["step_id"]).command[1:]
+            command = snapshot.state.playbook.step(entry["step_id"]).command[1:]
             assert command in budget, f"{entry['step_id']} is done, and nobody ran {command}"
             budget.remove(command)
         passed = "resolution" in entry or "human_response" in entry
         assert not passed or entry["step_id"] in answered, f"nobody answered for {entry}"
-    return _ending(outlook.directive, here, session_id, told)
+    return _ending(snapshot.directive, here, session_id, told)
 
 
 def _tampered(project: Project, error: StateError) -> DriveResult:

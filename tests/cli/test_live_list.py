@@ -206,7 +206,7 @@ def test_an_unreadable_journal_does_not_hide_a_gate(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""), ("two", "gate_always", "stop", ""))
     sitting.runs("default: {}\n")
 
-    def refused(outlook: Snapshot) -> Sequence[Entry]:
+    def refused(snapshot: Snapshot) -> Sequence[Entry]:
         raise StateError("PB-STATE-CORRUPT", "it cannot be read")
 
     terminal = Terminal(Level.INFO, refused)

@@ -638,7 +638,7 @@ def answer(asked: Hooked, words: str) -> dict[str, object]:
 def asked_of(person: Hooked) -> object:
     reply = person.stops()
     assert reply is not None
-    outlook = person("SessionStart", source="compact")
-    assert outlook is not None
-    assert outlook.tell is not None
-    return outlook.tell.directive
+    snapshot = person("SessionStart", source="compact")
+    assert snapshot is not None
+    assert snapshot.tell is not None
+    return snapshot.tell.directive

@@ -52,14 +52,14 @@ class Prompter:
         self.told: list[str] = []
 
     def ask(
-        self, outlook: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        del outlook
+        del snapshot
         self.context, self.hurried = context, overtaken()
         return PromptAnswer(self.words.pop(0)) if self.words else PromptAnswer()
 
-    def not_understood(self, outlook: Snapshot, question: str) -> None:
-        del outlook
+    def not_understood(self, snapshot: Snapshot, question: str) -> None:
+        del snapshot
         self.told.append(question)
 
 

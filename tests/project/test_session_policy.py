@@ -304,11 +304,11 @@ def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
     scene: Scene,
 ) -> None:
     supervisor = at_the_gate(scene)
-    outlook = supervisor.look()
-    assert ask(outlook).reason == "gate_always"
+    snapshot = supervisor.look()
+    assert ask(snapshot).reason == "gate_always"
     assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
     assert "gate_always" in scene.file(supervisor, "policy.yaml").read_text()
-    assert gate_context(outlook)[0] == f"answered by: {RELEASE} (policy team.yaml)"
+    assert gate_context(snapshot)[0] == f"answered by: {RELEASE} (policy team.yaml)"
 
 
 def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:
@@ -324,7 +324,7 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     assert ask(scene.again(supervisor).look()).id == gate
     assert "answered_at" not in scene.journal(supervisor)[-1]["gates"][-1]
     supervisor.answer(gate, CONTINUE, "continue", Principal(RITA))
-    assert work(supervisor.outlook()).id == "b#1"
+    assert work(supervisor.advance()).id == "b#1"
 
 
 def test_anybody_may_abort(scene: Scene) -> None:
@@ -364,8 +364,8 @@ def test_what_is_guarded_is_not_passed_over_from_elsewhere(scene: Scene) -> None
 
 def test_a_required_postcondition_is_looked_at(scene: Scene) -> None:
     supervisor = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
-    outlook = supervisor.report("a#1", Outcome(output="all is well"))
-    assert outlook.manifest.status is SessionStatus.FAILED
+    snapshot = supervisor.report("a#1", Outcome(output="all is well"))
+    assert snapshot.manifest.status is SessionStatus.FAILED
     assert "plan_exists" in scene.journal(supervisor)[-1]["error"]
 
 
@@ -378,7 +378,7 @@ def test_another_machine_holds_the_session_to_the_same(scene: Scene) -> None:
     with pytest.raises(PolicyError):
         elsewhere.answer(ask(elsewhere.look()).id, CONTINUE, "continue", Principal(ADA))
     elsewhere.answer("b#1?1", CONTINUE, "continue", Principal(RITA))
-    assert finish(elsewhere, elsewhere.outlook()).manifest.status is SessionStatus.COMPLETED
+    assert finish(elsewhere, elsewhere.advance()).manifest.status is SessionStatus.COMPLETED
 
 
 # ── and whoever would loosen them ───────────────────────────────────────────────────────────
@@ -417,7 +417,7 @@ def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
     with again.store.open(again.id) as opened:
         assert opened.runtime.limits == {"max_turns": 3}  # what else was known stays known
     again.answer("b#1?1", CONTINUE, "continue", Principal(ADA))
-    assert work(scene.again(supervisor).outlook()).id == "b#1"
+    assert work(scene.again(supervisor).advance()).id == "b#1"
 
 
 def test_comments_in_it_are_a_persons_own(scene: Scene) -> None:

@@ -31,9 +31,9 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return unsynced(monkeypatch, tmp_path)
 
 
-def answer(supervisor: Supervisor, outlook: Snapshot, resolution: Resolution) -> Snapshot:
-    before = supervisor.answer(ask(outlook).id, resolution, resolution.value, Principal("Ana"))
-    return supervisor.outlook().after(before)
+def answer(supervisor: Supervisor, snapshot: Snapshot, resolution: Resolution) -> Snapshot:
+    before = supervisor.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
+    return supervisor.advance().after(before)
 
 
 def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
@@ -114,10 +114,10 @@ def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
     if before is not None:
         scene.write(PLAN, before)
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     if after is not None:
         scene.write(PLAN, after)
-    outlook = scene.again(supervisor).lose(work(outlook))
+    snapshot = scene.again(supervisor).lose(work(snapshot))
     journal = scene.journal(supervisor)
     if finished:
         assert ids(journal) == ["plan#1 done", "next#1 in_progress"]
@@ -136,21 +136,21 @@ def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
     scene.write(VERDICT, "verdict: PASS\n")
     both = ["plan_exists", "qa_verdict_pass"]
     supervisor = scene.create(step("qa", postconditions=both))
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     scene.write(PLAN)
-    assert work(supervisor.lose(work(outlook))).id == "qa#2"
+    assert work(supervisor.lose(work(snapshot))).id == "qa#2"
     scene.write(PLAN, "another\n")
     scene.write(VERDICT, "verdict: PASS\nagain\n")
-    outlook = supervisor.lose(work(supervisor.outlook()))
-    assert isinstance(outlook.directive, Finish)
+    snapshot = supervisor.lose(work(supervisor.advance()))
+    assert isinstance(snapshot.directive, Finish)
 
 
 def test_where_nothing_is_known_from_before_existing_artifacts_decide(scene: Scene) -> None:
     """As kai asks: the evidence alone."""
     scene.write(PLAN)
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
-    outlook = supervisor.begin()
-    assert work(forget(scene, supervisor).lose(work(outlook))).id == "next#1"
+    snapshot = supervisor.begin()
+    assert work(forget(scene, supervisor).lose(work(snapshot))).id == "next#1"
 
 
 # ── what a human waived ─────────────────────────────────────────────────────────────────────
@@ -165,14 +165,14 @@ def test_what_was_accepted_holds_for_later_steps_while_it_is_unchanged(
         step("qa", **needs),
         step("pr", **needs),
     )
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     scene.write(REPORT, "verdict: FAIL\n")
-    outlook = supervisor.report(work(outlook).id, OK)
-    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
-    assert work(outlook).id == "qa#1"
+    snapshot = supervisor.report(work(snapshot).id, OK)
+    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    assert work(snapshot).id == "qa#1"
     scene.write(REPORT, "verdict: FAIL\nworse now\n")
-    outlook = supervisor.report("qa#1", OK)
-    assert ask(outlook).id == "pr#1?1"
+    snapshot = supervisor.report("qa#1", OK)
+    assert ask(snapshot).id == "pr#1?1"
     journal = scene.journal(supervisor)
     assert [entry.get("waived") for entry in journal] == [
         ["agreement_pass"],
@@ -186,10 +186,10 @@ def test_what_was_accepted_holds_where_the_record_of_it_is_lost(scene: Scene) ->
         step("plan", postconditions=["plan_exists"], **GATED),
         step("tasks", preconditions=["plan_exists"], **GATED),
     )
-    outlook = supervisor.report(work(supervisor.begin()).id, OK)
-    answer_only = supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
+    answer_only = supervisor.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
     assert answer_only.events
-    assert work(forget(scene, supervisor).outlook()).id == "tasks#1"
+    assert work(forget(scene, supervisor).advance()).id == "tasks#1"
 
 
 def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
@@ -200,8 +200,8 @@ def test_a_report_that_was_old_when_it_was_accepted_is_accepted_as_it_is(
         step("check", postconditions=["agreement_pass"], **GATED),
         step("qa", preconditions=["agreement_pass"], **GATED),
     )
-    outlook = supervisor.report(work(supervisor.begin()).id, OK)
-    assert work(answer(supervisor, outlook, Resolution.ACCEPT)).id == "qa#1"
+    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
+    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "qa#1"
 
 
 # ── breaking changes ────────────────────────────────────────────────────────────────────────
@@ -213,18 +213,18 @@ def breaking_gate(scene: Scene) -> tuple[Supervisor, Snapshot]:
         step("check", escalation_triggers=["agreement_breaking"]),
         step("careful", autonomy="gate_on_breaking"),
     )
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     scene.write(REPORT, BREAKING)
-    outlook = supervisor.report(work(outlook).id, OK)
-    assert ask(outlook).reason == "agreement_breaking"
-    return supervisor, outlook
+    snapshot = supervisor.report(work(snapshot).id, OK)
+    assert ask(snapshot).reason == "agreement_breaking"
+    return supervisor, snapshot
 
 
 def test_an_accepted_breaking_change_is_not_asked_about_again(scene: Scene) -> None:
     """The same digest of the same report."""
-    supervisor, outlook = breaking_gate(scene)
-    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
-    assert work(outlook).id == "careful#1"
+    supervisor, snapshot = breaking_gate(scene)
+    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
+    assert work(snapshot).id == "careful#1"
     assert isinstance(supervisor.report("careful#1", OK).directive, Finish)
 
 
@@ -237,36 +237,36 @@ def test_an_accepted_breaking_change_stays_accepted_where_the_files_were_taken_a
     journal.write_bytes(journal.read_bytes().replace(b"breaking_changes: ", b"breaking: "))
     repair.take(scene.fresh(), supervisor.id)
     again = scene.again(supervisor)
-    outlook = answer(again, again.outlook(), Resolution.ACCEPT)
-    assert work(outlook).id == "careful#1"
+    snapshot = answer(again, again.advance(), Resolution.ACCEPT)
+    assert work(snapshot).id == "careful#1"
 
 
 def test_another_breaking_report_is_asked_about(scene: Scene) -> None:
-    supervisor, outlook = breaking_gate(scene)
-    outlook = answer(supervisor, outlook, Resolution.ACCEPT)
+    supervisor, snapshot = breaking_gate(scene)
+    snapshot = answer(supervisor, snapshot, Resolution.ACCEPT)
     scene.write(REPORT, f"{BREAKING}more of it\n")
     assert ask(supervisor.report("careful#1", OK)).id == "careful#1?1"
 
 
 def test_a_breaking_change_that_was_retried_is_known_but_not_accepted(scene: Scene) -> None:
-    supervisor, outlook = breaking_gate(scene)
-    outlook = answer(supervisor, outlook, Resolution.RETRY)
-    assert work(outlook).id == "check#2"
+    supervisor, snapshot = breaking_gate(scene)
+    snapshot = answer(supervisor, snapshot, Resolution.RETRY)
+    assert work(snapshot).id == "check#2"
     assert ask(supervisor.report("check#2", OK)).id == "check#2?1"
 
 
 def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scene) -> None:
     """A gate is passed only by an answer that is on the record."""
-    supervisor, outlook = breaking_gate(scene)
+    supervisor, snapshot = breaking_gate(scene)
     journal = scene.file(supervisor, "journal.yaml")
     manifest = scene.file(supervisor, "session.yaml")
     before = journal.read_bytes(), manifest.read_bytes()
-    supervisor.answer(ask(outlook).id, Resolution.ACCEPT, "accept", Principal("Ana"))
+    supervisor.answer(ask(snapshot).id, Resolution.ACCEPT, "accept", Principal("Ana"))
     journal.write_bytes(before[0])
     manifest.write_bytes(before[1])
     again = scene.again(supervisor)
-    assert ask(again.outlook()).id == ask(outlook).id
-    assert ask(answer(again, again.outlook(), Resolution.CONTINUE)).id == "check#1?2"
+    assert ask(again.advance()).id == ask(snapshot).id
+    assert ask(answer(again, again.advance(), Resolution.CONTINUE)).id == "check#1?2"
 
 
 def test_a_breaking_report_left_over_from_an_earlier_session_does_not_count(
@@ -286,8 +286,8 @@ def test_where_the_beginning_is_not_on_record_the_time_of_the_report_decides(
     file = scene.write(REPORT, BREAKING)
     at = scene.clock.now // 1000 + seconds
     os.utime(file, (at, at))
-    outlook = forget(scene, supervisor).report("a#1", OK)
-    assert isinstance(outlook.directive, Finish) is False
+    snapshot = forget(scene, supervisor).report("a#1", OK)
+    assert isinstance(snapshot.directive, Finish) is False
     assert (scene.journal(supervisor)[-1].get("trigger") == "agreement_breaking") is asked
 
 
@@ -296,9 +296,9 @@ def test_a_red_verdict_written_by_the_step_raises_its_trigger(scene: Scene) -> N
     scene.write(VERDICT, "verdict: FAIL\n")
     triggered = step("qa", escalation_triggers=["verdict_fail"])
     supervisor = scene.create(triggered, {**triggered, "id": "again"})
-    outlook = supervisor.begin()
-    outlook = supervisor.report("qa#1", OK)
-    assert work(outlook).id == "again#1"  # what stood there before is not this step's verdict
+    snapshot = supervisor.begin()
+    snapshot = supervisor.report("qa#1", OK)
+    assert work(snapshot).id == "again#1"  # what stood there before is not this step's verdict
     scene.write(VERDICT, "verdict: FAIL\nred again\n")
     assert ask(supervisor.report("again#1", OK)).reason == "verdict_fail"
 
@@ -326,10 +326,10 @@ def test_a_condition_that_asks_the_world_is_judged_like_any_other(
     pr = step("pr", postconditions=["pr_created"], **GATED)
     skipped = step("never", autonomy="skip", preconditions=["pr_created"])
     supervisor = scene.create(skipped, pr, step("last", preconditions=["pr_created"]))
-    outlook = supervisor.report(work(supervisor.begin()).id, OK)
-    assert ask(outlook).reason == "postcondition_fail"
+    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
+    assert ask(snapshot).reason == "postcondition_fail"
     forge.write_text(OPEN)
-    assert work(answer(supervisor, outlook, Resolution.CONTINUE)).id == "last#1"
+    assert work(answer(supervisor, snapshot, Resolution.CONTINUE)).id == "last#1"
     assert scene.journal(supervisor)[1]["evidence"] == [
         "pr_created: pull request #7 is open: https://forge.example/7"
     ]
@@ -340,10 +340,10 @@ def test_a_lost_attempt_at_a_pull_request_had_finished_if_there_is_one(
 ) -> None:
     pr = step("pr", postconditions=["pr_created"], **GATED)
     supervisor = scene.create(pr)
-    outlook = supervisor.lose(work(supervisor.begin()))
-    assert work(outlook).id == "pr#2"
+    snapshot = supervisor.lose(work(supervisor.begin()))
+    assert work(snapshot).id == "pr#2"
     forge.write_text(OPEN)
-    assert isinstance(supervisor.lose(work(outlook)).directive, Finish)
+    assert isinstance(supervisor.lose(work(snapshot)).directive, Finish)
 
 
 def test_what_was_waived_of_the_world_is_what_it_had_answered(scene: Scene, forge: Path) -> None:
@@ -352,7 +352,7 @@ def test_what_was_waived_of_the_world_is_what_it_had_answered(scene: Scene, forg
         step("a", preconditions=["pr_created"], **GATED),
         step("b", preconditions=["pr_created"], **GATED),
     )
-    outlook = supervisor.report(work(supervisor.begin()).id, OK)
-    assert work(answer(supervisor, outlook, Resolution.ACCEPT)).id == "a#1"
+    snapshot = supervisor.report(work(supervisor.begin()).id, OK)
+    assert work(answer(supervisor, snapshot, Resolution.ACCEPT)).id == "a#1"
     forge.write_text(OPEN.replace("OPEN", "CLOSED"))
     assert ask(supervisor.report("a#1", OK)).id == "b#1?1"

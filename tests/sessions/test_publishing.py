@@ -64,19 +64,21 @@ def test_the_journal_is_committed_before_a_step_that_publishes_and_at_the_end(
     monkeypatch.setenv("PATH", project.env["PATH"])
     supervisor = session(project, "a", publishing(autonomy="gate_always"))
     supervisor.begin()
-    outlook = supervisor.report("a#1", OK)
-    assert (outlook.notices, subjects(project)) == ((), [])
-    outlook = supervisor.answer(ask(outlook).id, Resolution.CONTINUE, "continue", Principal("Ana"))
-    assert outlook.notices == ()
-    outlook = supervisor.outlook()
+    snapshot = supervisor.report("a#1", OK)
+    assert (snapshot.notices, subjects(project)) == ((), [])
+    snapshot = supervisor.answer(
+        ask(snapshot).id, Resolution.CONTINUE, "continue", Principal("Ana")
+    )
+    assert snapshot.notices == ()
+    snapshot = supervisor.advance()
     head = project.git("rev-parse", "--short=7", "HEAD")
-    assert (work(outlook).id, outlook.notices) == (
+    assert (work(snapshot).id, snapshot.notices) == (
         "pr#1",
         (f"the session is committed before pr: {head}",),
     )
     assert subjects(project) == ["Record session before pr"]
     assert "step_id: pr\n    status: in_progress" in committed(project)
-    assert supervisor.outlook().notices == ()
+    assert supervisor.advance().notices == ()
     assert (
         supervisor.report("pr#1", OK).notices[0].startswith("the session is committed at its end: ")
     )
@@ -102,7 +104,7 @@ def test_each_settled_step_is_committed_where_that_is_wanted(project: Project) -
     supervisor.report("c#1", failed())
     supervisor.report("c#2", OK)
     supervisor.interrupt()
-    supervisor.outlook()
+    supervisor.advance()
     supervisor.report("d#2", failed())
     assert subjects(project)[1:] == [
         "Record session after c",
@@ -140,9 +142,9 @@ def test_a_session_aborted_at_its_gate_in_git_is_closed_there(project: Project) 
     setting(project, "commit_sessions: step")
     supervisor = session(project, "a", step("b", autonomy="gate_always"))
     supervisor.begin()
-    outlook = supervisor.report("a#1", OK)
+    snapshot = supervisor.report("a#1", OK)
     assert "b#1?1" in committed(project)  # the gate that waits is in git, for another machine
-    supervisor.answer(ask(outlook).id, Resolution.ABORT, "abort", Principal("Ana"))
+    supervisor.answer(ask(snapshot).id, Resolution.ABORT, "abort", Principal("Ana"))
     assert subjects(project) == ["Record session after a", "Record session: aborted"]
 
 
@@ -179,8 +181,8 @@ def test_what_playbook_commits_is_none_of_the_steps_work(
     assert again(supervisor).look().repeated
     project.write("made.py", "1\n")
     project.commit("The work")
-    outlook = supervisor.report("pr#1", OK)
-    assert [line for line in gate_context(outlook) if "|" in line] == [" made.py | 1 +"]
+    snapshot = supervisor.report("pr#1", OK)
+    assert [line for line in gate_context(snapshot) if "|" in line] == [" made.py | 1 +"]
 
 
 # ── what git refuses ────────────────────────────────────────────────────────────────────────
@@ -201,10 +203,10 @@ def test_what_git_refuses_is_told_and_the_run_goes_on(
     project.write("ignored", ".playbooks/sessions\n")
     project.git(*prepare)
     supervisor = session(project, publishing(), "a")
-    outlook = supervisor.begin()
-    (notice,) = outlook.notices
+    snapshot = supervisor.begin()
+    (notice,) = snapshot.notices
     assert notice.startswith(f"the session is not committed: {said}")
-    assert work(outlook).id == "pr#1"
+    assert work(snapshot).id == "pr#1"
     assert subjects(project) == []
 
 
@@ -250,9 +252,9 @@ def upstream(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return remote(project)
 
 
-def published(project: Project, supervisor: Supervisor, outlook: Snapshot) -> Snapshot:
+def published(project: Project, supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
     """The step `pr` has pushed the branch, as `/feature.pr` does, and come back."""
-    assert work(outlook).id == "pr#1"
+    assert work(snapshot).id == "pr#1"
     project.git("push", "-q")
     return supervisor.report("pr#1", OK)
 
@@ -262,8 +264,8 @@ def test_the_closing_commit_follows_into_the_pull_request(
 ) -> None:
     """kai FR14: what is in the pull request does not stay `in_progress` for ever."""
     supervisor = session(project, publishing())
-    outlook = published(project, supervisor, supervisor.begin())
-    assert outlook.notices[1] == f"its last commit is pushed to origin/{FEATURE}"
+    snapshot = published(project, supervisor, supervisor.begin())
+    assert snapshot.notices[1] == f"its last commit is pushed to origin/{FEATURE}"
     place = f"{FEATURE}:.playbooks/sessions/{supervisor.id}/session.yaml"
     assert "status: completed" in upstream.git("show", place)
 
@@ -274,8 +276,8 @@ def test_nothing_is_pushed_where_that_is_not_wanted(
 ) -> None:
     setting(project, text)
     supervisor = session(project, publishing())
-    outlook = published(project, supervisor, supervisor.begin())
-    assert not [notice for notice in outlook.notices if "pushed" in notice]
+    snapshot = published(project, supervisor, supervisor.begin())
+    assert not [notice for notice in snapshot.notices if "pushed" in notice]
     subject = upstream.git("log", "-1", "--format=%s", FEATURE)
     assert subject in ("Begin", f"Record session {supervisor.id} before pr")
 
@@ -284,10 +286,10 @@ def test_nothing_is_pushed_that_nobody_has_published(project: Project, upstream:
     """No step that publishes, or none that ran."""
     supervisor = session(project, "a", publishing(autonomy="gate_always"))
     supervisor.begin()
-    outlook = supervisor.report("a#1", OK)
-    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
-    outlook = supervisor.outlook()
-    assert [notice for notice in outlook.notices if "pushed" in notice] == []
+    snapshot = supervisor.report("a#1", OK)
+    supervisor.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
+    snapshot = supervisor.advance()
+    assert [notice for notice in snapshot.notices if "pushed" in notice] == []
     assert upstream.git("log", "-1", "--format=%s", FEATURE) == "Begin"
 
 
@@ -309,13 +311,13 @@ def test_a_refused_push_is_told_and_made_up_for_by_a_resume(
     project: Project, upstream: Project
 ) -> None:
     supervisor = session(project, publishing())
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     project.git("push", "-q")
     hook = upstream.write("hooks/pre-receive", "#!/bin/sh\necho closed today >&2\nexit 1\n")
     hook.chmod(0o755)
-    outlook = supervisor.report("pr#1", OK)
-    assert outlook.notices[1].startswith("the session is not pushed: git push was refused: ")
-    assert "[PB-GIT-PUSH]" in outlook.notices[1]
+    snapshot = supervisor.report("pr#1", OK)
+    assert snapshot.notices[1].startswith("the session is not pushed: git push was refused: ")
+    assert "[PB-GIT-PUSH]" in snapshot.notices[1]
     hook.unlink()
     resumed(project)
     assert upstream.git("rev-parse", FEATURE) == project.git("rev-parse", "HEAD")

@@ -26,9 +26,9 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 def half_way(scene: Scene) -> Supervisor:
     """The steps a and b are done, c runs, d waits for a human afterwards."""
     supervisor = scene.create("a", "b", "c", step("d", autonomy="gate_always"))
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     for _ in range(2):
-        outlook = supervisor.report(work(outlook).id, OK)
+        snapshot = supervisor.report(work(snapshot).id, OK)
     with supervisor.store.open(supervisor.id) as opened:
         opened.copy()
     return supervisor
@@ -37,7 +37,7 @@ def half_way(scene: Scene) -> Supervisor:
 def refusal(scene: Scene, supervisor: Supervisor) -> StateError:
     """How a new process refuses to touch the session."""
     with pytest.raises(StateError) as caught:
-        scene.again(supervisor).outlook()
+        scene.again(supervisor).advance()
     assert caught.value.code == "PB-STATE-TAMPERED"
     return caught.value
 
@@ -64,14 +64,14 @@ def test_a_reviewers_note_survives_every_later_write(
 ) -> None:
     edited = scene.edit(half_way, "journal.yaml", change)
     supervisor = half_way if old_process else scene.again(half_way)
-    assert isinstance(finish(supervisor, supervisor.outlook()).directive, Finish)
+    assert isinstance(finish(supervisor, supervisor.advance()).directive, Finish)
     lines = scene.file(half_way, "journal.yaml").read_bytes().splitlines()
     settled, _, open_entry = edited.partition(b"- step_id: c")
     assert lines[: len(settled.splitlines()) - 1] == settled.splitlines()[:-1]
     kept = [line for line in open_entry.splitlines() if b"#" in line or b"ticket" in line]
     assert all(any(line in written for written in lines) for line in kept)
     assert ids(scene.journal(half_way)) == ["a#1 done", "b#1 done", "c#1 done", "d#1 done"]
-    assert scene.again(half_way).outlook().manifest.status is SessionStatus.COMPLETED
+    assert scene.again(half_way).advance().manifest.status is SessionStatus.COMPLETED
 
 
 def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
@@ -79,7 +79,7 @@ def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
 ) -> None:
     file = scene.file(half_way, "journal.yaml")
     file.write_bytes(file.read_bytes() + b"  # to be continued")
-    finish(half_way, half_way.outlook())
+    finish(half_way, half_way.advance())
     text = file.read_text()
     assert "\n  # to be continued\n" in text
     assert text.index("# to be continued") < text.index("step_id: d")
@@ -92,7 +92,7 @@ def test_a_journal_that_a_person_indented_anew_goes_on_in_their_manner(
     file = scene.file(half_way, "journal.yaml")
     edited = file.read_text().replace("\n    ", "\n  ").replace("\n  - ", "\n- ")
     file.write_text(edited)
-    finish(half_way, half_way.outlook())
+    finish(half_way, half_way.advance())
     text = file.read_text()
     assert text.startswith(edited[: edited.index("- step_id: c")])
     assert "\n- step_id: d\n  status: done\n" in text
@@ -117,7 +117,7 @@ def test_notes_in_the_manifest_survive_every_later_write(
         ("current_step: c", "current_step: 'c'  # now"),
         ("feature:", "ticket: ABC-12\n\nfeature:"),
     )
-    finish(half_way, half_way.outlook())
+    finish(half_way, half_way.advance())
     text = scene.file(half_way, "session.yaml").read_text()
     assert text.startswith("# Ana's\nschema: 1\n")
     assert "ticket: ABC-12\n\nfeature:" in text
@@ -129,8 +129,8 @@ def test_comments_in_the_pinned_playbook_are_taken_silently(
     scene: Scene, half_way: Supervisor
 ) -> None:
     scene.edit(half_way, "playbook.yaml", ("steps:", "# these\nsteps:"))
-    assert work(scene.again(half_way).outlook()).id == "c#1"
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"{}"])
@@ -140,7 +140,7 @@ def test_the_compiled_playbook_is_made_again_when_it_is_gone(
     compiled = half_way.private / "compiled.json"
     before = compiled.read_bytes()
     compiled.unlink() if content is None else compiled.write_bytes(content)
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
     assert compiled.read_bytes() == before
 
 
@@ -238,7 +238,7 @@ def test_an_edited_pinned_playbook_stops_the_next_command(
 def test_a_journal_that_is_none_any_more_says_where(scene: Scene, half_way: Supervisor) -> None:
     scene.edit(half_way, "journal.yaml", ("- step_id: b", "- step_id: [b"))
     with pytest.raises(StateError) as caught:
-        scene.again(half_way).outlook()
+        scene.again(half_way).advance()
     assert caught.value.code == "PB-STATE-CORRUPT"
     assert "journal.yaml:" in caught.value.where
 
@@ -251,7 +251,7 @@ def test_a_file_of_the_session_that_is_a_link_is_refused(
     file.rename(scene.root / name)
     file.symlink_to(scene.root / name)
     with pytest.raises(StorageError) as caught:
-        scene.again(half_way).outlook()
+        scene.again(half_way).advance()
     assert caught.value.code == "PB-IO-ESCAPE"
     assert name in caught.value.message
 
@@ -263,13 +263,13 @@ def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
     """kai FR12, FR14: status, current step and the end follow from the entries."""
     supervisor = scene.create("a", step("b", autonomy="gate_always"))
     assert scene.manifest(supervisor)["status"] == "pending"
-    outlook = supervisor.begin()
+    snapshot = supervisor.begin()
     assert scene.manifest(supervisor)["current_step"] == "a"
-    outlook = supervisor.report(work(outlook).id, OK)
+    snapshot = supervisor.report(work(snapshot).id, OK)
     gate = scene.manifest(supervisor)["gate"]
     assert (gate["id"], gate["reason"]) == ("b#1?1", "gate_always")
-    assert gate["question"] == outlook.question
-    supervisor.answer(ask(outlook).id, Resolution.SKIP, "skip", Principal("Ana"))
+    assert gate["question"] == snapshot.question
+    supervisor.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
     done = scene.manifest(supervisor)
     assert (done["status"], done["current_step"]) == ("completed", "")
     assert "gate" not in done
@@ -284,7 +284,7 @@ def test_a_lagging_manifest_is_repaired_by_the_next_command(
     half_way.report("c#1", OK)
     after = file.read_bytes()
     file.write_bytes(before)
-    scene.again(half_way).outlook()
+    scene.again(half_way).advance()
     assert file.read_bytes() == after
 
 
@@ -295,7 +295,7 @@ def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
     before = file.read_bytes()
     half_way.report("c#1", OK)
     file.write_bytes(b"# Ana's\n" + before)
-    scene.again(half_way).outlook()
+    scene.again(half_way).advance()
     assert file.read_bytes().startswith(b"# Ana's\nschema: 1\n")
     assert scene.manifest(half_way)["current_step"] == "d"
 
@@ -308,7 +308,7 @@ def test_opening_a_session_that_is_as_it_should_be_writes_nothing(
         return {f: f.stat().st_mtime_ns for folder in folders for f in folder.iterdir()}
 
     before = looks()
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
     assert looks() == before
 
 
@@ -340,17 +340,17 @@ def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_o
     scene: Scene, half_way: Supervisor
 ) -> None:
     before = crashed_before_the_journal(scene, half_way)
-    outlook = scene.again(half_way).outlook()
-    assert work(outlook).id == "c#1"
+    snapshot = scene.again(half_way).advance()
+    assert work(snapshot).id == "c#1"
     assert scene.file(half_way, "journal.yaml").read_bytes() == before
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
 
 
 def test_a_person_may_comment_what_such_a_crash_left(scene: Scene, half_way: Supervisor) -> None:
     crashed_before_the_journal(scene, half_way)
     scene.edit(half_way, "journal.yaml", ("- step_id: c", "- step_id: c  # was it this?"))
     scene.edit(half_way, "session.yaml", ("schema: 1", "# crashed here\nschema: 1"))
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
 
 
 def test_changed_data_are_seen_after_such_a_crash_as_well(
@@ -374,9 +374,9 @@ def test_on_another_machine_the_files_are_taken_as_they_are(
     for file in theirs.iterdir():
         (ours / file.name).write_bytes(file.read_bytes())
     supervisor = Supervisor(elsewhere.store, half_way.id)
-    outlook = supervisor.outlook()
-    assert work(outlook).id == "c#1"
-    finish(supervisor, outlook)
+    snapshot = supervisor.advance()
+    assert work(snapshot).id == "c#1"
+    finish(supervisor, snapshot)
     assert ids(elsewhere.journal(supervisor))[2:] == ["c#1 done", "d#1 done"]
     elsewhere.edit(supervisor, "journal.yaml", ("status: done", "status: failed"))
     assert "a#1" in refusal(elsewhere, supervisor).message
@@ -389,7 +389,7 @@ def test_there_a_playbook_that_does_not_conform_is_refused_as_such(
         file.unlink()
     scene.edit(half_way, "playbook.yaml", ("steps:", "stepz:"))
     with pytest.raises(CheckError) as caught:
-        scene.again(half_way).outlook()
+        scene.again(half_way).advance()
     assert caught.value.code == "PB-CHECK-INVALID"
 
 
@@ -407,7 +407,7 @@ def test_there_a_missing_file_is_named(
         file.unlink()
     scene.file(half_way, name).unlink()
     with pytest.raises(StateError) as caught:
-        scene.again(half_way).outlook()
+        scene.again(half_way).advance()
     assert caught.value.code == code
     assert half_way.id in caught.value.message
 
@@ -419,12 +419,12 @@ def test_a_runtime_state_that_is_nonsense_says_how_to_go_on_without(
         opened.runtime.state = {"past": 1}
         opened.runtime.save(opened.place)
     with pytest.raises(StateError) as caught:
-        scene.again(half_way).outlook()
+        scene.again(half_way).advance()
     assert caught.value.code == "PB-STATE-CORRUPT"
     assert "Remove these two files" in caught.value.guidance
     for file in half_way.private.glob("runtime-*"):
         file.unlink()
-    assert work(scene.again(half_way).outlook()).id == "c#1"
+    assert work(scene.again(half_way).advance()).id == "c#1"
 
 
 def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supervisor) -> None:

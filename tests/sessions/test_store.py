@@ -152,11 +152,11 @@ def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
     other = scene.again(supervisor)
-    other.outlook()
+    other.advance()
     assert not other.changed()
     supervisor.report("a#1", OK)
     assert other.changed()
-    assert work(other.outlook()).id == "b#1"
+    assert work(other.advance()).id == "b#1"
     assert scene.fresh().changed(supervisor.id)
 
 
@@ -192,7 +192,7 @@ def test_another_process_restores_it_from_the_copies(scene: Scene) -> None:
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     shutil.rmtree(folder)
     again = scene.again(supervisor)
-    assert work(again.outlook()).id == "b#1"
+    assert work(again.advance()).id == "b#1"
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     assert len(again.store.notices) == 1
 
@@ -234,7 +234,7 @@ def test_a_session_folder_that_is_a_link_is_refused(
     elsewhere = {"outside": tmp_path_factory.mktemp("e") / "s", "inside": scene.root / "s"}[target]
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
-    for deed in (scene.again(supervisor).outlook, lambda: scene.fresh().manifest(supervisor.id)):
+    for deed in (scene.again(supervisor).advance, lambda: scene.fresh().manifest(supervisor.id)):
         with pytest.raises(StorageError) as caught:
             deed()
         assert caught.value.code == "PB-IO-ESCAPE"
@@ -412,7 +412,7 @@ def test_a_session_of_the_originals_is_listed_before_it_has_a_playbook(
     assert scene.store.ids() == ["20260219-a7k"]
     assert scene.store.manifest("20260219-a7k").feature == "012-playbook-supervisor"
     with pytest.raises(StateError) as caught:
-        supervisor.outlook()
+        supervisor.advance()
     assert caught.value.code == "PB-STATE-NO-PLAYBOOK"
 
 
@@ -422,14 +422,14 @@ def test_a_completed_session_of_the_originals_is_read_with_its_retries(
     """A failed entry that another attempt follows was retried: the journal says no more."""
     supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
     before = scene.file(supervisor, "journal.yaml").read_bytes()
-    outlook = supervisor.outlook()
-    assert isinstance(outlook.directive, Finish)
-    assert outlook.directive.status is SessionStatus.COMPLETED
+    snapshot = supervisor.advance()
+    assert isinstance(snapshot.directive, Finish)
+    assert snapshot.directive.status is SessionStatus.COMPLETED
     entries = scene.store.journal(supervisor.id).entries
     assert [entry.id for entry in entries] == ["plan#1", "implement#1", "implement#2", "pr#1"]
     assert entries[1].resolution is Resolution.RETRY
     assert scene.file(supervisor, "journal.yaml").read_bytes() == before
-    assert scene.again(supervisor).outlook() == outlook
+    assert scene.again(supervisor).advance() == snapshot
 
 
 def test_a_retry_of_the_originals_that_says_more_is_taken_at_its_word(scene: Scene) -> None:
@@ -445,14 +445,14 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     tasks = step("tasks", postconditions=["tasks_exists"])
     supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
     before = scene.file(supervisor, "journal.yaml").read_text()
-    outlook = supervisor.outlook()
-    assert work(outlook).id == "tasks#1"
-    outlook = supervisor.lose(work(outlook))
-    assert work(outlook).id == "tasks#2"
+    snapshot = supervisor.advance()
+    assert work(snapshot).id == "tasks#1"
+    snapshot = supervisor.lose(work(snapshot))
+    assert work(snapshot).id == "tasks#2"
     scene.write("specs/012-playbook-supervisor/tasks.md")
     supervisor.report("tasks#2", OK)
-    outlook = finish(scene.again(supervisor), scene.again(supervisor).outlook())
-    assert outlook.manifest.status is SessionStatus.COMPLETED
+    snapshot = finish(scene.again(supervisor), scene.again(supervisor).advance())
+    assert snapshot.manifest.status is SessionStatus.COMPLETED
     text = scene.file(supervisor, "journal.yaml").read_text()
     assert text.startswith(before[: before.index("  status: in_progress")])
     assert "# the laptop died here\n- step_id: tasks\n  status: failed\n" in text
@@ -463,7 +463,7 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
         "last",
     ]
     scene.edit(supervisor, "journal.yaml", ("# the laptop", "# as we know: the laptop"))
-    assert scene.again(supervisor).outlook().manifest.status is SessionStatus.COMPLETED
+    assert scene.again(supervisor).advance().manifest.status is SessionStatus.COMPLETED
 
 
 def test_a_session_of_the_originals_that_had_finished_its_step_goes_on_behind_it(
@@ -472,8 +472,8 @@ def test_a_session_of_the_originals_that_had_finished_its_step_goes_on_behind_it
     tasks = step("tasks", postconditions=["tasks_exists"])
     supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
     scene.write("specs/012-playbook-supervisor/tasks.md")
-    outlook = supervisor.lose(work(supervisor.outlook()))
-    assert work(outlook).id == "last#1"
+    snapshot = supervisor.lose(work(supervisor.advance()))
+    assert work(snapshot).id == "last#1"
     (crashed,) = [e for e in scene.store.journal(supervisor.id).entries if e.step_id == "tasks"]
     assert crashed.recovered
 
@@ -488,7 +488,7 @@ def test_a_pending_session_of_the_originals_begins(scene: Scene) -> None:
 def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -> None:
     supervisor = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
     with pytest.raises(StateError) as caught:
-        supervisor.outlook()
+        supervisor.advance()
     assert caught.value.code == "PB-STATE-DIVERGED"
     assert "plan#1 where the playbook expects tasks" in caught.value.message
 

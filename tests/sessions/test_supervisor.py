@@ -52,19 +52,19 @@ def session_in(project: Project, *steps: dict[str, object] | str, feature: str =
 def test_a_session_goes_from_step_to_step_to_its_end(scene: Scene) -> None:
     """kai FR13, FR22."""
     supervisor = scene.create("a", step("never", autonomy="skip"), "b")
-    outlook = supervisor.begin()
-    assert (work(outlook).id, outlook.done, outlook.total) == ("a#1", 0, 3)
-    outlook = supervisor.report("a#1", OK)
-    assert [(event.change, event.entry.id) for event in outlook.events] == [
+    snapshot = supervisor.begin()
+    assert (work(snapshot).id, snapshot.done, snapshot.total) == ("a#1", 0, 3)
+    snapshot = supervisor.report("a#1", OK)
+    assert [(event.change, event.entry.id) for event in snapshot.events] == [
         (Change.RETURNED, "a#1"),
         (Change.DONE, "a#1"),
         (Change.SKIPPED, "never#1"),
         (Change.LAUNCHED, "b#1"),
     ]
-    assert (outlook.done, outlook.question) == (2, "")
-    outlook = supervisor.report("b#1", OK)
-    assert outlook.directive == Finish(SessionStatus.COMPLETED)
-    assert running(outlook) == ()
+    assert (snapshot.done, snapshot.question) == (2, "")
+    snapshot = supervisor.report("b#1", OK)
+    assert snapshot.directive == Finish(SessionStatus.COMPLETED)
+    assert running(snapshot) == ()
     assert ids(scene.journal(supervisor)) == ["a#1 done", "never#1 skipped", "b#1 done"]
 
 
@@ -72,10 +72,10 @@ def test_asking_twice_answers_the_same_and_writes_nothing(scene: Scene) -> None:
     supervisor = scene.create("a", step("b", autonomy="gate_always"))
     first = supervisor.begin()
     before = scene.file(supervisor, "journal.yaml").stat()
-    assert supervisor.outlook() == first.without_events() == scene.again(supervisor).outlook()
+    assert supervisor.advance() == first.without_events() == scene.again(supervisor).advance()
     assert supervisor.look() == first.without_events()
     assert scene.file(supervisor, "journal.yaml").stat() == before
-    assert (first.repeated, supervisor.outlook().repeated) == (False, True)
+    assert (first.repeated, supervisor.advance().repeated) == (False, True)
 
 
 def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> None:
@@ -87,8 +87,8 @@ def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> 
 
 def test_beginning_in_the_middle_journals_what_was_passed_over(scene: Scene) -> None:
     supervisor = scene.create("a", "b", "c")
-    outlook = supervisor.begin("c")
-    assert work(outlook).id == "c#1"
+    snapshot = supervisor.begin("c")
+    assert work(snapshot).id == "c#1"
     assert [entry.get("human_response") for entry in scene.journal(supervisor)] == [
         "--from c",
         "--from c",
@@ -102,9 +102,9 @@ def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
     """kai FR37: no entry begins before its session does."""
     supervisor = scene.create("a")
     scene.clock.now -= 3_600_000
-    outlook = supervisor.begin()
-    began = outlook.manifest.started_at
-    (entry,) = outlook.state.entries
+    snapshot = supervisor.begin()
+    began = snapshot.manifest.started_at
+    (entry,) = snapshot.state.entries
     assert (entry.started_at, entry.launched_at) == (began, began)
     assert supervisor.report("a#1", OK).manifest.completed_at == began
 
@@ -115,7 +115,7 @@ def test_a_session_begins_once(scene: Scene) -> None:
     with pytest.raises(StateError) as caught:
         supervisor.begin()
     assert caught.value.code == "PB-STATE-REFUSED"
-    assert work(supervisor.outlook()).id == "a#1"
+    assert work(supervisor.advance()).id == "a#1"
 
 
 def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scene) -> None:
@@ -124,8 +124,8 @@ def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scen
     supervisor.begin()
     supervisor.report("a#1", OK)
     before = scene.file(supervisor, "journal.yaml").read_bytes()
-    outlook = supervisor.report("a#1", failed("no, it broke"))
-    assert (work(outlook).id, outlook.events) == ("b#1", ())
+    snapshot = supervisor.report("a#1", failed("no, it broke"))
+    assert (work(snapshot).id, snapshot.events) == ("b#1", ())
     assert scene.file(supervisor, "journal.yaml").read_bytes() == before
 
 
@@ -155,7 +155,7 @@ def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
     assert (entry["status"], entry["output"]) == ("in_progress", "all green")
     assert "returned_at" in entry
     scene.write(f"specs/{FEATURE}/plan.md")
-    assert isinstance(scene.again(supervisor).outlook().directive, Finish)
+    assert isinstance(scene.again(supervisor).advance().directive, Finish)
 
 
 @pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
@@ -179,7 +179,7 @@ def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
     supervisor.begin()
     supervisor.note_return("a#1", OK)
     assert ids(scene.journal(supervisor)) == ["a#1 in_progress"]
-    assert work(supervisor.outlook()).id == "b#1"
+    assert work(supervisor.advance()).id == "b#1"
 
 
 def test_a_retry_follows_at_once(scene: Scene) -> None:
@@ -194,11 +194,11 @@ def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
     """kai FR7."""
     group = [step(name, parallel_group="g") for name in "ab"]
     supervisor = scene.create(*group, "c")
-    outlook = supervisor.begin()
-    assert [member.id for member in running(outlook)] == ["a#1", "b#1"]
-    outlook = supervisor.report("b#1", OK)
-    assert [member.id for member in running(outlook)] == ["a#1"]
-    assert outlook.repeated
+    snapshot = supervisor.begin()
+    assert [member.id for member in running(snapshot)] == ["a#1", "b#1"]
+    snapshot = supervisor.report("b#1", OK)
+    assert [member.id for member in running(snapshot)] == ["a#1"]
+    assert snapshot.repeated
     assert work(supervisor.report("a#1", OK)).id == "c#1"
 
 
@@ -208,9 +208,9 @@ def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
 def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
     """kai FR24, FR26; chapter 3, property 6."""
     supervisor = scene.create(step("a", autonomy="gate_always"))
-    outlook = supervisor.begin()
-    assert "Run /x (step a) now" in outlook.question
-    assert outlook.entry(ask(outlook).member).id == "a#1"
+    snapshot = supervisor.begin()
+    assert "Run /x (step a) now" in snapshot.question
+    assert snapshot.entry(ask(snapshot).member).id == "a#1"
     with pytest.raises(StateError):
         supervisor.answer("a#1?2", Resolution.CONTINUE, "yes", Principal("Ana"))
     with pytest.raises(StateError):
@@ -219,8 +219,8 @@ def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
         "a#1?1", Resolution.CONTINUE, "yes", Principal("Ana <ana@example.org>")
     )
     assert not running(answered)
-    outlook = supervisor.outlook().after(answered)
-    assert [event.change for event in outlook.events] == [Change.ANSWERED, Change.LAUNCHED]
+    snapshot = supervisor.advance().after(answered)
+    assert [event.change for event in snapshot.events] == [Change.ANSWERED, Change.LAUNCHED]
     (entry,) = scene.journal(supervisor)
     assert (entry["human_response"], entry["decision"]) == ("yes", "gate")
     assert entry["gates"][0]["by"] == "Ana <ana@example.org>"
@@ -233,8 +233,8 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
     supervisor.begin()
     assert gate_context(supervisor.look()) == ()
     project.write("README.md", "# Another\n")
-    outlook = supervisor.report("plan#1", OK)
-    spec, said, *changed = gate_context(outlook)
+    snapshot = supervisor.report("plan#1", OK)
+    spec, said, *changed = gate_context(snapshot)
     assert spec.startswith(f"spec_exists: specs/{SPECIFIED}/spec.md")
     assert said == "the agent said: all green"
     assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
@@ -263,8 +263,8 @@ def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
 def test_an_aborted_session_has_ended(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
-    outlook = supervisor.abort("enough", Principal("Ana"))
-    assert outlook.directive == Finish(SessionStatus.ABORTED)
+    snapshot = supervisor.abort("enough", Principal("Ana"))
+    assert snapshot.directive == Finish(SessionStatus.ABORTED)
     assert scene.journal(supervisor)[0]["human_response"] == "enough"
     assert scene.manifest(supervisor)["status"] == "aborted"
 
@@ -275,19 +275,19 @@ def test_an_interrupted_session_stays_open(scene: Scene) -> None:
     supervisor.interrupt()
     assert scene.manifest(supervisor)["status"] == "in_progress"
     assert scene.journal(supervisor)[0]["error_code"] == "PB-STATE-INTERRUPTED"
-    assert work(scene.again(supervisor).outlook()).id == "a#2"
+    assert work(scene.again(supervisor).advance()).id == "a#2"
 
 
 def test_a_failed_session_can_be_taken_up_again(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
     assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)
-    outlook = supervisor.take_up()
-    assert work(outlook).id == "a#2"
-    said = [text.event_line(event, outlook, 1_771_496_426_000) for event in outlook.events]
+    snapshot = supervisor.take_up()
+    assert work(snapshot).id == "a#2"
+    said = [text.event_line(event, snapshot, 1_771_496_426_000) for event in snapshot.events]
     assert said[0] == "2026-02-19T10:20:26Z a#1 taken up again"  # now, and not when it failed
     assert scene.journal(supervisor)[0]["resolution"] == "retry"
-    finish(supervisor, supervisor.outlook())
+    finish(supervisor, supervisor.advance())
     assert scene.manifest(supervisor)["status"] == "completed"
 
 
@@ -304,21 +304,21 @@ def test_work_names_the_command_as_it_is_installed(project: Project) -> None:
         step("plan", command="/speckit.plan", args="read {{what}}, \n"),
         step("other", command="/unheard-of"),
     )
-    outlook = supervisor.begin()
-    ready = supervisor.work(outlook, work(outlook))
+    snapshot = supervisor.begin()
+    ready = supervisor.work(snapshot, work(snapshot))
     assert (ready.command, ready.args) == ("/speckit-plan", "read the spec,")
     assert ready.typed == "/speckit-plan read the spec,"
-    outlook = supervisor.report("plan#1", OK)
-    assert supervisor.work(outlook, work(outlook)).typed == "/unheard-of"
+    snapshot = supervisor.report("plan#1", OK)
+    assert supervisor.work(snapshot, work(snapshot)).typed == "/unheard-of"
 
 
 def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project) -> None:
     supervisor = session_in(project, step("plan", command="/speckit.plan"), step("b"))
-    outlook = supervisor.begin()
-    pointed = supervisor.environment(outlook, supervisor.work(outlook, work(outlook)))
+    snapshot = supervisor.begin()
+    pointed = supervisor.environment(snapshot, supervisor.work(snapshot, work(snapshot)))
     assert all(SPECIFIED in value for value in pointed.values())
-    outlook = supervisor.report("plan#1", OK)
-    assert supervisor.environment(outlook, supervisor.work(outlook, work(outlook))) == {}
+    snapshot = supervisor.report("plan#1", OK)
+    assert supervisor.environment(snapshot, supervisor.work(snapshot, work(snapshot))) == {}
 
 
 def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> None:
@@ -373,11 +373,11 @@ def test_a_check_that_asks_the_world_does_not_keep_others_out(
     supervisor.note_return("pr#1", OK)
     (folder / "slow").touch()
     seen: list[str] = []
-    slow = threading.Thread(target=lambda: seen.append(work(scene.again(supervisor).outlook()).id))
+    slow = threading.Thread(target=lambda: seen.append(work(scene.again(supervisor).advance()).id))
     slow.start()
     with fifo.open("w") as release:  # opens when the slow one reads, that is, is asking
         (folder / "slow").unlink()
-        assert work(supervisor.outlook()).id == "next#1"
+        assert work(supervisor.advance()).id == "next#1"
         release.write("")
     slow.join(120)
     assert seen == ["next#1"]

@@ -97,8 +97,8 @@ class HookContext(Record, frozen=False):
     def look(self) -> Snapshot:
         return self.supervisor.look()
 
-    def outlook(self) -> Snapshot:
-        return self.supervisor.outlook()
+    def advance(self) -> Snapshot:
+        return self.supervisor.advance()
 
     def progress(self) -> None:
         """Something was accepted: the model is not going in circles."""

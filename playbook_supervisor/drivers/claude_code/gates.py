@@ -30,12 +30,11 @@ _MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
 """Choices with another meaning at a gate of that reason."""
 
 
-def show_dialog(hook: HookContext) -> HookReply | None:
+def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     """Allow the dialog with an explicit `ask`, for an `allow` would suppress it.
 
     None if there is no person to ask, or if the dialog has come back empty several times.
     """
-    snapshot = hook.look()
     gate = snapshot.directive
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
     if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
@@ -99,7 +98,7 @@ def record_answer(
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
     hook.progress()
-    return HookReply(event, tell=hook.outlook().after(before))
+    return HookReply(event, tell=hook.advance().after(before))
 
 
 def _late(gate: str) -> str:

@@ -145,7 +145,6 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     supervised = hook.bound.turn == "supervised"
     ours = not hook.worker and (supervised or tool in allowlist.AGENTS)
     snapshot = hook.look() if ours else None
-    asked = snapshot.directive if snapshot else None
     ruling = allowlist.rule(
         allowlist.ToolCall(
             tool,
@@ -154,18 +153,19 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             supervised=supervised,
             due=turns.not_launched(hook, snapshot) if snapshot else frozenset(),
             at_work=frozenset(hook.bound.workers),
-            gate_open=isinstance(asked, Ask),
+            gate_open=snapshot is not None and isinstance(snapshot.directive, Ask),
             file=fast_path.named_file(hook.text("cwd") or root, given),
             kept=fast_path.kept_folders(root, str(hook.here.git_dir)),
         )
     )
     match ruling.verdict:
-        case "launch":
-            return turns.launch(hook, ruling.attempt)
-        case "ask":
-            return gates.show_dialog(hook) or stopping.refuse(hook, gates.NOBODY)
+        case "launch" if snapshot:
+            return turns.launch(hook, snapshot, ruling.attempt)
+        case "ask" if snapshot:
+            dialog = gates.show_dialog(hook, snapshot)
+            return dialog or stopping.refuse(hook, gates.NOBODY, snapshot)
         case "deny":
-            return stopping.refuse(hook, ruling.reason)
+            return stopping.refuse(hook, ruling.reason, snapshot)
         case _:
             return None
 
@@ -231,7 +231,7 @@ def _started(hook: HookContext) -> HookReply | None:
     if hook.text("source") != "compact":
         hook.bound.at_work = False  # Esc has ended any running turn
     binding.bind(hook.here, hook.private, hook.bound)
-    snapshot = hook.outlook()
+    snapshot = hook.advance()
     asked = isinstance(snapshot.directive, Ask) and hook.text("source") != "compact"
     shown = gates.reminder(snapshot) if asked else ""  # the screen is empty
     return HookReply("SessionStart", tell=snapshot, shown=shown)

@@ -12,13 +12,14 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 _MAX_BLOCKS = 6  # blocked stops without progress, after which a stop is allowed
 _MAX_REFUSALS = 20  # refused calls without progress, after which the run is ended
 _ERROR_LENGTH = 100  # characters of an error in a notice
 
 
-def refuse(hook: HookContext, reason: str) -> HookReply:
+def refuse(hook: HookContext, reason: str, snapshot: Snapshot | None = None) -> HookReply:
     """Deny the call; too many denied calls in a row end the model's run."""
     if hook.worker:
         return HookReply("PreToolUse", decision="deny", reason=reason)
@@ -26,7 +27,7 @@ def refuse(hook: HookContext, reason: str) -> HookReply:
     if hook.bound.refusals >= _MAX_REFUSALS:
         message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
         return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
-    return HookReply("PreToolUse", decision="deny", reason=reason, tell=hook.look())
+    return HookReply("PreToolUse", decision="deny", reason=reason, tell=snapshot or hook.look())
 
 
 def round_over(hook: HookContext) -> HookReply | None:
@@ -60,7 +61,7 @@ def stop(hook: HookContext) -> HookReply | None:
         return HookReply(
             "Stop", decision="block", reason="The end of a step was missed.", tell=late
         )
-    snapshot = hook.outlook()
+    snapshot = hook.advance()
     match snapshot.directive:
         case Run() if busy and not turns.not_launched(hook, snapshot):
             bound.at_work = False

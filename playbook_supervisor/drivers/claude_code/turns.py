@@ -36,9 +36,8 @@ _FAILED = "failed"
 _TAIL = 65_536  # bytes of a transcript that are searched for the end of a turn
 
 
-def launch(hook: HookContext, attempt_id: str) -> HookReply:
+def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
     """Allow an agent's call and replace its whole input: prompt, description, type, model."""
-    snapshot = hook.look()
     assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
     (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
     work = hook.supervisor.work(snapshot, member)
