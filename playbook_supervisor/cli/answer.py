@@ -20,8 +20,8 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
     """Answer the open gate, from any terminal.
 
     An answer begins or ends with one of the choices: continue, retry, accept, skip, abort. Your
-    words are kept. The answer is only recorded: a waiting runner continues by itself, otherwise
-    use `playbook resume`.
+    words are kept. The answer is only recorded: a waiting runner continues by itself; otherwise
+    run `playbook resume`.
 
     \b
     Examples:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
     """Check journals for contradictions.
 
-    It reads any journal, whoever wrote it. A SESSION is an id, a session's folder or a journal
-    file. Default: the session of this worktree. Changes nothing. Exit code 1 if there is a
+    It reads any journal, also those of other tools. A SESSION is an id, a session's folder or a
+    journal file. Default: the session of this worktree. Changes nothing. Exit code 1 if there is a
     finding; docs/audit.md lists the rules.
 
     \b

@@ -9,7 +9,7 @@ from playbook_supervisor.cli import fast_path, options
 
 @options.command
 @options.session
-@click.option("--wait", is_flag=True, help="Wait until no step of the program's own is running.")
+@click.option("--wait", is_flag=True, help="Wait until the directive is no longer `wait`.")
 @options.json
 def next(*, session: str, wait: bool, json: bool) -> int:
     """Print the outstanding directive.

@@ -11,7 +11,6 @@ from playbook_supervisor.cli import completers
 from playbook_supervisor.cli.render.log import Level
 
 if TYPE_CHECKING:
-    from playbook_supervisor.agents.protocol import Budget
     from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
@@ -161,7 +160,7 @@ def driving(command: Command) -> Command:
             "--mode",
             type=click.Choice(["manual", "autonomous"]),
             default=None,
-            help="autonomous approves gates by itself, except those that guard against a failure.",
+            help="autonomous approves the gates of gate_always without asking.",
         ),
         click.option(
             "--timeout",
@@ -204,28 +203,21 @@ def driving(command: Command) -> Command:
     return command
 
 
-def drive_options(values: dict[str, object]) -> DriveOptions:
-    """The values of the `driving` options."""
+def drive_options(values: dict[str, Any]) -> DriveOptions:
+    """The values of the `driving` options, and of `--kill` if the command has it."""
+    from playbook_supervisor.agents.protocol import Budget
     from playbook_supervisor.commands.driving import DriveOptions
     from playbook_supervisor.kernel.vocabulary import Mode
 
-    mode, wall, idle = values["mode"], values["timeout"], values["idle_timeout"]
     return DriveOptions(
-        agent=str(values["agent"]),
-        mode=Mode(str(mode)) if mode else None,
-        wall=wall if isinstance(wall, float) else None,
-        idle=idle if isinstance(idle, float) else None,
-        kill=bool(values.get("kill")),
-        limits=_limits(values),
-    )
-
-
-def _limits(values: dict[str, object]) -> Budget:
-    from playbook_supervisor.agents.protocol import Budget
-
-    turns, calls, cost = values["max_turns"], values["max_tool_calls"], values["max_cost_usd"]
-    return Budget(
-        max_turns=turns if isinstance(turns, int) else None,
-        max_tool_calls=calls if isinstance(calls, int) else None,
-        max_cost_usd=cost if isinstance(cost, float) else None,
+        agent=values["agent"],
+        mode=Mode(values["mode"]) if values["mode"] else None,
+        wall=values["timeout"],
+        idle=values["idle_timeout"],
+        kill=values.get("kill", False),
+        limits=Budget(
+            max_turns=values["max_turns"],
+            max_tool_calls=values["max_tool_calls"],
+            max_cost_usd=values["max_cost_usd"],
+        ),
     )
