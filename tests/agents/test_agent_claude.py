@@ -1,4 +1,4 @@
-"""The agent `claude` with a stand-in for the client: how it is called, and what is made of its end.
+"""The agent `claude` with a stand-in for the client: how it is called and how its end is judged.
 
 What the client itself does is tested in tests/claude/test_headless.py; here it says again what it
 once said there.
@@ -45,7 +45,7 @@ cat "$number" 2>/dev/null || cat last
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the stand-in writes down: argv, environment, calls."""
+    """What the stand-in records: argv, environment, calls."""
     made = tmp_path / "client"
     made.mkdir()
     return made
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """A `claude` on PATH that says these streams, one at each start and the last from then on."""
+    """A `claude` on PATH that prints these streams, one for each start; the last one repeats."""
 
     def put(*streams: str, then: str = "exit 0") -> None:
         for number, stream in enumerate(streams, 1):
@@ -101,7 +101,7 @@ def failure(call: Call, **settings: Any) -> Failure:
 def test_no_value_and_no_prompt_is_taken_for_an_option(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
-    """Whatever a config or an argument says: permissions are never bypassed."""
+    """No config and no argument bypasses permissions."""
     stand_in(recorded("works"))
     budget = Budget(max_turns=3, max_tool_calls=9, max_cost_usd=0.25)
     hostile = "--dangerously-skip-permissions"
@@ -222,7 +222,7 @@ def test_a_line_that_is_too_long_is_ignored(stand_in: StandIn, tmp_path: Path) -
 def test_each_call_is_retried_three_times(
     stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After 1, 2 and 4 seconds, which no test waits for."""
+    """After 1, 2 and 4 seconds; the test does not wait."""
     paused: list[float | None] = []
     monkeypatch.setattr(threading.Event, "wait", lambda self, seconds=None: paused.append(seconds))
     stand_in(recorded("overloaded"))
@@ -252,7 +252,7 @@ def test_retries_count_towards_the_deadline(stand_in: StandIn, tmp_path: Path) -
 
 
 class Sleepless:
-    """A conversation's clocks and pauses, in which nobody waits."""
+    """A conversation's clocks and pauses, without waiting."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
@@ -274,7 +274,7 @@ class Sleepless:
 def test_waiting_for_a_limit_does_not_count_towards_the_deadline(
     stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a step may take is the time that it works; and a wait is no new try."""
+    """The deadline limits working time; waiting is not a retry."""
     slept = Sleepless(monkeypatch)
     stand_in(limited(time.time() + 4000), recorded("works"))
     outcome, heard = carried_out(planning(tmp_path, wall=600.0), wait_for_limit=True)
@@ -323,7 +323,7 @@ def test_a_waiting_call_can_be_stopped(stream: str, stand_in: StandIn, tmp_path:
 
 
 def test_a_limit_that_the_agent_cannot_keep_is_refused(project: Project) -> None:
-    """Silently ignored it would be believed."""
+    """An ignored limit would be trusted."""
     drive = driving.DriveOptions("exec:sh", limits=Budget(max_turns=1, max_cost_usd=2.0))
     with pytest.raises(ArgumentError) as caught:
         driving.run("auto-feature", ["013"], cwd=project.root, drive=drive)
@@ -363,7 +363,7 @@ steps:
 
 
 class Spender:
-    """An agent that keeps to its budget, and spends 40 cents on whatever it does."""
+    """An agent that keeps budgets and spends 40 cents on each call."""
 
     name = "spender"
     keeps_budgets = True
@@ -383,7 +383,7 @@ class Spender:
 def test_a_group_shares_the_remaining_cost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turns and calls of tools are each step's own."""
+    """Turns and tool calls are counted for each step."""
     project.write(".playbooks/playbooks/group.yaml", GROUP)
     spender = Spender()
     monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)

@@ -1,4 +1,4 @@
-"""Any program as an agent: how it is called, and what its end means."""
+"""Any program as an agent: how it is called, and what its exit means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded agent: what its file may say, and that it does just that."""
+"""The embedded agent: the format of its file, and what it does."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_it_writes_whole_files_with_the_calls_values(agent: Write, call: Call) -
 
 
 def test_a_file_written_again_with_the_same_text_is_a_new_file(agent: Write, call: Call) -> None:
-    """Freshness is told by the inode, so an unchanged report still counts as written."""
+    """Freshness is judged by the inode, so an unchanged report still counts as written."""
     plan = call.cwd / "plan.md"
     doing = agent("steps: {plan: {write: {plan.md: the same}}}")
     assert ended(doing, call).ok
@@ -191,7 +191,7 @@ def test_true_is_needed_to_hang_or_die(agent: Write, call: Call) -> None:
 def test_a_link_that_leads_outside_is_not_written_through(
     seconds: str, agent: Write, call: Call, tmp_path: Path
 ) -> None:
-    """tyr 14: symbolic links resolved, whether or not the action has a process of its own."""
+    """tyr 14: symbolic links resolved, with or without a separate process."""
     (tmp_path / "outside").mkdir()
     (call.cwd / "link").symlink_to(tmp_path / "outside")
     script = f"steps: {{plan: {{seconds: {seconds}, write: {{link/a: b}}}}}}"

@@ -1,4 +1,4 @@
-"""What the client of Claude Code says, read and judged: its own streams, as it once said them.
+"""Parsing and judging recorded streams of the Claude Code client.
 
 `tests/claude/streams.py` says how each came about, and records them anew.
 """
@@ -250,7 +250,7 @@ def test_a_limit_without_an_end_cannot_be_waited_for() -> None:
 
 
 def test_a_limit_that_did_not_stop_the_work_is_ignored() -> None:
-    """Whoever pays for more goes on beyond it."""
+    """With extra usage the work continues beyond the limit."""
     said = lines("limit")[1]
     assert verdict(said, result()) == Verdict()
     lost = result(is_error=True, terminal_reason="api_error", api_error="connection_failed")
@@ -273,7 +273,7 @@ def test_a_run_without_turns_has_failed() -> None:
 
 
 def test_an_unknown_command_is_found_before_the_model_is_asked() -> None:
-    """It is passed on as words, and the stream says nothing of that."""
+    """The client would send it to the model as text without an error."""
     stream, _ = heard(lines("unknown-command")[0])
     found = unknown_command(stream, "/nosuch")
     assert found
@@ -319,7 +319,7 @@ def test_a_file_of_the_repository_is_named_as_on_every_machine() -> None:
 
 
 def test_calls_that_the_project_forbids_are_no_failure() -> None:
-    """Deny rules and hooks are there to be run into."""
+    """Deny rules and hooks are expected to refuse calls."""
     stream, _ = heard(*lines("refused-by-the-project"))
     assert [denial.tool for denial in stream.denials] == ["Bash", "Write", "Read"]
     assert all(map(is_project_rule, stream.denials))
@@ -448,7 +448,7 @@ def test_an_exhausted_budget_is_a_failure(left: Budget, word: str) -> None:
 
 @pytest.mark.parametrize("name", ["denied", "plan-mode", "dollars", "turns", "limit", "logged-out"])
 def test_repeatable_failures_last(name: str) -> None:
-    """`retry_once` would pay for it a second time."""
+    """`retry_once` would pay for it twice."""
     assert failure(*lines(name)).lasts
 
 

@@ -1,4 +1,4 @@
-"""Which agent is meant, and what becomes of a call whatever the agent does."""
+"""Which agent is selected, and how a call ends whatever the agent does."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on whose PATH there is nothing."""
+    """A machine with an empty PATH."""
     monkeypatch.setenv("PATH", str(tmp_path / "no-such-folder"))
 
 
@@ -170,7 +170,7 @@ def test_an_installed_package_provides_its_agent(install: Install, tmp_path: Pat
 def test_an_agent_found_on_the_machine_is_used_when_none_is_named(
     install: Install, tmp_path: Path, nowhere: None
 ) -> None:
-    """Catalyst FR-10.2: what is there is found, in the order of the names."""
+    """Catalyst FR-10.2: installed agents are found, in the order of their names."""
     install("away", reason="it is not logged in")
     install("broken", value="no_such_module:Agent")
     install("polly")
@@ -196,7 +196,7 @@ def test_agents_that_cannot_be_used_say_why(
 
 @dataclass
 class Odd:
-    """An agent that does as it is told here, and keeps no promise."""
+    """An agent with the given behaviour that keeps no contract."""
 
     messages: Callable[[], Iterator[Message]]
     name: str = "odd"
@@ -309,7 +309,7 @@ LATE = failed("PB-AGENT-TIMEOUT", "it was late", name="odd")
 
 @dataclass
 class Faulty:
-    """Does for each command what stands here, `ends well` for any other."""
+    """Performs these messages for each command, and succeeds at any other."""
 
     deeds: dict[str, list[Message]]
     name: str = "faulty"
@@ -324,7 +324,7 @@ class Faulty:
 
 
 def fault(check: AgentCheck, agent: Agent, folder: Path) -> str:
-    """What the check says of the agent."""
+    """The check's error about the agent."""
     with pytest.raises(ConformanceError) as caught:
         check(agent, folder)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""What a tool call may do while a session is bound; a row of the contract each."""
+"""Which tool calls are allowed while a session is bound."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FREE = [name for name in SIDES if name != "supervised"]
 
 
 def ruled(tool: str, given: Mapping[str, Any] | None = None, **more: Any) -> ToolDecision:
-    """The ruling on a call of a supervised main thread, unless `more` says otherwise."""
+    """The decision on a call of a supervised main thread, unless `more` says otherwise."""
     around: dict[str, Any] = {"worker": False, "supervised": True, "kept": KEPT} | more
     return rule(ToolCall(tool, given or {}, **around))
 

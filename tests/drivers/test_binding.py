@@ -1,4 +1,4 @@
-"""Which conversation drives a session: what is kept of it, and how its process is known again."""
+"""Which conversation drives a session: how it is stored and how its process is recognised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SESSION = "20260219-a7k"
 
 @pytest.fixture(params=["/proc", "ps"])
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where processes are looked up: as on Linux, and as where there is no /proc."""
+    """How processes are looked up: with /proc, as on Linux, and without."""
     if request.param == "ps":
         monkeypatch.setattr(ancestry, "_PROC", Path("/nowhere"))
     elif not Path("/proc/self").exists():

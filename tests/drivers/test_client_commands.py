@@ -1,4 +1,4 @@
-"""What a person types in the client: run, resume, pause, abort; hooks without a client."""
+"""The commands that a person types in the client, tested without the client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def person(project: Project) -> Hooked:
 
 @pytest.fixture
 def at_work(person: Hooked) -> Hooked:
-    """Three agents ought to be at work; one of them is, one has returned, one was not launched."""
+    """Three agents were allowed: one works, one has returned, one was not launched."""
     person.types("/playbook.run group 013")
     person.does("qa-plan#1", "qa.plan", f".qa/{FEATURE}/test-plan.md")
     person.launches("plan#1")
@@ -39,21 +39,21 @@ def at_work(person: Hooked) -> Hooked:
 
 
 def refused(person: Hooked, line: str) -> PlaybookError:
-    """The error with which a typed command is answered."""
+    """The error that a typed command raises."""
     with pytest.raises(PlaybookError) as caught:
         person.types(line)
     return caught.value
 
 
 def move(person: Hooked) -> None:
-    """Let another client, which lives, be the one that has done it all."""
+    """Attribute everything to another client, which is running."""
     bound = person.bound
     bound.client, bound.pid = "another", os.getpid()
     binding.bind(checkout.find(person.project.root), person.private, bound)
 
 
 def bound_to(person: Hooked) -> bool:
-    """Whether the hooks of that conversation find the session, and it is theirs."""
+    """Whether the hooks of that conversation find the session and own it."""
     here = checkout.find(person.project.root)
     return binding.bound(here) == person.project.session.name and (
         person.bound.client == person.client
@@ -64,7 +64,7 @@ class TestRun:
     def test_begins_the_session_and_says_so_to_the_person_and_to_the_model(
         self, person: Hooked
     ) -> None:
-        """kai FR20: the first directive stands beside the prompt."""
+        """kai FR20: the first directive accompanies the prompt."""
         reply = person.types("/playbook.run two 013")
         session = person.project.session.name
         assert reply.shown == f"Session {session} · two · {FEATURE} · 2 steps"
@@ -156,7 +156,7 @@ class TestResume:
     def test_in_another_client_judges_by_evidence_what_the_first_launched(
         self, at_work: Hooked
     ) -> None:
-        """kai FR32: what is finished is recovered, what was handed out only keeps its id."""
+        """kai FR32: finished work is recovered; work that was only allowed keeps its id."""
         at_work.project.write(PLAN, "x\n")
         move(at_work)
         at_work.types("/playbook.resume")
@@ -256,7 +256,7 @@ class TestPause:
         assert at_work.project.manifest()["status"] == "in_progress"
 
     def test_and_resume_dismisses_what_still_runs(self, at_work: Hooked) -> None:
-        """Two agents never work at one step."""
+        """Two agents never work on the same step."""
         at_work.types("/playbook.pause")
         assert at_work("PreToolUse", agent_id="agent of plan#1", tool_name="Write") is None
         at_work.types("/playbook.resume")
@@ -269,7 +269,7 @@ class TestPause:
         assert at_work.bound.dismissed == ["agent of plan#1"]
 
     @pytest.mark.parametrize("text", ["[", "7", "{}"])
-    def test_works_without_the_file_of_dismissed_agents(self, at_work: Hooked, text: str) -> None:
+    def test_ignores_an_invalid_file_of_dismissed_agents(self, at_work: Hooked, text: str) -> None:
         at_work.types("/playbook.pause")
         (at_work.private.parent / "left.json").write_text(text)
         at_work.types("/playbook.resume")

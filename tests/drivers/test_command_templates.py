@@ -1,4 +1,4 @@
-"""The slash commands that ship: short, without state, and without the power to decide."""
+"""The shipped slash commands: short, stateless, and unable to decide."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MENTIONED = re.compile(r"`playbook ([a-z]+)([^`]*)`")
 
 
 def split(path: Path) -> tuple[dict[str, Any], str]:
-    """Front matter and text."""
+    """The front matter and the text."""
     _, head, text = path.read_text(encoding="utf-8").split("---\n", 2)
     return yaml.safe_load(head), text
 
@@ -36,7 +36,7 @@ def read(name: str) -> tuple[dict[str, Any], str]:
 
 
 def tokens(text: str) -> float:
-    """Estimated, and rather too many: English has more than four letters to a token."""
+    """An upper estimate: English has more than four letters to a token."""
     return max(len(text) / 4, len(text.split()) * 1.4)
 
 
@@ -65,7 +65,7 @@ class TestEveryCommand:
         assert path.stem not in BUILTINS
 
     def test_executes_nothing_when_it_is_expanded(self, path: Path) -> None:
-        """Expansions that fail drop the whole command without a word."""
+        """A failing expansion drops the whole command silently."""
         _, text = split(path)
         assert "!`" not in text
         assert not re.search(r"(?:^|\s)@\w", text)
@@ -154,6 +154,6 @@ def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:
 
 
 def kinds() -> set[str]:
-    """The kinds of directive that the program prints, and `wait`, which it says to clients."""
+    """The kinds of directive that the program prints, including `wait` for clients."""
     shape = json.loads(schema_text("directive"))
     return {*shape["properties"]["directive"]["enum"], "wait"}

@@ -1,4 +1,4 @@
-"""Who drives a session, and how a runner is called from another terminal."""
+"""Who drives a session, and how another terminal sends requests to a runner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from playbook_supervisor.errors import StateError
 
 @pytest.fixture(autouse=True)
 def former() -> Iterator[None]:
-    """The signals are the test runner's own again afterwards."""
+    """Restores the test runner's signal handlers."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, driver_lock.request_signal())
     handlers = {number: signal.getsignal(number) for number in numbers}
     yield

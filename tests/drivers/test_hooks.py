@@ -1,4 +1,4 @@
-"""What each hook of the client is answered with while a session is bound; without the client."""
+"""The reply to each hook while a session is bound, tested without the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unbound(project: Project) -> Hooked:
 
 @pytest.fixture
 def hooked(unbound: Hooked) -> Hooked:
-    """A conversation that is to launch plan#1; behind it waits a gate."""
+    """A conversation in which plan#1 is due, followed by a gate."""
     unbound.types("/playbook.run two 013")
     return unbound
 
@@ -81,7 +81,7 @@ class TestWhereNoSessionIsBound:
 
 class TestAnotherConversation:
     def other(self, hooked: Hooked) -> Hooked:
-        """In the same worktree, and of another process."""
+        """In the same worktree, with another process."""
         other = Hooked(hooked.project, "another")
         other.environment["CLAUDE_PID"] = "1"
         return other
@@ -138,7 +138,7 @@ class TestAnotherConversation:
     def test_that_follows_at_a_gate_shows_it_to_the_person(
         self, gated: Hooked, source: str, shown: bool
     ) -> None:
-        """What has asked stands on the screen no longer; a compaction leaves it there."""
+        """The question has left the screen, except after a compaction."""
         reply = Hooked(gated.project, "follower")("SessionStart", source=source)
         assert reply is not None
         assert ("Type your answer here." in reply.shown) is shown
@@ -153,7 +153,7 @@ class TestTheCaller:
             hooked.types("/playbook.abort")
 
     def test_may_not_be_a_process_that_the_client_has_not_started(self, hooked: Hooked) -> None:
-        """It has left the client's tree, and says that it is the client's."""
+        """It has left the client's process tree and claims to be the client's."""
         bound = hooked.bound
         bound.pid = os.getpid()
         binding.bind(checkout.find(hooked.project.root), hooked.private, bound)
@@ -164,7 +164,7 @@ class TestTheCaller:
     def test_may_not_be_a_different_shell(
         self, hooked: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Between the client and the hook stand the shell lines that are installed."""
+        """The installed shell lines run between the client and the hook."""
         shell, client, *_ = ancestry.ancestors()
         bound = hooked.bound
         bound.pid = client.pid
@@ -367,7 +367,7 @@ class TestStopping:
         assert hooked.bound.blocks == 0
 
     def test_is_refused_while_a_check_is_due(self, hooked: Hooked) -> None:
-        """What asks the world is waited for by a command; nothing would wake the model else."""
+        """A check that starts a program needs a waiting command to wake the model."""
         hooked.project.write(".playbooks/playbooks/handed-in.yaml", HANDED_IN)
         hooked.types("/playbook.abort")
         hooked.types("/playbook.run handed-in")
@@ -376,7 +376,7 @@ class TestStopping:
         assert blocked(hooked("Stop", background_tasks=[shell]))
 
     def test_is_refused_where_only_something_else_is_at_work(self, hooked: Hooked) -> None:
-        """A server that a worker left running is nothing to wait for."""
+        """A server that a worker left running is not worth waiting for."""
         assert blocked(hooked.stops("npm run dev"))
 
     def test_is_allowed_at_a_gate_and_calls_the_person(self, gated: Hooked) -> None:
@@ -406,7 +406,7 @@ class TestStopping:
 
 
 class TestAnErrorThatEndsATurn:
-    """No Stop hook is asked then, and a person may be away."""
+    """No Stop hook fires then, and the person may be away."""
 
     def failed(self, hooked: Hooked, **more: str) -> HookReply | None:
         said = {"error": "unknown", "last_assistant_message": "API Error: 400\nscripted"}
@@ -434,7 +434,7 @@ class TestAnErrorThatEndsATurn:
 
 
 class TestWithoutProgress:
-    """No busy loop, of whatever kind: it is counted, and ended, and the person is called."""
+    """Every busy loop is counted and ended, and the person is called."""
 
     def ended(self, reply: HookReply | None, why: str) -> None:
         assert reply is not None
@@ -461,7 +461,7 @@ class TestWithoutProgress:
         assert hooked.bound.stalled
 
     def test_requests_and_refusals_are_counted_independently(self, hooked: Hooked) -> None:
-        """Reading, stopping and refused calls in turn: each count goes on."""
+        """Reading, stopping and refused calls in turn: each count continues."""
         for _ in range(6):
             hooked.asks(10)
             hooked.calls("Write", file_path="x")
@@ -507,7 +507,7 @@ class TestWithoutProgress:
         assert other.asks(130) is None
 
     def test_waiting_counts_once_a_minute_without_signs_of_an_agent(self, hooked: Hooked) -> None:
-        """A model may look as often as it likes while a step is at work, but not for ever."""
+        """A model may look often while a step is running, but not for ever."""
         hooked.launches("plan#1")
         assert hooked.asks(300) is None
         requests = hooked.private / "requests"
@@ -542,7 +542,7 @@ class TestWithoutProgress:
 
 class TestAScheduledPrompt:
     def test_is_no_answer(self, gated: Hooked) -> None:
-        """It was scheduled before, and arrives like a typed one."""
+        """It was scheduled earlier and arrives like a typed prompt."""
         crons = [{"id": "a", "prompt": "continue"}, "nonsense", {}]
         gated("Stop", background_tasks=[], session_crons=crons)
         assert gated.says("continue") is None
@@ -599,7 +599,7 @@ class TestAPermissionDialog:
 
 
 class TestTrouble:
-    """The session was tampered with, and cannot go on: hooks fail closed."""
+    """The session was tampered with and cannot continue: hooks fail closed."""
 
     @pytest.fixture(autouse=True)
     def tampered(self, hooked: Hooked) -> None:
@@ -629,7 +629,7 @@ class TestTrouble:
 def test_broken_settings_are_reported_when_the_turn_ends(
     gated: Hooked,
 ) -> None:
-    """Nobody would wonder, else, why the gate that was answered in vain says nothing more."""
+    """Otherwise the person would not learn why their answer had no effect."""
     gated.project.write(".playbooks/config.yaml", "commit_sesions: never\n")
     reply = gated.stops()
     assert reply is not None

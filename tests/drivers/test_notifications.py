@@ -1,4 +1,4 @@
-"""Calling a person: the bell of the terminal, and the project's own `notify` command."""
+"""Notifying a person: the terminal's bell and the project's `notify` command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDED = "gated on 013-playbook-create: completed, 1/1 steps"
 
 
 class Told(NullObserver):
-    """Keeps what a person is told."""
+    """Records the notices."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -62,7 +62,7 @@ def until(happened: Callable[[], object]) -> None:
 def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     gated: Project,
 ) -> None:
-    """The one-line notice comes on its stdin; the command's folder is the project's."""
+    """The command reads the one-line notice from stdin and runs in the project's folder."""
     notify(gated, "./call")
     agent = gated.script(WORKS)
     cwd = gated.root
@@ -148,7 +148,7 @@ def test_an_interruption_is_not_notified(gated: Project) -> None:
 
 
 class TestInTheClient:
-    """A hook starts the command, and does not wait for it."""
+    """A hook starts the command without waiting for it."""
 
     @pytest.fixture
     def conversation(self, gated: Project) -> Iterator[Conversation]:

@@ -1,4 +1,4 @@
-"""Our part of somebody's `.claude/settings.json`: how it gets there, and what its shell does."""
+"""Our part of `.claude/settings.json`: how it is merged, and what its shell lines do."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestInAProjectWithoutSettings:
         }
 
     def test_a_compaction_is_not_watched(self) -> None:
-        """At it the client would show the hook's whole command, in every conversation."""
+        """The client would show the hook's whole command in every conversation."""
         assert not {"PreCompact", "PostCompact"} & set(HOOKS)
 
     def test_a_matcher_excludes_only_events_that_do_not_matter(self) -> None:
@@ -100,7 +100,7 @@ class TestInAProjectWithoutSettings:
         assert DENY == ("Edit(/.playbooks/sessions/**)",)
 
     def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
-        """All but what would keep somebody from ending, or decides nothing."""
+        """All hooks except those that would keep an agent from ending, or that decide nothing."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
         assert holding == set(HOOKS) - {
             *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd"),
@@ -280,14 +280,14 @@ exit CODE
 
 @dataclass
 class Client:
-    """Runs hook commands as the client does: by a shell, the event on standard input."""
+    """Runs hook commands as the client does: in a shell, with the event on standard input."""
 
     root: Path
     folder: Path
     shell: list[str]
 
     def program(self, name: str, code: int = 0) -> Path:
-        """A stand-in for `playbook` that tells what it was given."""
+        """A stand-in for `playbook` that prints its input."""
         path = self.folder / name / "playbook"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(PROGRAM.replace("CODE", str(code)))
@@ -354,7 +354,7 @@ def test_every_other_event_has_the_lines_of_one_of_these() -> None:
 
 @pytest.mark.parametrize("event", HOOKS)
 def test_no_process_is_started_before_the_program(event: str) -> None:
-    """So that an idle hook costs one shell; what that is, `benchmarks/` measures."""
+    """An idle hook costs one shell; `benchmarks/` measures it."""
     before, _, _ = command_of(FRESH, event).partition('"$p" hook')
     assert not re.search(r"\$\(|`|[^|]\|[^|]|[^&>]&[^&]", before)
     words = set(re.findall(r"(?:^|[;&|{]) *(\w+)(?= )", before, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Whose turn it is, how a step begins and ends, and what answers a gate: hooks without a client."""
+"""Turns, the begin and end of a step, and answers to gates, tested without the client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asked(person: Hooked) -> Hooked:
 
 @pytest.fixture
 def at_work(person: Hooked) -> Hooked:
-    """The first step's agent is at work, and the model has stopped."""
+    """The first step's agent is working, and the model has stopped."""
     person.types("/playbook.run straight 013")
     person.launches("plan#1")
     person.stops("agent of plan#1")
@@ -51,7 +51,7 @@ def at_work(person: Hooked) -> Hooked:
 
 class TestAStep:
     def test_is_launched_with_the_programs_own_prompt_and_its_model(self, person: Hooked) -> None:
-        """kai FR20, FR41: nothing of what the model gave is left but who waits for whom."""
+        """kai FR20, FR41: the model's input is replaced except for `run_in_background`."""
         person.types("/playbook.run group 013")
         call = {"prompt": "plan#1", "isolation": "worktree", "run_in_background": False}
         reply = person.calls("Agent", **call)
@@ -114,7 +114,7 @@ class TestAStep:
     def test_may_spell_its_command_in_every_way_that_the_client_accepts(
         self, person: Hooked, named: str
     ) -> None:
-        """With the slash as it is typed, say; what runs is the same."""
+        """For example with a slash; the same command runs."""
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
         given: dict[str, Any] = {"tool_name": "Skill", "tool_input": {"skill": named}}
@@ -137,7 +137,7 @@ class TestAStep:
         assert "/speckit.plan" in entry["error"]
 
     def test_fails_if_only_another_agent_has_run_its_command(self, person: Hooked) -> None:
-        """One that the worker has started, say: what it was asked, its worker does itself."""
+        """For example a subagent of the worker; the worker must run the command itself."""
         person.types("/playbook.run straight 013")
         person.launches("plan#1")
         person.ran("an agent of plan#1 itself", "speckit.plan")
@@ -195,7 +195,7 @@ class TestAStep:
         assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
 
     def test_that_the_client_never_launched_is_due_again(self, person: Hooked) -> None:
-        """A deny rule of the settings is stronger than our leave, and tells no hook."""
+        """A deny rule in the settings overrides our `allow` without calling a hook."""
         person.types("/playbook.run straight 013")
         person.calls("Agent", prompt="plan#1")
         again = person.calls("Agent", prompt="plan#1")
@@ -209,7 +209,7 @@ class TestAStep:
         assert again.decision == "allow"
 
     def test_that_the_client_never_launches_is_not_tried_for_ever(self, person: Hooked) -> None:
-        """What was let through and not launched is no progress."""
+        """An allowed agent that does not start is not progress."""
         person.types("/playbook.run straight 013")
         for _ in range(6):
             person.calls("Agent", prompt="plan#1")
@@ -221,7 +221,7 @@ class TestAStep:
 
 
 class TestAMissedEnd:
-    """The hook of an end broke, or its report failed: it is taken in when the turn ends."""
+    """The hook of an end, or its report, failed: the end is reported when the turn ends."""
 
     def finished(self, at_work: Hooked) -> None:
         """The agent has done its work and stopped; its notification was blocked."""
@@ -244,7 +244,7 @@ class TestAMissedEnd:
         assert at_work.bound.blocks == 0
 
     def test_of_an_agent_that_never_stopped_is_a_failure(self, at_work: Hooked) -> None:
-        """Nor does one that was heard while it was compacted."""
+        """Nor does one that stopped during a compaction."""
         at_work("SubagentStop", agent_id="agent of plan#1", agent_type="")
         at_work.stops()
         entry = at_work.project.journal()[0]
@@ -252,7 +252,7 @@ class TestAMissedEnd:
         assert "no hook reported its end" in entry["error"]
 
     def test_of_an_agent_that_waited_is_given_time_to_resume(self, at_work: Hooked) -> None:
-        """Between the end of what it waits for and its waking the client lists neither."""
+        """Between the end of its background work and its resuming the client lists neither."""
         at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
         at_work.ended("plan#1", note=WAITS)
         for _ in range(3):
@@ -266,7 +266,7 @@ class TestAMissedEnd:
     def test_is_not_forgotten_after_a_late_notice_that_its_agent_waited(
         self, at_work: Hooked
     ) -> None:
-        """What it waited for may end, and it with it, before that notification is heard."""
+        """It may end before the notification that it waited arrives."""
         at_work("SubagentStop", agent_id="agent of plan#1", last_assistant_message="I wait")
         self.finished(at_work)
         at_work.ended("plan#1", note=WAITS)
@@ -383,7 +383,7 @@ class TestATurn:
 
 class TestEscape:
     def test_in_mid_turn_settles_the_attempt_at_the_next_prompt(self, at_work: Hooked) -> None:
-        """kai NFR1: nothing but the attempt has failed; its agent is refused all that it tries."""
+        """kai NFR1: only the attempt has failed; all calls of its agent are refused."""
         at_work.says("/playbook.status")
         at_work.presses_escape()
         at_work.says("hello")
@@ -448,7 +448,7 @@ class TestEscape:
 
 class TestAnErrorOfTheApi:
     def test_ends_the_turn_and_the_next_is_the_persons(self, at_work: Hooked) -> None:
-        """No Stop hook runs then; nothing of the playbook's has failed."""
+        """No Stop hook runs then; no step has failed."""
         at_work.says("/playbook.status")
         broken = [{"type": "text", "text": "API Error: 400"}]
         at_work.writes("assistant", broken, isApiErrorMessage=True)
@@ -486,7 +486,7 @@ class TestAGate:
         assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
 
     def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
-        """kai FR26: verbatim, and by whom."""
+        """kai FR26: the answer verbatim, and who gave it."""
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "continue"))
         assert reply is not None
@@ -528,14 +528,14 @@ class TestAGate:
         assert any(reply.end for reply in replies if reply)
 
     def test_calls_the_person_as_soon_as_it_opens(self, person: Hooked) -> None:
-        """Before the model has put it, which it may never do."""
+        """Before the model has shown the dialog, which it may never do."""
         person.types("/playbook.run two 013")
         reply = person.does("plan#1", "speckit.plan", PLAN)
         assert reply is not None
         assert "/speckit.tasks" in reply.ring
 
     def test_is_not_answered_by_a_dialog_that_was_not_its_own(self, asked: Hooked) -> None:
-        """A person's turn may hold any dialog; and one that was left by Esc is over."""
+        """A human turn may have any dialog; Esc closes one."""
         asked.calls("AskUserQuestion")
         asked.says("explain it to me")
         assert asked.calls("AskUserQuestion", questions=[{"question": question(asked)}]) is None
@@ -543,7 +543,7 @@ class TestAGate:
         assert "resolution" not in asked.project.journal()[1]
 
     def test_that_was_answered_elsewhere_says_so_in_the_dialog(self, asked: Hooked) -> None:
-        """The client shows the choice as if it had been heard."""
+        """The client shows the choice as if it had counted."""
         asked.calls("AskUserQuestion")
         chosen = answer(asked, "continue")
         here = checkout.find(asked.project.root)
@@ -631,7 +631,7 @@ def question(asked: Hooked) -> str:
 
 
 def answer(asked: Hooked, words: str) -> dict[str, object]:
-    """What the client says of a dialog in which the kernel's question was answered so."""
+    """The client's report of a dialog in which the kernel's question got this answer."""
     return {"tool_name": "AskUserQuestion", "tool_response": {"answers": {question(asked): words}}}
 
 
