@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 from tables import table
@@ -45,6 +46,61 @@ def graph() -> str:
         reachable = {far for near in imported for far in _reachable(near, imports)}
         lines += [f"  {name} --> {near}" for near in sorted(imported - reachable)]
     return "\n".join([*lines, "```"])
+
+
+WAY_DOWN = (
+    (
+        "cli.hook_handler",
+        "reads the hook's JSON from stdin; `fast_path` answers most tool calls here",
+    ),
+    ("commands.protocol", "passes the payload to the driver"),
+    ("drivers.claude_code.hooks", "takes the lock, loads the binding, and dispatches by event"),
+    ("drivers.claude_code.turns", "recognises the return of an agent and its step"),
+    ("drivers.claude_code.context", "knows the session and its supervisor"),
+    ("sessions.supervisor", "makes the observation `Returned`, and answers every `Check` itself"),
+    ("kernel.machine", "finds the rows of `table` that decide, and returns events"),
+)
+"""The modules that an agent's return passes, from the hook to the kernel."""
+WAY_TO_DISK = (
+    ("sessions.supervisor", "takes the events into the open session"),
+    ("sessions.session", "writes ahead: the local state first, then `journal.yaml`"),
+    ("sessions.local_state", "what this machine must know, with the digest of the next journal"),
+    ("system.ab_file", "overwrites the older of two files"),
+    ("system.files", "replaces whole files durably"),
+)
+"""The modules that an event passes on its way to the disk."""
+
+
+def way_down() -> str:
+    """From a hook to the kernel: a row for each module, checked against the imports."""
+    return _way(WAY_DOWN)
+
+
+def way_to_disk() -> str:
+    """From the kernel's events to the journal: a row for each module, checked likewise."""
+    return _way(WAY_TO_DISK)
+
+
+def _way(modules: tuple[tuple[str, str], ...]) -> str:
+    """A row for each module. ValueError if a module does not import the next one."""
+    for (name, _), (following, _) in pairwise(modules):
+        if not _imports_module(name, following):
+            raise ValueError(f"{name} does not import {following}")
+    rows = [(f"`{name.replace('.', '/')}.py`", does) for name, does in modules]
+    return table(("module", "what it does"), rows)
+
+
+def _imports_module(name: str, imported: str) -> bool:
+    source = (REPOSITORY / PACKAGE / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+    parent, _, last = f"{PACKAGE}.{imported}".rpartition(".")
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and (
+            node.module == f"{PACKAGE}.{imported}"
+            or (node.module == parent and last in {alias.name for alias in node.names})
+        )
+        for node in ast.walk(ast.parse(source))
+    )
 
 
 def _imports() -> dict[str, set[str]]:
