@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from playbook_supervisor.cli.output import inform, write, write_json
-from playbook_supervisor.errors import ArgumentError
 
 _LARGEST_REPORT = 1_048_576  # bytes
 
@@ -75,27 +73,29 @@ def run_report(
     from playbook_supervisor.cli.directive_output import print_directive
     from playbook_supervisor.commands import protocol
 
-    outcome = _read_outcome(Path(output)) if output else None
+    outcome = _read_outcome(output) if output else None
     snapshot, details = protocol.report(attempt, error=error, outcome=outcome, session=session)
     if details.given is not None:
         inform("this report was ignored: the client's hooks report in this session")
     return print_directive(snapshot, details, json=json)
 
 
-def _read_outcome(file: Path) -> object:
+def _read_outcome(file: str) -> object:
     import json
+    from pathlib import Path
 
+    from playbook_supervisor.errors import ArgumentError
     from playbook_supervisor.system.files import read_bytes
 
     try:
-        return json.loads(read_bytes(file, limit=_LARGEST_REPORT))
+        return json.loads(read_bytes(Path(file), limit=_LARGEST_REPORT))
     except FileNotFoundError:
         raise ArgumentError("PB-ARG-INVALID", f"the file {file} does not exist") from None
     except (ValueError, RecursionError) as error:
         raise ArgumentError(
             "PB-ARG-INVALID",
             f"the reported output is not valid JSON: {error}",
-            where=str(file),
+            where=file,
             guidance='Write a JSON object, for example {"output": "12 tests pass"}.',
         ) from None
 

@@ -244,7 +244,7 @@ class TestTheCommand:
         printed = waiting.playbook("show", "--html", "-")
         # The marks of the axis are others by now.
         assert set(_inert(printed.out).tags) == set(_inert(waiting.read("session.html")).tags)
-        assert ("Open for" in printed.out, "Lasted" in printed.out) == (True, False)
+        assert ("Open for" in printed.out, "<dt>Duration</dt>" in printed.out) == (True, False)
 
     def test_keeps_a_persons_words_and_their_name(self, waiting: Project) -> None:
         assert waiting.playbook("answer", "accept, the test is <wrong>").code == 0

@@ -100,7 +100,7 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
     yield "Began", _stamp(head.started_at)
     if head.completed_at is not None:
         yield "Ended", _stamp(head.completed_at)
-        yield "Lasted", text.duration(max(head.completed_at - head.started_at, 0))
+        yield "Duration", text.duration(max(head.completed_at - head.started_at, 0))
     else:
         yield "Open for", text.duration(max(now - head.started_at, 0))
     if waited := text.waited_ms(entries, now):
