@@ -156,7 +156,7 @@ def forge(project: Project) -> Forge:
     return Forge(project)
 
 
-def test_what_people_type_never_reaches_a_shell_as_text() -> None:
+def test_inputs_never_become_shell_text() -> None:
     """Answers and names are data: they come through the environment, or not at all."""
     scripts = [step["run"] for step in JOB["steps"] if "run" in step]
     assert len(scripts) == 6
@@ -208,7 +208,7 @@ HOSTILE_NAMES = (
 )
 
 
-def test_what_is_no_answer_and_no_name_does_nothing(forge: Forge) -> None:
+def test_hostile_answers_and_names_change_nothing(forge: Forge) -> None:
     begins = {"playbook": "auto-feature", "feature": "013"}
     for number, inputs in enumerate((*HOSTILE_NAMES, begins, *HOSTILE_ANSWERS)):
         before = forge.git("rev-parse", FEATURE)
@@ -218,7 +218,7 @@ def test_what_is_no_answer_and_no_name_does_nothing(forge: Forge) -> None:
     assert not list(forge.folder.rglob("stolen"))
 
 
-def test_work_is_kept_beside_a_branch_that_takes_no_push(forge: Forge) -> None:
+def test_work_goes_to_another_branch_if_the_push_is_rejected(forge: Forge) -> None:
     """Somebody may have pushed to it in the hours of a run; or it may be protected."""
     hook = forge.bare / "hooks/update"
     hook.parent.mkdir(exist_ok=True)

@@ -29,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return left
 
 
-def test_nobody_in_a_crowd_meets_an_error(found: dict[str, Any]) -> None:
+def test_concurrent_commands_raise_no_error(found: dict[str, Any]) -> None:
     errors = [line for wave in found["waves"] for told in wave for line in told if line[0] == "!"]
     assert errors == []
     assert found["status"] == "completed"
@@ -52,6 +52,6 @@ def test_one_gate_is_passed_by_one_answer(found: dict[str, Any]) -> None:
     assert [gate["text"] for gate in last["gates"]] == [last["human_response"]]
 
 
-def test_of_many_reports_of_one_step_the_first_is_journaled(found: dict[str, Any]) -> None:
+def test_only_the_first_of_many_reports_of_a_step_is_journaled(found: dict[str, Any]) -> None:
     (winner,) = [line for told in found["waves"][2] for line in told]
     assert winner == f"last#1 {found['journal'][-1]['output']}"

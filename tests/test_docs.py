@@ -199,7 +199,7 @@ def test_an_ellipsis_within_a_line_stands_for_the_rest_of_it() -> None:
     assert not alike("begins … ends\n", "begins\nand ends\n")
 
 
-def test_nothing_is_alike_to_nothing_only() -> None:
+def test_no_output_is_alike_only_to_no_output() -> None:
     assert alike("", "")
     assert not alike("", "something\n")
 

@@ -32,12 +32,12 @@ def judged(*files: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_can_run_conforms() -> None:
+def test_valid_playbooks_conform() -> None:
     code, said = judged(*SHIPPED, *EXAMPLES)
     assert code == 0, said
 
 
-def test_broken_ones_do_not_and_each_fault_is_named(tmp_path: Path) -> None:
+def test_broken_playbooks_do_not_and_each_fault_is_named(tmp_path: Path) -> None:
     good = (REPOSITORY / "templates/playbooks/auto-validate.yaml").read_text("utf-8")
     faults = {
         "key.yaml": ("command: /qa.plan", "comand: /qa.plan", "'comand' was unexpected"),
@@ -58,5 +58,5 @@ def test_broken_ones_do_not_and_each_fault_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(REPOSITORY)))
-def test_every_playbook_that_ships_leads_editors_to_it(file: Path) -> None:
+def test_every_shipped_playbook_names_the_schema(file: Path) -> None:
     assert file.read_text("utf-8").startswith(MODELINE)

@@ -39,10 +39,10 @@ def waits(project: Project) -> bool:
     return str(project.manifest()["gate"]["id"]) == "publish#1?1"
 
 
-class TestWhatIsAHumans:
+class TestCommandsThatOnlyAHumanMayRun:
     """kai FR26: only a human answers; the row of the contract about the command line."""
 
-    def test_is_refused_in_a_shell_of_the_client(self, conversation: Conversation) -> None:
+    def test_are_refused_in_a_shell_of_the_client(self, conversation: Conversation) -> None:
         for command, argv in DECIDING.items():
             refused = conversation.runs(*argv)
             assert refused.code == 3
@@ -51,13 +51,13 @@ class TestWhatIsAHumans:
             assert "in a terminal of your own" in refused.err
             assert waits(conversation.project)
 
-    def test_is_refused_where_there_is_no_terminal(self, conversation: Conversation) -> None:
+    def test_are_refused_without_a_terminal(self, conversation: Conversation) -> None:
         for argv in DECIDING.values():
             refused = conversation.project.playbook(*argv)
             assert (refused.code, "there is no terminal here" in refused.err) == (3, True)
             assert waits(conversation.project)
 
-    def test_is_refused_with_the_client_as_an_ancestor(self, conversation: Conversation) -> None:
+    def test_are_refused_with_the_client_as_an_ancestor(self, conversation: Conversation) -> None:
         """Its variables are taken away, and a terminal is made: it started the process still."""
         for argv in DECIDING.values():
             refused = conversation.starts(sys.executable, "-c", WITH_TERMINAL, *PROGRAM, *argv)
@@ -65,7 +65,7 @@ class TestWhatIsAHumans:
             assert f"Claude Code (process {conversation.pid}) has started it" in refused.out
             assert waits(conversation.project)
 
-    def test_is_refused_where_nothing_but_its_variables_tells_of_the_client(
+    def test_are_refused_if_only_variables_reveal_the_client(
         self, conversation: Conversation
     ) -> None:
         """A terminal, and nobody above: a multiplexer that was started in the client's shell."""
@@ -74,7 +74,7 @@ class TestWhatIsAHumans:
             assert "Claude Code runs this shell" in " ".join(terminal.shown.split())
         assert waits(conversation.project)
 
-    def test_is_done_at_a_terminal_of_ones_own(self, conversation: Conversation) -> None:
+    def test_are_carried_out_in_a_separate_terminal(self, conversation: Conversation) -> None:
         with Terminal(conversation.project, "answer", "continue") as terminal:
             assert terminal.end() == 0
             assert "Claude Code continues at your next message there" in terminal.shown
@@ -82,7 +82,7 @@ class TestWhatIsAHumans:
         assert entry["gates"][0]["resolution"] == "continue"
         assert entry["gates"][0]["by"] == "Ada Example <ada@example.org>"
 
-    def test_is_everybodys_in_a_session_that_is_driven_headless(self, project: Project) -> None:
+    def test_are_allowed_everywhere_in_a_headless_session(self, project: Project) -> None:
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         agent = project.script("default: {}\n")
         assert project.playbook("run", "gated", "--agent", agent).code == 4
@@ -90,9 +90,7 @@ class TestWhatIsAHumans:
             assert conversation.runs("answer", "continue").code == 0
         assert project.playbook("resume").code == 0
 
-    def test_stays_so_where_somebody_has_removed_what_says_who_drives(
-        self, conversation: Conversation
-    ) -> None:
+    def test_are_refused_if_the_binding_was_removed(self, conversation: Conversation) -> None:
         project = conversation.project
         for file in ("playbook/bound", f"playbook/{project.session.name}/claude.json"):
             (project.root / ".git" / file).unlink()
@@ -100,7 +98,7 @@ class TestWhatIsAHumans:
         assert (refused.code, "PB-STATE-HUMAN-ONLY" in refused.err) == (3, True)
         assert waits(project)
 
-    def test_stays_so_where_somebody_has_written_over_it(self, conversation: Conversation) -> None:
+    def test_are_refused_if_the_binding_was_overwritten(self, conversation: Conversation) -> None:
         project = conversation.project
         (file,) = (project.root / ".git/playbook").glob("*/claude.json")
         file.write_text(file.read_text().replace(str(conversation.pid), "1"))
@@ -112,12 +110,14 @@ class TestWhatIsAHumans:
         with Terminal(project, "answer", "continue") as terminal:
             assert terminal.end() == 0
 
-    def test_does_not_depend_on_the_marker(self, conversation: Conversation) -> None:
+    def test_do_not_depend_on_the_marker(self, conversation: Conversation) -> None:
         (conversation.project.root / ".git/playbook/bound").unlink()
         assert conversation.project.playbook("answer", "continue").code == 3
         assert waits(conversation.project)
 
-    def test_is_not_had_by_ending_the_client(self, conversation: Conversation) -> None:
+    def test_are_refused_to_a_worker_that_outlives_its_client(
+        self, conversation: Conversation
+    ) -> None:
         """A worker that outlives its client can neither answer nor drive on."""
         around = conversation.shell
         conversation.dies()
@@ -128,7 +128,7 @@ class TestWhatIsAHumans:
         assert waits(conversation.project)
 
 
-class TestASessionOfWhichNobodyKnowsWhoDroveIt:
+class TestASessionWhoseDriverIsUnknown:
     """What the git directory keeps may have been removed, by a worker that would be a human."""
 
     def refused(self, project: Project, why: str = "its last driver is unknown") -> None:
@@ -138,7 +138,7 @@ class TestASessionOfWhichNobodyKnowsWhoDroveIt:
         assert why in detached.err
         assert waits(project)
 
-    def test_is_answered_at_a_terminal_alone(self, conversation: Conversation) -> None:
+    def test_is_answered_only_at_a_terminal(self, conversation: Conversation) -> None:
         """Nor by way of a command that takes the session's files as they are."""
         project = conversation.project
         shutil.rmtree(project.root / ".git/playbook")
@@ -152,7 +152,7 @@ class TestASessionOfWhichNobodyKnowsWhoDroveIt:
         assert project.playbook("resume").code == 0
 
     @pytest.mark.parametrize("taken", [True, False])
-    def test_is_everybodys_once_a_person_has_driven_it_headless(
+    def test_is_open_to_all_once_a_person_has_driven_it_headless(
         self, conversation: Conversation, taken: bool
     ) -> None:
         project = conversation.project
@@ -167,14 +167,14 @@ class TestASessionOfWhichNobodyKnowsWhoDroveIt:
             assert terminal.end() == 4
         assert project.playbook("answer", "continue").code == 0
 
-    def test_is_a_humans_where_a_conversation_has_let_it_go(
+    def test_stays_with_a_human_after_a_conversation_released_it(
         self, conversation: Conversation
     ) -> None:
         conversation.hook("Stop")
         conversation.types("pause")
         self.refused(conversation.project, "there is no terminal here")
 
-    def test_is_not_taken_for_brought_where_it_was_committed_from_here(
+    def test_does_not_count_as_fetched_if_it_was_committed_here(
         self, conversation: Conversation
     ) -> None:
         project = conversation.project
@@ -184,9 +184,7 @@ class TestASessionOfWhichNobodyKnowsWhoDroveIt:
         shutil.rmtree(project.root / ".git/playbook")
         self.refused(project)
 
-    def test_goes_on_where_git_has_brought_it(
-        self, conversation: Conversation, tmp_path: Path
-    ) -> None:
+    def test_goes_on_in_a_clone(self, conversation: Conversation, tmp_path: Path) -> None:
         """Another machine: no terminal, no driver, and the journal as it was committed."""
         conversation.project.commit("Wait at the gate")
         there = tmp_path / "there"
@@ -223,7 +221,7 @@ class TestOneDriver:
         assert project.playbook("resume").code == 0
 
     @pytest.mark.parametrize("command", ["pause", "abort"])
-    def test_a_person_elsewhere_lets_the_session_go(
+    def test_a_person_at_another_terminal_releases_the_session(
         self, conversation: Conversation, command: str
     ) -> None:
         with Terminal(conversation.project, command) as terminal:
@@ -251,7 +249,7 @@ class TestCommandsInTheClientsShell:
                 assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
         assert project.journal()[-1]["status"] == "in_progress"
 
-    def test_beginning_at_a_later_step_is_a_humans(self, project: Project) -> None:
+    def test_may_not_begin_at_a_later_step(self, project: Project) -> None:
         with Conversation(project) as conversation:
             refused = conversation.runs("begin", "auto-validate", "013", "--from", "qa-run")
         assert (refused.code, "only a human may run `playbook begin --from`" in refused.err) == (
@@ -259,14 +257,12 @@ class TestCommandsInTheClientsShell:
             True,
         )
 
-    def test_begin_no_second_session_beside_the_one_that_is_bound(
-        self, conversation: Conversation
-    ) -> None:
+    def test_begin_no_second_session_beside_the_bound_one(self, conversation: Conversation) -> None:
         refused = conversation.runs("begin", "auto-validate", "013")
         assert (refused.code, "PB-STATE-OPEN" in refused.err) == (3, True)
         assert len(conversation.project.sessions) == 1
 
-    def test_begin_no_second_session_behind_the_one_that_has_ended(
+    def test_begin_no_second_session_after_the_bound_one_has_ended(
         self, conversation: Conversation
     ) -> None:
         with Terminal(conversation.project, "answer", "abort") as terminal:
@@ -276,7 +272,7 @@ class TestCommandsInTheClientsShell:
         assert "Type it at Claude Code's own prompt" in refused.err
         assert len(conversation.project.sessions) == 1
 
-    def test_tell_of_an_end_and_leave_it_to_the_hooks_to_let_go(
+    def test_report_the_end_and_leave_the_release_to_the_hooks(
         self, conversation: Conversation
     ) -> None:
         with Terminal(conversation.project, "answer", "abort") as terminal:
@@ -286,7 +282,7 @@ class TestCommandsInTheClientsShell:
         conversation.hook("Stop")
         assert not (conversation.project.root / ".git/playbook/bound").exists()
 
-    def test_go_on_in_the_conversation_that_is_bound(self, conversation: Conversation) -> None:
+    def test_work_in_the_bound_conversation(self, conversation: Conversation) -> None:
         asked = conversation.runs("next", "--json")
         assert (asked.code, asked.json["directive"]) == (0, "ask")
 
@@ -294,7 +290,7 @@ class TestCommandsInTheClientsShell:
         refused = conversation.runs("next", CLAUDE_CODE_SESSION_ID="another")
         assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
 
-    def test_report_nothing_where_hooks_report(self, project: Project) -> None:
+    def test_ignore_reports_where_hooks_report(self, project: Project) -> None:
         """Whoever says that a step is done is not believed, inside the client or outside."""
         with Conversation(project) as conversation:
             conversation.types("run", "auto-validate 013")
@@ -317,7 +313,7 @@ class TestAnInstallationWithoutHooks:
         with Conversation(project) as conversation:
             yield conversation
 
-    def test_is_driven_by_commands_to_its_end(self, conversation: Conversation) -> None:
+    def test_is_driven_to_its_end_by_commands(self, conversation: Conversation) -> None:
         project = conversation.project
         begun = conversation.runs("begin", "auto-validate", "013", "--json")
         assert begun.json["steps"][0]["id"] == "qa-plan#1"
@@ -328,7 +324,7 @@ class TestAnInstallationWithoutHooks:
         assert (ended["directive"], ended["status"]) == ("finish", "completed")
         assert not list((project.root / ".git/playbook").glob("*/claude.json"))
 
-    def test_leaves_its_gates_to_a_human_all_the_same(self, conversation: Conversation) -> None:
+    def test_still_leaves_its_gates_to_a_human(self, conversation: Conversation) -> None:
         project = conversation.project
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         asked = conversation.runs("begin", "gated", "--json")
@@ -339,7 +335,7 @@ class TestAnInstallationWithoutHooks:
             assert terminal.end() == 0
         assert conversation.runs("next", "--json").json["directive"] == "run"
 
-    def test_is_held_by_one_living_conversation(self, conversation: Conversation) -> None:
+    def test_is_driven_by_one_living_conversation(self, conversation: Conversation) -> None:
         project = conversation.project
         conversation.runs("begin", "auto-validate", "013")
         with Conversation(project, "another") as other:

@@ -67,7 +67,7 @@ def lives(project: Project) -> bool:
     ("command", "code", "status", "goes_on"),
     [("abort", 2, "aborted", False), ("pause", 0, "in_progress", True)],
 )
-def test_a_runner_that_waits_for_an_orphan_hears_what_is_asked_of_it(
+def test_a_runner_that_waits_for_an_orphan_can_be_paused_and_aborted(
     orphaned: Project, command: str, code: int, status: str, goes_on: bool
 ) -> None:
     runner = orphaned.spawn("resume")
@@ -82,13 +82,13 @@ def test_a_runner_that_waits_for_an_orphan_hears_what_is_asked_of_it(
         assert orphaned.playbook("abort").code == 0
 
 
-def test_abort_ends_what_a_runner_that_is_gone_left_running(orphaned: Project) -> None:
+def test_abort_ends_the_worker_of_a_runner_that_is_gone(orphaned: Project) -> None:
     assert orphaned.playbook("abort").code == 0
     assert not lives(orphaned)
     assert orphaned.manifest()["status"] == "aborted"
 
 
-def test_abort_reaches_a_session_whose_runner_has_just_stopped_driving(
+def test_abort_reaches_a_session_whose_runner_has_just_stopped(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that ends at a gate at that moment does not swallow the request."""
@@ -122,7 +122,7 @@ class Late(NullObserver):
         self.heard.append(text)
 
 
-def test_an_answer_that_comes_too_late_is_told_so_and_the_run_goes_on(
+def test_an_answer_that_comes_too_late_is_rejected_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gate is passed once, and its runner goes on with what was said first."""
@@ -136,7 +136,7 @@ def test_an_answer_that_comes_too_late_is_told_so_and_the_run_goes_on(
     assert (entry.status, entry.human_response) == ("skipped", "skip")
 
 
-def test_what_is_typed_before_a_question_is_shown_does_not_answer_it(project: Project) -> None:
+def test_text_typed_before_a_question_does_not_answer_it(project: Project) -> None:
     """An impatient Enter while a step runs opens no pull request."""
     first = "qa /qa.plan gate_always stop"
     name = playbook(project, first, "pr /feature.pr gate_always stop")
@@ -153,7 +153,7 @@ def test_what_is_typed_before_a_question_is_shown_does_not_answer_it(project: Pr
     assert [entry["human_response"] for entry in project.journal()] == ["continue", "skip"]
 
 
-def test_who_asks_for_the_driver_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_a_process_that_asks_for_the_driver_does_not_count_as_one(tmp_path: Path) -> None:
     """Many clients may ask at once whether somebody drives; none refuses another."""
     with driver_lock.driving(tmp_path, "exec"):
         assert driver_lock.living(tmp_path) == driver_lock.Driver(os.getpid(), "exec")
@@ -188,7 +188,7 @@ class Slow:
         return Running(messages(), stop)
 
 
-def test_an_interruption_reaches_all_workers_of_a_group_at_once(
+def test_an_interruption_reaches_all_workers_of_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes its time to end does not keep the others from hearing of it."""
@@ -227,7 +227,7 @@ def test_a_surrounding_git_does_not_reach_the_agents(project: Project, tmp_path:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_obstacle(project: Project, closed: str) -> None:
+def test_a_run_works_with_closed_streams(project: Project, closed: str) -> None:
     name = playbook(project, STEPS[0])
     command = (
         f'exec "{sys.executable}" -m playbook_supervisor run {name} 013 --agent "$AGENT" {closed}'
@@ -258,7 +258,7 @@ def test_a_session_begun_in_a_subfolder_is_resumed_at_the_top(project: Project, 
 # ── before the first step ───────────────────────────────────────────────────────────────────
 
 
-def test_a_first_step_whose_work_is_there_already_is_worth_a_warning(project: Project) -> None:
+def test_a_first_step_that_may_replace_a_file_is_warned_about(project: Project) -> None:
     """Its command may replace what was done by hand."""
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     name, agent = playbook(project, *STEPS[:2]), project.script(WORK)
@@ -273,7 +273,7 @@ def test_a_first_step_whose_work_is_there_already_is_worth_a_warning(project: Pr
     "first",
     ["plan /speckit.plan skip stop postconditions=plan_exists", "plan /speckit.plan auto stop"],
 )
-def test_nothing_is_warned_of_where_nothing_can_be_lost(project: Project, first: str) -> None:
+def test_there_is_no_warning_if_nothing_can_be_lost(project: Project, first: str) -> None:
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     agent = project.script(WORK)
     name = playbook(project, first, name="without-tasks")
@@ -282,7 +282,7 @@ def test_nothing_is_warned_of_where_nothing_can_be_lost(project: Project, first:
     assert "may replace" not in project.playbook("run", name, "013", "--agent", agent).err
 
 
-def test_who_stands_in_a_folder_that_is_gone_is_told_so(project: Project, tmp_path: Path) -> None:
+def test_a_folder_that_was_removed_is_an_error(project: Project, tmp_path: Path) -> None:
     """A worktree may vanish under a run: a clear error and 3, never a traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -302,7 +302,7 @@ def test_who_stands_in_a_folder_that_is_gone_is_told_so(project: Project, tmp_pa
 # ── one checkout, one open session ──────────────────────────────────────────────────────────
 
 
-def test_a_failed_session_is_not_taken_up_beside_an_open_one(project: Project) -> None:
+def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) -> None:
     """Two sessions would work in one tree; the open one goes first."""
     failing = playbook(project, "plan /speckit.plan auto stop", name="failing")
     assert project.playbook("run", failing, "013", "--agent", "exec:false").code == 2
@@ -323,7 +323,7 @@ def test_a_failed_session_is_not_taken_up_beside_an_open_one(project: Project) -
 @pytest.mark.parametrize(
     "command", [("next",), ("next", "--json"), ("answer", "continue"), ("pause",), ("abort",)]
 )
-def test_a_vanished_session_is_restored_with_a_sentence(
+def test_a_removed_session_is_restored_with_a_note(
     project: Project, command: tuple[str, ...]
 ) -> None:
     """A worker's `git clean -fdx` loses nothing, and every command says what it put back."""
@@ -335,13 +335,13 @@ def test_a_vanished_session_is_restored_with_a_sentence(
     assert project.journal()[0]["step_id"] == "pr"
 
 
-def test_a_client_is_warned_of_what_a_person_is_warned_of(project: Project) -> None:
+def test_a_client_gets_the_same_warning_as_a_person(project: Project) -> None:
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     begun = project.playbook("begin", playbook(project, STEPS[0]), "013")
     assert "note: the result of plan is there" in begun.err
 
 
-def test_a_group_is_as_large_as_the_system_lets_it_be(project: Project) -> None:
+def test_a_group_is_limited_by_the_open_files_of_the_system(project: Project) -> None:
     """Systems that give a program few files to open at first let it ask for more."""
     names = [f"s{number}" for number in range(16)]
     held = Held.put(project)
@@ -366,7 +366,7 @@ def test_a_group_is_as_large_as_the_system_lets_it_be(project: Project) -> None:
 # ── a runner that ends by an error of its own ───────────────────────────────────────────────
 
 
-def test_a_runner_that_cannot_journal_leaves_nobody_at_work(
+def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its error is told, and `resume` finds no orphan to wait for."""
@@ -386,7 +386,7 @@ def test_a_runner_that_cannot_journal_leaves_nobody_at_work(
     assert not any(worker_alive(supervisor.worker_file(attempt)) for attempt in attempts)
 
 
-def test_what_a_worker_brings_to_a_full_disk_is_journaled_once_there_is_room(
+def test_an_outcome_is_journaled_once_the_full_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent's step is dear: nothing is run again for a disk that was full for a moment."""
@@ -419,7 +419,7 @@ def test_what_a_worker_brings_to_a_full_disk_is_journaled_once_there_is_room(
     ("conditions", "fate"),
     [([], "so it runs again"), (["plan_exists"], "its postconditions decide whether it finished")],
 )
-def test_a_disk_that_stays_full_is_told_with_what_becomes_of_the_step(
+def test_the_error_of_a_full_disk_says_what_happens_to_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conditions: list[str], fate: str
 ) -> None:
     supervisor = unsynced(monkeypatch, tmp_path).create(step("a", postconditions=conditions))

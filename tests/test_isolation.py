@@ -196,7 +196,7 @@ class TestTheEnvironment:
 class TestProcesses:
     """None outlives its run; where one does, its test is named."""
 
-    def test_one_that_was_not_ended_is_found_and_killed(
+    def test_one_that_was_left_running_is_found_and_killed(
         self, request: pytest.FixtureRequest
     ) -> None:
         given = {**os.environ, leftovers.RUN: "of-this-test"}
@@ -206,20 +206,20 @@ class TestProcesses:
             assert str(found).endswith(f" left {left.pid}: sleep 600")
             assert left.wait(60) == -signal.SIGKILL
 
-    def test_one_that_ends_in_time_is_none(self) -> None:
+    def test_one_that_ends_in_time_is_not_reported(self) -> None:
         given = {**os.environ, leftovers.RUN: "of-this-test"}
         with subprocess.Popen(["cat"], env=given, stdin=subprocess.PIPE) as ending:
             assert ending.stdin is not None
             ending.stdin.close()
             assert leftovers.find("of-this-test") == []
 
-    def test_all_that_is_started_here_belongs_to_this_run(self) -> None:
+    def test_every_one_carries_the_id_of_this_run(self) -> None:
         assert os.environ[leftovers.RUN]
         assert leftovers.mark() == "", "within a run there is no other"
 
 
 class TestCoverage:
-    def test_a_file_that_was_half_written_spoils_no_measurement(self, tmp_path: Path) -> None:
+    def test_unfinished_files_are_removed(self, tmp_path: Path) -> None:
         whole = tmp_path / ".coverage.here.pid1.Xa.H1h"
         measured = coverage.CoverageData(str(whole))
         measured.add_lines({f"{number}.py": range(1000) for number in range(200)})

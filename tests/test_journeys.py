@@ -385,7 +385,7 @@ def test_a_group_runs_at_once_and_waits_for_all_before_it_fails(project: Project
     ]
 
 
-def test_beginning_in_the_middle_journals_what_was_left_out(project: Project) -> None:
+def test_from_journals_the_steps_it_skips(project: Project) -> None:
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     name = playbook(project, *STEPS[:2])
     agent = project.script(WORK)
@@ -410,7 +410,7 @@ def test_talk_is_not_an_answer(project: Project) -> None:
     assert project.playbook("answer", "--gate", "pr#1?7", "continue").code == 3
 
 
-def test_autonomous_mode_passes_what_guards_nothing_broken(project: Project) -> None:
+def test_autonomous_mode_passes_gates_without_findings(project: Project) -> None:
     """cat FR-6.3, stricter: a gate with a trigger never approves itself."""
     name = playbook(
         project,
@@ -425,7 +425,7 @@ def test_autonomous_mode_passes_what_guards_nothing_broken(project: Project) -> 
     assert two["trigger"] == "postcondition_fail"
 
 
-def test_abort_from_another_terminal_stops_what_runs(project: Project) -> None:
+def test_abort_from_another_terminal_stops_the_run(project: Project) -> None:
     name = playbook(project, "plan /speckit.plan auto stop")
     runner = project.spawn(
         "run", name, "013", "--agent", project.script("steps: {plan: {hang: true}}")
@@ -439,7 +439,7 @@ def test_abort_from_another_terminal_stops_what_runs(project: Project) -> None:
     assert project.manifest()["status"] == "aborted"
 
 
-def test_pause_lets_what_runs_return_and_launches_nothing_more(project: Project) -> None:
+def test_pause_lets_the_step_finish_and_launches_nothing_more(project: Project) -> None:
     held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
     name = playbook(project, *STEPS[:2])
     with project.spawn("run", name, "013", "--agent", held.agent) as runner:

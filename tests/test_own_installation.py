@@ -15,7 +15,7 @@ OURS = REPOSITORY / ".playbooks"
 GUIDE = "docs/playbook-authoring.md"
 
 
-def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, home: Path) -> None:
+def test_it_is_what_init_writes_today(tmp_path: Path, home: Path) -> None:
     """If this fails, run `playbook update`."""
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
@@ -28,7 +28,7 @@ def test_what_stands_here_is_what_an_installation_writes_today(tmp_path: Path, h
     assert len(actions) == 16
 
 
-def test_nothing_here_is_out_of_date(tmp_path: Path, home: Path) -> None:
+def test_update_finds_nothing_to_change(tmp_path: Path, home: Path) -> None:
     """What `playbook update --check` would say."""
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
@@ -38,6 +38,6 @@ def test_nothing_here_is_out_of_date(tmp_path: Path, home: Path) -> None:
     assert update.plan(cwd=project.root).changes == ()
 
 
-def test_every_playbook_here_can_run(tmp_path: Path) -> None:
+def test_every_playbook_of_this_repository_is_valid(tmp_path: Path) -> None:
     shutil.copytree(OURS, tmp_path / ".playbooks")
     assert [each for each in library.playbooks(tmp_path) if each.problem] == []

@@ -40,7 +40,7 @@ def test_a_program_runs_a_playbook_answers_its_gate_and_goes_on(project: Project
     assert [event.change for event in events].count(Change.DONE) == 2
 
 
-def test_arguments_may_stand_in_their_order(project: Project) -> None:
+def test_arguments_may_be_positional(project: Project) -> None:
     ending = playbook_supervisor.run(
         "auto-validate", ["013"], mode="autonomous", cwd=project.root, agent=project.script(WORKS)
     )
@@ -48,7 +48,7 @@ def test_arguments_may_stand_in_their_order(project: Project) -> None:
     assert playbook_supervisor.resume(cwd=project.root).why == "waiting"
 
 
-def test_a_program_looks_at_playbooks(project: Project) -> None:
+def test_a_program_lists_and_loads_playbooks(project: Project) -> None:
     names = [each.name for each in playbook_supervisor.list_playbooks(project.root)]
     assert names == ["auto-feature", "auto-speckit", "auto-validate"]
     assert playbook_supervisor.load_playbook("auto-validate", cwd=project.root).steps
@@ -73,5 +73,5 @@ def test_the_package_alone_imports_nothing() -> None:
         _ = playbook_supervisor.nonsense
 
 
-def test_paths_may_be_text(project: Project) -> None:
+def test_paths_may_be_strings(project: Project) -> None:
     assert playbook_supervisor.list_playbooks(str(Path(project.root)))

@@ -48,7 +48,7 @@ def test_the_recording_shows_every_step_of_the_demonstration(recording: ET.Eleme
         assert said in shown
 
 
-def test_the_recording_needs_nothing_from_elsewhere_and_runs_nothing(
+def test_the_recording_loads_and_runs_nothing(
     recording: ET.Element,
 ) -> None:
     names = {element.tag.removeprefix(SVG) for element in recording.iter()}
@@ -93,7 +93,7 @@ def test_a_screen_that_becomes_narrower_breaks_its_lines() -> None:
     assert (screen.x, screen.y) == (0, 3)
 
 
-def test_a_line_that_stays_is_drawn_once_and_hostile_text_stays_text() -> None:
+def test_a_constant_line_is_drawn_once_and_hostile_text_stays_text() -> None:
     screen, frames = Screen(30, 2), []
     for second, text in enumerate(("\x1b[7m<script>&\x1b[0m\r\n", "\x1b[1;2mtwo\x1b[0m", "!")):
         screen.feed(text)

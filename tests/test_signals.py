@@ -72,7 +72,7 @@ PR = "pr /feature.pr auto stop postconditions=pr_created"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_session_that_was_interrupted_before_its_runner_listened_is_begun_by_a_resume(
+def test_a_session_interrupted_before_its_runner_began_is_begun_by_resume(
     number: int, project: Project
 ) -> None:
     """What it says of the feature finds no room on stderr; so nothing has been launched yet."""
@@ -103,7 +103,7 @@ def test_a_session_that_was_interrupted_before_its_runner_listened_is_begun_by_a
 
 @pytest.mark.parametrize(("number", "code"), [*SIGNALS, (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("command", ["run", "probe"])
-def test_a_forge_that_is_asked_before_anybody_listens_is_ended(
+def test_an_early_interruption_ends_the_call_of_the_forge(
     command: str, number: int, code: int, project: Project
 ) -> None:
     """`run` asks it whether what it is to make is there already."""
@@ -125,7 +125,7 @@ def test_a_forge_that_is_asked_before_anybody_listens_is_ended(
 
 @pytest.mark.parametrize("when", ["publish", "step"])
 @pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
-def test_an_interruption_while_the_session_goes_into_git_begins_no_step(
+def test_an_interruption_during_the_session_commit_begins_no_step(
     number: int, code: int, when: str, publishing: Project
 ) -> None:
     """Before the first launch and between steps: the agent is not even started.
@@ -154,7 +154,7 @@ def test_an_interruption_while_the_session_goes_into_git_begins_no_step(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_session_that_has_ended_stays_so_and_its_push_can_be_made_up_for(
+def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(
     number: int, publishing: Project
 ) -> None:
     """Nothing is left to interrupt but git: the session's end is what is told."""
@@ -172,7 +172,7 @@ def test_a_session_that_has_ended_stays_so_and_its_push_can_be_made_up_for(
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
-def test_an_interruption_while_the_forge_is_asked_is_no_answer_of_it(
+def test_an_interruption_is_not_an_answer_of_the_forge(
     number: int, code: int, project: Project
 ) -> None:
     """What came back stays journaled, nothing is concluded, and the next look asks again."""
@@ -195,7 +195,7 @@ def test_an_interruption_while_the_forge_is_asked_is_no_answer_of_it(
     assert [entry["status"] for entry in project.journal()] == ["done", "done"]
 
 
-def test_an_interruption_while_it_is_asked_whether_a_lost_step_had_finished_settles_nothing(
+def test_an_interruption_during_recovery_settles_no_step(
     project: Project,
 ) -> None:
     """The evidence of a step whose runner was killed is looked at when it is resumed again."""

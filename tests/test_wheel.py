@@ -74,7 +74,7 @@ def test_every_template_is_in_the_wheel_byte_for_byte(source: Path, contents: Pa
         assert (shipped / name).read_bytes() == (templates / name).read_bytes(), name
 
 
-def test_what_can_be_executed_still_can(source: Path, wheel: Path) -> None:
+def test_executable_files_stay_executable(source: Path, wheel: Path) -> None:
     templates = source / "templates"
     programs = {name for name in relative_files(templates) if os.access(templates / name, os.X_OK)}
     with zipfile.ZipFile(wheel) as archive:
