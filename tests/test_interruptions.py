@@ -296,7 +296,7 @@ def test_a_folder_that_was_removed_is_an_error(project: Project, tmp_path: Path)
         text=True,
     )
     assert done.returncode == 3
-    assert "the folder that you stand in is gone" in done.stderr
+    assert "the current folder no longer exists" in done.stderr
 
 
 # ── one checkout, one open session ──────────────────────────────────────────────────────────

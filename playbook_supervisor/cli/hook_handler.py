@@ -85,9 +85,9 @@ def _document(reply: HookReply) -> dict[str, Any]:
 
     to_model = [reply.note] if reply.note else []
     to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
-    if reply.tell is not None and reply.details is not None:
-        to_model += lines_for_model(reply.tell, reply.details)
-        to_user += lines_for_user(reply.tell)
+    if reply.snapshot is not None and reply.details is not None:
+        to_model += lines_for_model(reply.snapshot, reply.details)
+        to_user += lines_for_user(reply.snapshot)
     document: dict[str, Any] = {}
     if to_user:
         document["systemMessage"] = "\n".join(to_user)

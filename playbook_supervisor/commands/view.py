@@ -122,7 +122,9 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
         said = f"{error.message} ({error.where})"
         problem = problem or StateError(error.code, said, where=session_id)
     playbook = overview.pinned_playbook(seen.store, session_id)
-    return SessionView(seen, entries, playbook, overview.pinned_policy(seen.store, session_id), problem)
+    return SessionView(
+        seen, entries, playbook, overview.pinned_policy(seen.store, session_id), problem
+    )
 
 
 def keep(file: Path, text: str) -> None:

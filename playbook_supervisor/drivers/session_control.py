@@ -35,7 +35,7 @@ def require_no_runner(supervisor: Supervisor) -> None:
 def go_on(
     supervisor: Supervisor, snapshot: Snapshot, *, start: str = "", retry: bool = False
 ) -> Snapshot:
-    """Begin a pending session, take up a failed one if `retry`, else answer what checks are due."""
+    """Begin a pending session, take up a failed one if `retry`, else answer the checks due."""
     if snapshot.pending:
         return supervisor.begin(start)
     if retry and snapshot.manifest.status is SessionStatus.FAILED:
@@ -44,6 +44,6 @@ def go_on(
 
 
 def abort(supervisor: Supervisor, words: str, by: Principal) -> Snapshot:
-    """End the session and what its workers are doing; the caller has seen to other drivers."""
+    """End the session and its workers. The caller keeps other drivers away meanwhile."""
     supervisor.end_workers()
     return supervisor.abort(words or Resolution.ABORT.value, by)

@@ -68,8 +68,8 @@ class TestRun:
         reply = person.types("/playbook.run two 013")
         session = person.project.session.name
         assert reply.shown == f"Session {session} · two · {FEATURE} · 2 steps"
-        assert reply.tell is not None
-        assert [member.id for member in running(reply.tell)] == ["plan#1"]
+        assert reply.snapshot is not None
+        assert [member.id for member in running(reply.snapshot)] == ["plan#1"]
         assert bound_to(person)
 
     @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ class TestRun:
         person.project.write(PLAN, "x\n")
         reply = person.types("/playbook.run two 013 --from tasks")
         assert person.steps == ["plan#1 skipped", "tasks#1 in_progress"]
-        assert reply.tell is not None
-        assert isinstance(reply.tell.directive, Ask)
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Ask)
 
     @pytest.mark.parametrize(
         ("typed", "code"),
@@ -131,7 +131,7 @@ class TestResume:
         self, at_work: Hooked
     ) -> None:
         reply = at_work.types("/playbook.resume")
-        assert reply.tell is not None
+        assert reply.snapshot is not None
         assert at_work.steps == ["plan#1 in_progress", "tasks#1 in_progress", *done("qa-plan#1")]
         assert set(at_work.bound.workers) == {"plan#1"}
         again = at_work.calls("Agent", prompt="plan#1")

@@ -103,7 +103,7 @@ class TestAnotherConversation:
         hooked.environment["CLAUDE_PID"] = "1"
         reply = hooked("SessionStart", source=source)
         assert reply is not None
-        assert reply.tell is None
+        assert reply.snapshot is None
         assert hooked.bound.pid == os.getppid()
 
     def test_of_the_same_id_in_another_process_is_ignored(self, hooked: Hooked) -> None:
@@ -128,7 +128,7 @@ class TestAnotherConversation:
         follower = Hooked(hooked.project, "follower")
         reply = follower("SessionStart", source=source)
         assert reply is not None
-        assert reply.tell is not None
+        assert reply.snapshot is not None
         assert hooked.bound.client == "follower"
         assert "Expected now" in denied(follower.calls("Write", file_path="x"))
 
@@ -208,7 +208,7 @@ class TestATool:
         reply = hooked.calls("Write", file_path="x")
         assert "Agent(description='plan#1'" in denied(reply)
         assert reply is not None
-        assert reply.tell is not None
+        assert reply.snapshot is not None
         assert hooked.bound.refusals == 1
 
     def test_that_only_reads_passes(self, hooked: Hooked) -> None:
@@ -351,7 +351,7 @@ class TestStopping:
         reply = hooked.stops()
         assert blocked(reply) == "The playbook has not finished."
         assert reply is not None
-        assert reply.tell is not None
+        assert reply.snapshot is not None
 
     def test_is_allowed_after_six_times_and_marked(self, hooked: Hooked) -> None:
         replies = [hooked.stops() for _ in range(8)]
@@ -455,7 +455,7 @@ class TestWithoutProgress:
         told = hooked.asks()
         assert told is not None
         assert "Your last 100 requests made no progress" in told.note
-        assert told.tell is not None
+        assert told.snapshot is not None
         assert not hooked.bound.stalled
         self.ended(hooked.asks(20), "the model was asked 120 times")
         assert hooked.bound.stalled

@@ -81,8 +81,8 @@ class TestAStep:
             "model": "claude-x",
         }
         assert reply is not None
-        assert reply.tell is not None
-        assert [member.id for member in running(reply.tell)] == ["tasks#1"]
+        assert reply.snapshot is not None
+        assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
         assert reply.ring == ""
 
     def test_in_the_foreground_ends_with_its_call(self, person: Hooked) -> None:
@@ -236,8 +236,8 @@ class TestAMissedEnd:
         reply = at_work.stops()
         assert reply is not None
         assert (reply.decision, reply.reason) == ("block", "The end of a step was missed.")
-        assert reply.tell is not None
-        assert [member.id for member in running(reply.tell)] == ["tasks#1"]
+        assert reply.snapshot is not None
+        assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
         assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
         assert at_work.project.journal()[0]["output"] == "planned"
         assert at_work.ended("plan#1") is None, "what comes later is heard no more"
@@ -302,10 +302,10 @@ class TestAMissedEnd:
             person.launches(attempt)
         reply = person.stops("agent of qa-plan#1")
         assert reply is not None
-        assert reply.tell is not None
+        assert reply.snapshot is not None
         returned = ["returned_at" in entry for entry in person.project.journal()]
         assert returned == [True, True, False]
-        assert {event.entry.id for event in reply.tell.events} == {"plan#1", "tasks#1"}
+        assert {event.entry.id for event in reply.snapshot.events} == {"plan#1", "tasks#1"}
 
     def test_whose_report_fails_is_reported_again(
         self, at_work: Hooked, mocker: MockerFixture
@@ -397,8 +397,8 @@ class TestEscape:
         assert at_work.ended("plan#1") is None
         blocked = at_work.stops()
         assert blocked is not None
-        assert blocked.tell is not None
-        assert [member.id for member in running(blocked.tell)] == ["plan#2"]
+        assert blocked.snapshot is not None
+        assert [member.id for member in running(blocked.snapshot)] == ["plan#2"]
 
     def test_while_no_turn_runs_has_no_effect(self, at_work: Hooked) -> None:
         at_work.presses_escape()
@@ -463,7 +463,7 @@ class TestAClearedConversation:
         at_work.client = "cleared"
         reply = at_work("SessionStart", source="clear")
         assert reply is not None
-        assert reply.tell is not None
+        assert reply.snapshot is not None
         at_work.says("hello")
         assert at_work.bound.turn == "human"
 
@@ -490,8 +490,8 @@ class TestAGate:
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "continue"))
         assert reply is not None
-        assert reply.tell is not None
-        assert isinstance(reply.tell.directive, Run)
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Run)
         (gate,) = asked.project.journal()[1]["gates"]
         assert (gate["id"], gate["text"]) == ("tasks#1?1", "continue")
         name, mail = (asked.project.git("config", f"user.{key}") for key in ("name", "email"))
@@ -501,7 +501,7 @@ class TestAGate:
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "first mend the test for me"))
         assert reply is not None
-        assert (reply.tell, reply.note) == (
+        assert (reply.snapshot, reply.note) == (
             None,
             "playbook: that is not an answer to the gate tasks#1?1; it stays open.",
         )
@@ -552,8 +552,8 @@ class TestAGate:
         reply = asked("PostToolUse", **chosen)
         assert reply is not None
         assert "answered elsewhere; this answer does not count" in reply.shown
-        assert reply.tell is not None
-        assert isinstance(reply.tell.directive, Finish)
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Finish)
         assert asked.project.journal()[1]["human_response"] == "skip"
 
     def test_is_not_put_where_no_person_types(self, asked: Hooked) -> None:
@@ -570,8 +570,8 @@ class TestAGate:
     def test_is_answered_by_typing(self, asked: Hooked, words: str) -> None:
         reply = asked.says(words)
         assert reply is not None
-        assert reply.tell is not None
-        assert isinstance(reply.tell.directive, Run)
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Run)
         assert asked.project.journal()[1]["human_response"] == words
         assert asked.bound.turn == "supervised"
 
@@ -593,8 +593,8 @@ class TestAGate:
     def test_answered_with_abort_ends_the_session(self, asked: Hooked) -> None:
         reply = asked.says("abort")
         assert reply is not None
-        assert reply.tell is not None
-        assert isinstance(reply.tell.directive, Finish)
+        assert reply.snapshot is not None
+        assert isinstance(reply.snapshot.directive, Finish)
         ended = asked.stops()
         assert ended is not None
         assert (ended.ring, ended.shown) == ("two: aborted", "two: aborted (1/2 steps)")
@@ -640,5 +640,5 @@ def asked_of(person: Hooked) -> object:
     assert reply is not None
     snapshot = person("SessionStart", source="compact")
     assert snapshot is not None
-    assert snapshot.tell is not None
-    return snapshot.tell.directive
+    assert snapshot.snapshot is not None
+    return snapshot.snapshot.directive

@@ -122,7 +122,7 @@ class TestInsideClaudeCode:
         asked.stops()
         reply = asked.says("continue")
         assert reply is not None
-        assert reply.tell is None
+        assert reply.snapshot is None
         assert reply.shown == reply.note
         assert "[PB-POLICY-ANSWER]" in reply.shown
         assert asked.bound.turn == "human"
@@ -132,7 +132,7 @@ class TestInsideClaudeCode:
         sign(asked.project, "rita@release.example.org")
         told = asked.says("continue")
         assert told is not None
-        assert told.tell is not None
+        assert told.snapshot is not None
 
     def test_in_the_middle_of_a_turn_it_does_not_change_the_turn(self, asked: Hooked) -> None:
         assert asked.says("continue") is not None

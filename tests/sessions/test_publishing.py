@@ -334,8 +334,8 @@ def test_a_hook_commits_too_and_shows_it_to_the_person(project: Project) -> None
     hooked.types("/playbook.run sample")
     reply = hooked.does("plan#1", "speckit.plan")
     assert reply is not None
-    assert reply.tell is not None
-    (notice,) = reply.tell.notices
+    assert reply.snapshot is not None
+    (notice,) = reply.snapshot.notices
     assert notice.startswith("the session is committed before pr: ")
     assert subjects(project) == ["Record session before pr"]
     reply = hooked.types("/playbook.abort")

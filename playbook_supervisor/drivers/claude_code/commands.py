@@ -221,7 +221,7 @@ def _begun(
     at_work: frozenset[str] = frozenset(),
 ) -> HookReply:
     details = directive_details(supervisor, snapshot, at_work)
-    return HookReply(_EVENT, tell=snapshot, details=details, shown=_headline(snapshot, remarks))
+    return HookReply(_EVENT, snapshot=snapshot, details=details, shown=_headline(snapshot, remarks))
 
 
 def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:

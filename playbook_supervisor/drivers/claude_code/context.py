@@ -26,9 +26,9 @@ _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class HookReply(Record):
-    """What a hook says. `tell` is the snapshot that the model is to know, `note` a plain sentence.
+    """What a hook replies. `snapshot` is what the model is to know, `note` a plain sentence.
 
-    `details` accompany `tell`. `given` replaces a tool's input. `end` ends the run at once, with
+    `details` accompany it. `given` replaces a tool's input. `end` ends the run at once, with
     this sentence. `ring` calls the person; `shown` is what they see, beside the steps that were
     settled; `closed` are steps that were settled while no hook was called.
     """
@@ -36,7 +36,7 @@ class HookReply(Record):
     event: str
     decision: Literal["", "allow", "deny", "ask", "block"] = ""
     reason: str = ""
-    tell: Snapshot | None = None
+    snapshot: Snapshot | None = None
     details: DirectiveDetails | None = None
     note: str = ""
     given: Mapping[str, Any] | None = None
@@ -72,7 +72,7 @@ class HookContext(Record, frozen=False):
 
     @property
     def owned(self) -> bool:
-        """Whether the hook is of the conversation, and of the process, that drives."""
+        """Whether the hook comes from the conversation and the process that drive the session."""
         return self.text("session_id") == self.bound.client and self.same_process
 
     @property
@@ -81,16 +81,15 @@ class HookContext(Record, frozen=False):
 
     @property
     def interactive(self) -> bool:
-        """Whether a person types here."""
         return interactive(self.environment)
 
     def text(self, key: str) -> str:
-        """A text of the payload; empty where there is none."""
+        """A text of the payload; empty if there is none."""
         value = self.payload.get(key)
         return value if isinstance(value, str) else ""
 
     def mapping(self, key: str) -> Mapping[str, Any]:
-        """A mapping of the payload; empty where there is none."""
+        """A mapping of the payload; empty if there is none."""
         value = self.payload.get(key)
         return value if isinstance(value, dict) else {}
 
@@ -106,7 +105,7 @@ class HookContext(Record, frozen=False):
         request_limit.reset(str(self.private))
 
     def release(self) -> None:
-        """The conversation drives no longer."""
+        """Unbind the conversation."""
         binding.unbind(self.here, self.private)
         self.released = True
 
@@ -121,7 +120,7 @@ def client_supervisor(
 
 
 def process(environment: Mapping[str, str]) -> int:
-    """The client's process, as it says itself; else the one above the shells that started us."""
+    """The client's process: as the environment says, else the one above the shells above us."""
     said = environment.get("CLAUDE_PID", "")
     if said.isdecimal():
         return int(said)

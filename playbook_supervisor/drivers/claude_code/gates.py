@@ -69,13 +69,13 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     if not shown or not hook.interactive:
         return None
     if not isinstance(gate, Ask) or gate.id != shown:
-        return HookReply("PostToolUse", tell=snapshot, note=_late(shown), shown=_late(shown))
+        return HookReply("PostToolUse", snapshot=snapshot, note=_late(shown), shown=_late(shown))
     answers = hook.mapping("tool_response").get("answers")
     text = str(answers.get(snapshot.question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, gate.choices)
     if reply.resolution is not None:
         recorded = record_answer(hook, "PostToolUse", gate, reply.resolution, text)
-        hook.bound.refusals += recorded.tell is None
+        hook.bound.refusals += recorded.snapshot is None
         return recorded
     if text:
         hook.bound.turn = "human"
@@ -98,7 +98,7 @@ def record_answer(
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
     hook.progress()
-    return HookReply(event, tell=hook.advance().after(before))
+    return HookReply(event, snapshot=hook.advance().after(before))
 
 
 def _late(gate: str) -> str:

@@ -1,4 +1,4 @@
-"""What each hook of the client means: its payload in, a reply out.
+"""Handles the hooks of the client: a payload in, a reply out.
 
 Nothing here runs a step, starts a program of a condition or parses YAML on its way. A reply carries
 the snapshot that the model is to know, with its details; the command line turns it into words.
@@ -75,7 +75,8 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
             authorization.require_client(environment, process(environment))
             binding.dialog_over(private, hook.text("agent_id"))
             try:
-                reply = _with_settled(hook, _EVENTS.get(event, _nothing)(hook))
+                handler = _EVENTS.get(event)
+                reply = _with_settled(hook, handler(hook) if handler else None)
                 notice = _notice(hook, reply)
             except PlaybookError as error:  # the session was tampered with, for instance
                 bound.stalled = True
@@ -85,9 +86,9 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
             given = frozenset(bound.workers)
     if notice is not None:  # its process must not inherit the lock
         _notify(hook, notice)
-    if reply is None or reply.tell is None:
+    if reply is None or reply.snapshot is None:
         return reply
-    return replace(reply, details=directive_details(hook.supervisor, reply.tell, given))
+    return replace(reply, details=directive_details(hook.supervisor, reply.snapshot, given))
 
 
 def _binding_lost(session: str) -> StateError:
@@ -102,7 +103,7 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
     """Add what `playbook next --wait` has settled: the client folds that command's output away."""
     if reply is None:
         return None
-    bound, snapshot = hook.bound, reply.tell
+    bound, snapshot = hook.bound, reply.snapshot
     if bound.unseen:
         reported = {event.entry.id for event in snapshot.events} if snapshot else set()
         waited = [
@@ -117,13 +118,13 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
 
 
 def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
-    """What a person is notified of who may not be at the terminal that rings."""
+    """The notice for people who are not at the terminal that rings."""
     if reply is None or not reply.ring:
         return None
     if reply.event == "PermissionRequest":  # one notice for each worker, however often it asks
         about = f"dialog of {hook.text('agent_id') or 'the conversation'}"
         return Notice(hook.bound.session, about, first_line(reply.ring))
-    return notifications.notice_for(reply.tell or hook.look())
+    return notifications.notice_for(reply.snapshot or hook.look())
 
 
 def _notify(hook: HookContext, notice: Notice) -> None:
@@ -208,10 +209,6 @@ def _tool_failed(hook: HookContext) -> HookReply | None:
 # ── turns ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _prompted(hook: HookContext) -> HookReply | None:
-    return turns.prompted(hook)
-
-
 def _subagent_stopped(hook: HookContext) -> HookReply | None:
     """Only a hint, for it fires while a worker waits. The last message is kept as output."""
     agent, bound = hook.text("agent_id"), hook.bound
@@ -234,7 +231,7 @@ def _started(hook: HookContext) -> HookReply | None:
     snapshot = hook.advance()
     asked = isinstance(snapshot.directive, Ask) and hook.text("source") != "compact"
     shown = gates.reminder(snapshot) if asked else ""  # the screen is empty
-    return HookReply("SessionStart", tell=snapshot, shown=shown)
+    return HookReply("SessionStart", snapshot=snapshot, shown=shown)
 
 
 def _other_conversation(hook: HookContext) -> HookReply | None:
@@ -289,11 +286,6 @@ def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
             return HookReply(event, note=said)
 
 
-def _nothing(hook: HookContext) -> HookReply | None:
-    del hook
-    return None
-
-
 _EVENTS = {
     "ConfigChange": _settings_changed,
     "PermissionRequest": _permission,
@@ -305,5 +297,5 @@ _EVENTS = {
     "Stop": stopping.stop,
     "StopFailure": stopping.failed,
     "SubagentStop": _subagent_stopped,
-    "UserPromptSubmit": _prompted,
+    "UserPromptSubmit": turns.prompted,
 }

@@ -27,7 +27,7 @@ def refuse(hook: HookContext, reason: str, snapshot: Snapshot | None = None) -> 
     if hook.bound.refusals >= _MAX_REFUSALS:
         message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
         return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
-    return HookReply("PreToolUse", decision="deny", reason=reason, tell=snapshot or hook.look())
+    return HookReply("PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.look())
 
 
 def round_over(hook: HookContext) -> HookReply | None:
@@ -46,7 +46,7 @@ def round_over(hook: HookContext) -> HookReply | None:
     if requests < request_limit.WARNED:
         return None
     note = f"Your last {requests} requests made no progress: do what is outstanding, or stop."
-    return HookReply("PostToolBatch", note=note, tell=hook.look())
+    return HookReply("PostToolBatch", note=note, snapshot=hook.look())
 
 
 def stop(hook: HookContext) -> HookReply | None:
@@ -59,7 +59,7 @@ def stop(hook: HookContext) -> HookReply | None:
     if late := turns.report_missed(hook):
         bound.turn = "supervised"
         return HookReply(
-            "Stop", decision="block", reason="The end of a step was missed.", tell=late
+            "Stop", decision="block", reason="The end of a step was missed.", snapshot=late
         )
     snapshot = hook.advance()
     match snapshot.directive:
@@ -84,7 +84,7 @@ def stop(hook: HookContext) -> HookReply | None:
         message = _stalled(hook, f"its model was told {_MAX_BLOCKS} times what is outstanding")
         return None if known else HookReply("Stop", ring=message, shown=message)
     return HookReply(
-        "Stop", decision="block", reason="The playbook has not finished.", tell=snapshot
+        "Stop", decision="block", reason="The playbook has not finished.", snapshot=snapshot
     )
 
 

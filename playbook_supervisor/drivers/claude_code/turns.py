@@ -138,7 +138,7 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
     reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
     if reply.resolution is not None:
         recorded = gates.record_answer(hook, "UserPromptSubmit", gate, reply.resolution, prompt)
-        if recorded.tell is not None:
+        if recorded.snapshot is not None:
             hook.bound.turn = "supervised"
         return recorded
     if not reply.question:
@@ -192,7 +192,7 @@ def report_missed(hook: HookContext) -> Snapshot | None:
 def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: str) -> HookReply:
     agent = hook.bound.workers[attempt].agent
     snapshot = _report(hook, attempt, completed, text or hook.bound.said.get(agent, ""))
-    return HookReply(event, tell=snapshot, ring=_call_for(snapshot))
+    return HookReply(event, snapshot=snapshot, ring=_call_for(snapshot))
 
 
 def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snapshot:
