@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import which
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
@@ -95,7 +96,7 @@ def _git(root: Path) -> Diagnosis:
 
 
 def _program(root: Path) -> Diagnosis:
-    path = _which("playbook")
+    path = which("playbook")
     done = _run(root, path, "--version") if path else None
     if done is None:
         found = "not on PATH, where slash commands and hooks look for it"
@@ -130,19 +131,13 @@ def _needs_gh(each: library.PlaybookFile) -> bool:
 
 
 def _client(root: Path) -> Diagnosis:
-    path = _which("claude")
+    path = which("claude")
     done = _run(root, path, "--version") if path else None
     if done is None or done.returncode:
         found = "Claude Code does not run from here"
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
         return Diagnosis("claude", "advice", found, cure)
     return Diagnosis("claude", "fine", first_line(done.stdout))
-
-
-def _which(name: str) -> str | None:
-    import shutil
-
-    return shutil.which(name)
 
 
 def _run(root: Path, *argv: str) -> Completed | None:
@@ -241,7 +236,7 @@ def _fire(command: str, root: Path, event: dict[str, str], path: str | None = No
     env = {**os.environ, "CLAUDE_PROJECT_DIR": str(root)}
     if path is not None:
         env["PATH"] = path
-    argv = [_which("sh") or "/bin/sh", "-c", command]
+    argv = [which("sh") or "/bin/sh", "-c", command]
     return run(argv, cwd=root, env=env, stdin=json.dumps(event).encode(), timeout=_TIMEOUT)
 
 
@@ -257,7 +252,7 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not lines:
         return
     program, session = lines[0], first_line(lines[1] if len(lines) > 1 else "")
-    if os.access(program, os.X_OK) or _which("playbook"):
+    if os.access(program, os.X_OK) or which("playbook"):
         yield Diagnosis("bound", "fine", f"session {session} is bound to a client here")
         return
     found = f"session {session} is bound to a client here, but {first_line(program)} is gone"
@@ -311,7 +306,7 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not argv:
         return
     program = argv[0] if "/" not in argv[0] else str(here.root / argv[0])
-    if path := _which(program):
+    if path := which(program):
         yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
         return
     found = f"{first_line(argv[0])} is not an executable program: gates cannot notify you"

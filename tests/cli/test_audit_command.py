@@ -57,7 +57,7 @@ class TestTelling:
         assert ran.code == 0, ran.err
         project.commit("Validate")
         done = project.playbook("audit")
-        assert (done.code, done.out, done.err) == (0, "", "1 session: no findings\n")
+        assert (done.code, done.out, done.err) == (0, "", "1 session: fine\n")
 
     def test_findings_have_a_place_guidance_and_a_rule(
         self, project: Project, session: Path
