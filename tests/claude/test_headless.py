@@ -252,8 +252,8 @@ def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Pro
     ("option", "told"),
     [
         (("--max-turns", "1"), "it reached its limit on turns"),
-        (("--max-cost-usd", "0.0001"), "it has spent all"),
-        (("--max-tool-calls", "1"), "it reached its limit on tool calls of tools"),
+        (("--max-cost-usd", "0.0001"), "it reached its limit on cost"),
+        (("--max-tool-calls", "1"), "it reached its limit on tool calls"),
     ],
     ids=["turns", "cost", "tool-calls"],
 )
