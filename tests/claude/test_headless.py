@@ -132,7 +132,7 @@ def test_what_stands_behind_a_command_reaches_it_as_it_is(
         ([text("No."), Refused()], {}, "PB-AGENT-REFUSED", "the model refused the request"),
         (OVERLOADED, {**AT_ONCE, "after": "1"}, "PB-AGENT-API", "529 Overloaded"),
         (Failure(401, "authentication_error"), AT_ONCE, "PB-AGENT-API", "401"),
-        (limit(1_950_000_000), SUBSCRIBED, "PB-AGENT-LIMIT", "until 2031-10-17T10:40:00Z"),
+        (limit(1_950_000_000), SUBSCRIBED, "PB-AGENT-LIMIT", "ends at 2031-10-17T10:40:00Z"),
         ([text("It is done.")], {}, "PB-COND-POSTCONDITION", "plan_exists"),
     ],
     ids=["refusal", "error-after-a-tool", "logged-out", "limit", "lie"],
