@@ -73,7 +73,7 @@ class JsonText:
                 code,
                 "not valid UTF-8",
                 where=source,
-                position=_place(before, len(before)),
+                position=_position(before, len(before)),
                 guidance="Save the file as UTF-8.",
             ) from None
         self._source, self._code = source, code
@@ -112,7 +112,7 @@ class JsonText:
         _, value = self._walk(path)
         old = self._text[value.start : value.end]
         line = self._text[: value.start].rpartition("\n")[2]
-        new = self._emitted(data, _indentation(line) if "\n" in old else None)
+        new = self._dump(data, _indentation(line) if "\n" in old else None)
         return self._spliced(value.start, value.end, new)
 
     def remove(self, path: Path) -> JsonText:
@@ -154,22 +154,22 @@ class JsonText:
         elif "\n" in (lead := self._lead(holder)):
             gap = f",{self._newline}{_margin(lead)}"
         margin = _margin(gap) if "\n" in gap else None
-        return self._spliced(end, end, gap + key + self._emitted(data, margin))
+        return self._spliced(end, end, gap + key + self._dump(data, margin))
 
     def _insert_first(self, holder: _Value, key: str, data: object) -> JsonText:
         inside = (holder.start + 1, holder.end - 1)
         if holder is not self._top and "\n" not in self._text[self._top.start : self._top.end]:
-            return self._spliced(*inside, key + self._emitted(data, None))
+            return self._spliced(*inside, key + self._dump(data, None))
         margin = _indentation(self._text[: holder.start].rpartition("\n")[2])
         inner = f"{self._newline}{margin}{self._unit}"
-        new = key + self._emitted(data, margin + self._unit)
+        new = key + self._dump(data, margin + self._unit)
         return self._spliced(*inside, f"{inner}{new}{self._newline}{margin}")
 
     def _lead(self, holder: _Value) -> str:
         """The text before the first part."""
         return self._text[holder.start + 1 : holder.parts[0].start]
 
-    def _emitted(self, data: object, margin: str | None) -> str:
+    def _dump(self, data: object, margin: str | None) -> str:
         """Data as text: on lines that begin with `margin`, or on one line if it is None."""
         if margin is None:
             return json.dumps(data, ensure_ascii=False)
@@ -186,7 +186,7 @@ class JsonText:
             self._code,
             f"{name} must be {wanted}",
             where=self._source,
-            position=_place(self._text, value.start),
+            position=_position(self._text, value.start),
             guidance=f"Make it {wanted}, or remove it; nothing was written.",
         )
 
@@ -260,7 +260,7 @@ class _SpanReader:
             self._code,
             message,
             where=self._source,
-            position=_place(self._text, self._at),
+            position=_position(self._text, self._at),
             guidance="Correct the JSON: comments and trailing commas are not allowed.",
         )
 
@@ -270,7 +270,7 @@ def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) < _LONGEST_NUMBER else digits
 
 
-def _place(text: str, at: int) -> tuple[int, int]:
+def _position(text: str, at: int) -> tuple[int, int]:
     """Line and column, from 1."""
     return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
 

@@ -50,7 +50,7 @@ class _JsonReader:
     def _value(self, closers: list[str]) -> None:
         """A scalar, or the openings of mappings and sequences down to the first scalar."""
         while (char := self._next()) in ("{", "["):
-            self._builder.begin(*self._place(), mapping=char == "{")
+            self._builder.begin(*self._position(), mapping=char == "{")
             self._at += 1
             closers.append("}" if char == "{" else "]")
             if self._next() == closers[-1]:
@@ -84,7 +84,7 @@ class _JsonReader:
         quoted = self._text[start] == '"'
         typed = "" if value is None else self._text[start : self._at]
         end, self._at = self._at, start
-        line, col = self._place()
+        line, col = self._position()
         self._at = end
         self._builder.scalar(value if quoted else Plain(typed), line, col)
 
@@ -94,7 +94,7 @@ class _JsonReader:
             self._at += 1
         return self._text[self._at : self._at + 1]
 
-    def _place(self) -> tuple[int, int]:
+    def _position(self) -> tuple[int, int]:
         breaks = self._text.count("\n", self._counted, self._at)
         if breaks:
             self._line += breaks
@@ -110,5 +110,5 @@ class _JsonReader:
 
         if line := conflict_line(self._text):
             refuse(self._source, line, 1, *CONFLICT)
-        line, col = self._place()
+        line, col = self._position()
         refuse(self._source, line, col, message, "Correct the JSON there.")

@@ -39,7 +39,7 @@ def appended(text: str, path: tuple[str | int, ...], item: object) -> str:
 
 
 class TestAppending:
-    def test_goes_on_as_the_list_is_written(self) -> None:
+    def test_follows_the_layout_of_the_list(self) -> None:
         done = appended(SPREAD, ("permissions", "allow"), "WebSearch")
         assert done == SPREAD.replace('status)"]', 'status)", "WebSearch"]')
         done = appended(SPREAD, ("permissions", "deny"), "WebSearch")
@@ -51,7 +51,7 @@ class TestAppending:
         added += "            }\n        ]\n    }\n}\n"
         assert done == SPREAD.removesuffix("\n}\n") + added
 
-    def test_takes_the_distance_between_the_last_two(self) -> None:
+    def test_copies_the_separator_of_the_last_two(self) -> None:
         assert appended('{"a": [1,2]}', ("a",), 3) == '{"a": [1,2,3]}'
         assert appended('{"a": [1\n, 2]}', ("a",), 3) == '{"a": [1\n, 2\n, 3]}'
 
@@ -73,10 +73,10 @@ class TestAppending:
     def test_fits_into_any_layout(self, before: str, after: str) -> None:
         assert appended(before, ("a",), 1) == after
 
-    def test_writes_what_can_be_read_as_it_is(self) -> None:
+    def test_does_not_escape_readable_text(self) -> None:
         assert appended('{"a": ["ä"]}', ("a",), "ö") == '{"a": ["ä", "ö"]}'
 
-    def test_of_two_equal_keys_the_one_in_force_is_meant(self) -> None:
+    def test_uses_the_last_of_two_equal_keys(self) -> None:
         assert appended('{"a": 1, "a": [1]}', ("a",), 2) == '{"a": 1, "a": [1, 2]}'
 
     def test_reaches_into_lists(self) -> None:
@@ -91,7 +91,7 @@ class TestAppending:
             ('{\n  "p": null}', "p must be an object", "x.json:2:8"),
         ],
     )
-    def test_refuses_what_has_another_shape(self, text: str, message: str, where: str) -> None:
+    def test_refuses_another_type(self, text: str, message: str, where: str) -> None:
         path = ("p", "a") if '"p"' in text else ("a",)
         with pytest.raises(CheckError) as caught:
             appended(text, path, 1)
@@ -123,14 +123,14 @@ class TestRemoving:
             ('{ "a": {"c": [1]} }', ("a", "c", 0), "{}"),
         ],
     )
-    def test_takes_comma_and_emptied_holders_along(
+    def test_removes_the_comma_and_emptied_containers(
         self, before: str, path: tuple[str | int, ...], after: str
     ) -> None:
         assert text_of(read(before).remove(path)) == after
 
 
 class TestReading:
-    def test_tells_what_stands_at_a_path(self) -> None:
+    def test_returns_the_data_at_a_path(self) -> None:
         document = read('{"a": [{"b": -1.5e3}, true, null, "\\ud800", 12]}')
         assert document.get("a", 0, "b") == -1500
         assert document.get("a", 1) is True
@@ -158,7 +158,7 @@ class TestReading:
             ("[" * 10_000, "nested deeper than 64 levels", "1:65"),
         ],
     )
-    def test_refuses_what_is_not_json_with_its_place(
+    def test_refuses_invalid_json_with_its_position(
         self, text: str, message: str, place: str
     ) -> None:
         with pytest.raises(CheckError) as caught:
@@ -166,7 +166,7 @@ class TestReading:
         assert caught.value.message.startswith(message)
         assert (caught.value.code, caught.value.where) == ("PB-X", f"x.json:{place}")
 
-    def test_refuses_what_is_not_utf_8_with_its_place(self) -> None:
+    def test_refuses_invalid_utf_8_with_its_position(self) -> None:
         with pytest.raises(CheckError) as caught:
             JsonText(b'{\n "a": "\xff"}', "x.json", "PB-X")
         assert (caught.value.code, caught.value.where) == ("PB-X", "x.json:2:8")
@@ -190,13 +190,13 @@ def kept(before: str, after: str) -> bool:
 
 
 @given(document=documents)
-def test_every_document_is_read_as_it_is_and_handed_back_unchanged(document: str) -> None:
+def test_every_document_is_read_and_written_unchanged(document: str) -> None:
     assert read(document).get() == json.loads(document)
     assert text_of(read(document)) == document
 
 
 @given(document=documents, key=keys, item=data)
-def test_appending_puts_one_piece_in(document: str, key: str, item: object) -> None:
+def test_appending_inserts_one_piece(document: str, key: str, item: object) -> None:
     before = json.loads(document)
     if not isinstance(before.get(key, []), list):
         with pytest.raises(PlaybookError):
@@ -208,7 +208,7 @@ def test_appending_puts_one_piece_in(document: str, key: str, item: object) -> N
 
 
 @given(document=documents, item=data)
-def test_what_was_appended_can_be_taken_out_again(document: str, item: object) -> None:
+def test_an_appended_item_can_be_removed(document: str, item: object) -> None:
     added = read(document).append(("ours", "list"), item)
     without = text_of(added.remove(("ours", "list", 0)))
     assert json.loads(without) == json.loads(document)

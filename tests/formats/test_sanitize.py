@@ -33,20 +33,20 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line, print
         ("family 👨\u200d👩\u200d👧", "family 👨\u200d👩\u200d👧"),
     ],
 )
-def test_what_moves_a_terminal_or_turns_text_round_is_not_shown(hostile: str, seen: str) -> None:
+def test_terminal_sequences_and_bidi_overrides_are_removed(hostile: str, seen: str) -> None:
     assert printable(hostile) == seen
 
 
-def test_line_breaks_are_kept_where_they_are_wanted() -> None:
+def test_line_breaks_can_be_kept() -> None:
     assert printable("a\r\nb\rc\n\td\x1b[m", keep_newlines=True) == "a\nb\nc\n d"
 
 
-def test_an_unclosed_sequence_swallows_its_own_line_only() -> None:
+def test_an_unclosed_sequence_removes_only_its_own_line() -> None:
     assert printable("\x1b]0;evil\nsecond line", keep_newlines=True) == "\nsecond line"
 
 
 @given(st.text())
-def test_nothing_but_printable_characters_is_left_whatever_comes(text: str) -> None:
+def test_only_printable_characters_are_left(text: str) -> None:
     shown = printable(text)
     assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in shown)
     assert printable(shown) == shown
@@ -58,7 +58,7 @@ def test_broken_sequences_leave_no_escape_behind(text: str) -> None:
     assert "\x1b" not in printable(text)
 
 
-def test_the_first_line_is_the_first_with_anything_to_see() -> None:
+def test_the_first_line_is_the_first_with_visible_text() -> None:
     assert first_line("\n  \x1b[0m \n\t second \nthird") == "second"
 
 
@@ -72,16 +72,16 @@ def test_a_long_line_is_cut_at_its_limit_with_an_ellipsis() -> None:
     assert first_line("exact", limit=5) == "exact"
 
 
-def test_a_line_of_ten_megabytes_is_no_trouble() -> None:
+def test_a_line_of_ten_megabytes_is_fast() -> None:
     assert first_line("\x1b]" * 5_000_000 + "x" * 10) == ""
 
 
-def test_a_near_word_is_suggested_in_its_own_spelling() -> None:
+def test_a_similar_word_is_suggested_in_its_own_spelling() -> None:
     assert did_you_mean("Plan_exist", ["spec_exists", "plan_exists"]) == "plan_exists"
     assert did_you_mean("AUTO", ["auto", "skip"]) == "auto"
 
 
-def test_nothing_is_suggested_where_nothing_is_near() -> None:
+def test_nothing_is_suggested_if_no_word_is_similar() -> None:
     assert did_you_mean("rm -rf", ["auto", "skip"]) == ""
     assert did_you_mean("x", []) == ""
 

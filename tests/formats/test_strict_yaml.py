@@ -64,7 +64,7 @@ def test_an_unquoted_scalar_stays_what_the_author_typed(text: str, parser: str) 
     assert isinstance(data["key"], Plain)
 
 
-def test_a_quoted_scalar_is_text_and_nothing_else(parser: str) -> None:
+def test_a_quoted_scalar_is_only_text(parser: str) -> None:
     data = read("a: \"true\"\nb: 'null'\nc: |\n  12\nd: >-\n  x\n  y\n").data
     assert data == {"a": "true", "b": "null", "c": "12\n", "d": "x y"}
     assert isinstance(data, dict)
@@ -104,30 +104,28 @@ def test_a_quoted_scalar_is_text_and_nothing_else(parser: str) -> None:
         ("1" * 5000, "1" * 5000),
     ],
 )
-def test_a_plain_scalar_has_a_value_by_the_core_rules_where_it_cannot_mean_text(
-    text: str, meaning: object
-) -> None:
+def test_a_plain_scalar_has_a_value_by_the_core_schema(text: str, meaning: object) -> None:
     value = value_of(text)
     assert value == meaning
     assert type(value) is type(meaning)
 
 
-def test_a_file_that_says_nothing_is_the_empty_scalar(parser: str) -> None:
+def test_an_empty_file_is_the_empty_scalar(parser: str) -> None:
     for text in ("", "# only a comment\n", "---\n", "\ufeff"):
         assert read(text).data == ""
 
 
-def test_a_byte_order_mark_is_accepted_and_does_not_move_places(parser: str) -> None:
+def test_a_byte_order_mark_does_not_shift_positions(parser: str) -> None:
     document = read("\ufeffa: b\n")
     assert document.data == {"a": "b"}
     assert document.position(("a",)) == (1, 4)
 
 
-def test_line_ends_of_other_systems_are_line_ends(parser: str) -> None:
+def test_line_ends_of_other_systems_are_accepted(parser: str) -> None:
     assert read("a: b\r\nc: |\r\n  x\r\n  y\r\n").data == {"a": "b", "c": "x\ny\n"}
 
 
-def test_what_only_looks_like_a_refused_construct_is_read(parser: str) -> None:
+def test_text_similar_to_a_refused_construct_is_read(parser: str) -> None:
     text = '"<<": 1\na: "&x *y !z %t"\nb: x & y * z ! %\nc: "\ttab"\nd: |\n  x\n  \ty\n'
     assert read(text).data == {
         "<<": "1",
@@ -145,7 +143,7 @@ def test_a_document_may_be_marked_at_both_ends(parser: str) -> None:
 # ── places ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_value_and_every_key_has_its_place(parser: str) -> None:
+def test_every_value_and_every_key_has_a_position(parser: str) -> None:
     document = read("# top\nname: é x\nsteps:\n  - id: one\n    pre: [a, b]\n  - id: two\n")
     assert document.position(()) == (2, 1)
     assert document.position(("name",)) == (2, 7)
@@ -155,7 +153,7 @@ def test_every_value_and_every_key_has_its_place(parser: str) -> None:
     assert document.key_position(("steps", 1)) == (6, 5)
 
 
-def test_what_is_absent_has_the_place_of_the_nearest_thing_around_it(parser: str) -> None:
+def test_a_missing_value_has_the_position_of_its_nearest_ancestor(parser: str) -> None:
     document = read("steps:\n  - id: one\n")
     assert document.position(("steps", 0, "command")) == (2, 5)
     assert document.position(("steps", 7, "id")) == (2, 3)
@@ -225,7 +223,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize(("text", "line", "col", "message"), HOSTILE)
-def test_a_construct_that_playbooks_have_no_use_for_is_refused_by_place(
+def test_unused_constructs_are_refused_with_their_position(
     text: str, line: int, col: int, message: str, parser: str
 ) -> None:
     error = refused(text)
@@ -234,7 +232,7 @@ def test_a_construct_that_playbooks_have_no_use_for_is_refused_by_place(
 
 
 @pytest.mark.parametrize(("text", "line", "col", "message"), FAULTY)
-def test_yaml_that_does_not_parse_is_explained_at_the_place_that_is_to_be_mended(
+def test_invalid_yaml_is_explained_at_the_place_to_correct(
     text: str, line: int, col: int, message: str, parser: str
 ) -> None:
     error = refused(text)
@@ -242,12 +240,12 @@ def test_yaml_that_does_not_parse_is_explained_at_the_place_that_is_to_be_mended
     assert message in error.message
 
 
-def test_a_tab_that_a_lenient_parser_would_take_for_a_blank_is_refused_too(parser: str) -> None:
+def test_a_tab_that_a_lenient_parser_accepts_is_refused(parser: str) -> None:
     assert "tab" in refused("a: [\n\tb]\n").message
 
 
 @pytest.mark.parametrize("escape", [r"\q", r"\x1", r"\ud800", r"\U00110000", r"\UFFFFFFFF"])
-def test_an_escape_that_yaml_does_not_know_is_refused(escape: str, parser: str) -> None:
+def test_an_unknown_escape_is_refused(escape: str, parser: str) -> None:
     assert refused(f'a: "{escape}"\n').where.startswith("f.yaml:1:")
 
 
@@ -260,7 +258,7 @@ def test_a_version_of_five_thousand_digits_is_no_traceback(parser: str) -> None:
     assert refused(f"%YAML {'1' * 5000}.1\n---\na\n").code.startswith("PB-CHECK-")
 
 
-def test_a_complaint_without_words_of_ours_is_passed_on() -> None:
+def test_an_unknown_parser_error_is_passed_on() -> None:
     error = refused("%TAG ! tag:x,2000:\n%TAG ! tag:x,2000:\n---\na\n")
     assert error.message
 
@@ -269,7 +267,7 @@ def test_a_complaint_without_words_of_ours_is_passed_on() -> None:
     ("data", "where"),
     [(b"a: \xff\n", "1:4"), (b"\xff\xfea\0", "1:1"), ("é: ü\nb: ".encode() + b"\xc3", "2:4")],
 )
-def test_bytes_that_are_not_utf_8_are_refused_by_place(data: bytes, where: str) -> None:
+def test_bytes_that_are_not_utf_8_are_refused_with_their_position(data: bytes, where: str) -> None:
     error = refused(data)
     assert error.where == f"f.yaml:{where}"
     assert "UTF-8" in error.message
@@ -281,7 +279,7 @@ def test_the_size_is_checked_before_anything_else() -> None:
     assert "1,048,577 bytes; at most 1,048,576" in error.message
 
 
-def test_a_caller_that_knows_its_files_may_allow_more() -> None:
+def test_a_caller_may_set_a_higher_limit() -> None:
     data = b"- a value\n" * (MAX_BYTES // 10 + 1)
     assert len(load(data, "journal.yaml", limit=2 * MAX_BYTES).data) == MAX_BYTES // 10 + 1
 
@@ -355,7 +353,7 @@ def test_json_of_one_value_is_a_document(text: str, value: object) -> None:
         ('{"a":' * 100_000, f"1:{5 * MAX_DEPTH + 1}", "nested deeper"),
     ],
 )
-def test_json_keeps_to_its_own_rules(text: str, where: str, message: str) -> None:
+def test_invalid_json_is_refused(text: str, where: str, message: str) -> None:
     error = refused(text, "f.json")
     assert error.where == f"f.json:{where}"
     assert message in error.message

@@ -1,4 +1,4 @@
-"""The number in every file: one of the future is refused, an old one is read for ever."""
+"""Format versions: a newer one is refused, every old one can be read."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ Reader = Callable[[Path, str], object]
         (of_index, "# Generated\nschema: 2\nnew: []\n", ".playbooks/_index.yaml"),
     ],
 )
-def test_a_number_of_the_future_is_refused_with_what_to_do(
+def test_a_newer_version_is_refused_with_guidance(
     read: Reader, text: str, where: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StateError, match="was made by a newer playbook") as caught:
@@ -92,7 +92,7 @@ def test_a_number_of_the_future_is_refused_with_what_to_do(
 
 
 def renamed(data: Any) -> Any:
-    """As if the second number called things by other names than the first."""
+    """A migration that renames keys."""
     names = {"by": "version", "worker": "agent", "plays": "playbook", "attempts": "entries"}
     return {names.get(key, key): value for key, value in data.items()}
 
@@ -107,7 +107,7 @@ def renamed(data: Any) -> Any:
         ("runtime", of_runtime, '{"format": 1, "worker": "codex", "agent": ""}', "codex"),
     ],
 )
-def test_an_old_number_is_migrated_in_memory(
+def test_an_old_version_is_migrated_in_memory(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     read: Reader,
@@ -115,28 +115,28 @@ def test_an_old_number_is_migrated_in_memory(
     found: object,
     tmp_path: Path,
 ) -> None:
-    """With a second number and the step to it, as they will stand there one day."""
+    """With versions 2 and 3, as they will exist one day."""
     monkeypatch.setitem(versions.NEWEST, kind, 3)
     monkeypatch.setitem(versions.MIGRATIONS, (kind, 1), renamed)
     monkeypatch.setitem(versions.MIGRATIONS, (kind, 2), dict)
     if kind == "journal.yaml":
-        text = text.replace("attempts", "entries")  # whose place in the text is looked for
+        text = text.replace("attempts", "entries")  # its position is looked up
     assert read(tmp_path, text) == found
 
 
 @pytest.mark.parametrize("number", ['"1"', "0", "one", "", "[1]", "1.0", "true"])
-def test_a_number_that_is_none_is_a_fault_of_the_settings(number: str, tmp_path: Path) -> None:
+def test_an_invalid_version_is_a_problem_of_the_settings(number: str, tmp_path: Path) -> None:
     with pytest.raises(CheckError, match="schema: must be a whole number") as caught:
         of_config(tmp_path, f"schema: {number}\n")
     assert caught.value.code == "PB-CHECK-CONFIG"
 
 
-def test_todays_number_may_stand_in_the_settings(tmp_path: Path) -> None:
+def test_the_present_version_is_accepted_in_the_settings(tmp_path: Path) -> None:
     assert of_config(tmp_path, "schema: 1\nagent: codex\n") == "codex"
 
 
-def test_every_number_has_its_way_to_todays() -> None:
-    """Whoever raises a number writes the step that leads to it."""
+def test_every_old_version_has_a_migration() -> None:
+    """A new version needs a migration from the one before."""
     steps = {(kind, n) for kind, newest in versions.NEWEST.items() for n in range(1, newest)}
     assert set(versions.MIGRATIONS) == steps
 
@@ -156,13 +156,13 @@ class TestASessionOfANewerPlaybook:
         write(folder, "journal.yaml", "schema: 2\nentries: []\n")
         return folder
 
-    def test_is_told_as_such(self, project: Project, session: Path) -> None:
+    def test_is_reported(self, project: Project, session: Path) -> None:
         done = project.playbook("show", "20260219-a7k")
         assert done.code == 3
         assert "was made by a newer playbook" in done.err
         assert "upgrade this one" in done.err
 
-    def test_is_nothing_to_repair(self, project: Project, session: Path) -> None:
+    def test_is_not_repaired(self, project: Project, session: Path) -> None:
         before = {file.name: file.read_bytes() for file in session.iterdir()}
         assert session_diff.differences(DiskStore(find(project.root)), session.name) == ()
         with pytest.raises(StateError) as caught:

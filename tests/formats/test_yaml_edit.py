@@ -115,7 +115,7 @@ def notes_of(text: str) -> dict[str, Any]:
 
 
 @given(edits())
-def test_the_change_is_made_and_every_note_survives(
+def test_the_change_is_made_and_every_note_stays(
     edit: tuple[Entry, Entry, str, list[str]],
 ) -> None:
     before, after, text, inserted = edit
@@ -128,7 +128,7 @@ def test_the_change_is_made_and_every_note_survives(
 
 
 @given(edits())
-def test_what_did_not_change_stays_byte_for_byte(
+def test_unchanged_values_stay_byte_for_byte(
     edit: tuple[Entry, Entry, str, list[str]],
 ) -> None:
     before, after, text, _ = edit
@@ -145,13 +145,13 @@ def test_what_did_not_change_stays_byte_for_byte(
 
 
 @given(entries())
-def test_an_edit_that_changes_nothing_changes_no_byte(entry: Entry) -> None:
+def test_an_empty_edit_changes_no_byte(entry: Entry) -> None:
     text = emit_entry(entry).decode()
     assert edited(text, entry, entry) == text
 
 
 @given(st.data())
-def test_an_edit_of_what_nobody_touched_is_what_we_would_have_written(data: st.DataObject) -> None:
+def test_an_edit_of_our_own_text_gives_our_own_text(data: st.DataObject) -> None:
     before = data.draw(entries())
     after = data.draw(continuations(before))
     assert edited(emit_entry(before).decode(), before, after) == emit_entry(after).decode()
@@ -339,7 +339,7 @@ def test_a_layout_is_kept(
     assert edit_mapping(text.encode(), before, after).decode() == result
 
 
-def test_a_first_key_behind_the_dash_may_go() -> None:
+def test_the_first_key_after_the_dash_can_be_removed() -> None:
     text = '  - launched_at: "1970-01-01T00:00:00.001Z"\n    step_id: a\n'
     result = edit_entry(
         text.encode(), {"launched_at": "x", "step_id": "a"}, {"step_id": "a", "status": "done"}

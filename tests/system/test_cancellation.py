@@ -1,4 +1,4 @@
-"""A call to stop reaches the program that is waited for, at whatever depth, and no other."""
+"""A request to stop ends the program that this thread waits for, and no other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from playbook_supervisor.system.cancellation import (
 from playbook_supervisor.system.processes import run
 
 
-def test_a_program_that_would_never_end_is_ended_when_somebody_calls(tmp_path: Path) -> None:
+def test_a_request_to_stop_ends_the_program(tmp_path: Path) -> None:
     calls = iter([False, True])
     with cancelled_by(lambda: next(calls)), pytest.raises(Interrupted):
         run(["sleep", "600"], cwd=tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without burying")
-def test_a_program_that_has_ended_by_itself_has_said_what_it_said(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")
+def test_a_request_after_the_end_of_the_program_changes_nothing(tmp_path: Path) -> None:
     """Somebody calls at the moment after its end."""
     pid = tmp_path / "pid"
 
@@ -42,7 +42,7 @@ def test_a_program_that_has_ended_by_itself_has_said_what_it_said(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "yes\n")
 
 
-def test_what_puts_things_in_order_is_not_cut_off(tmp_path: Path) -> None:
+def test_cleaning_up_is_not_cancelled(tmp_path: Path) -> None:
     with cancelled_by(lambda: True):
         with uncancellable():
             assert run(["sleep", "0.3"], cwd=tmp_path).returncode == 0
@@ -54,10 +54,10 @@ def test_what_puts_things_in_order_is_not_cut_off(tmp_path: Path) -> None:
     ("number", "raised"),
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
 )
-def test_a_signal_that_nobody_listens_to_ends_what_is_waited_for_and_then_us(
+def test_a_signal_without_a_handler_ends_the_program_and_then_us(
     number: int, raised: type[BaseException], tmp_path: Path
 ) -> None:
-    """The program sends it itself: so it is being waited for."""
+    """The program itself sends it, so that we are waiting for it."""
     former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     sends = f"echo $$ > pid; kill -{number} {os.getpid()}; exec sleep 600"
@@ -71,7 +71,7 @@ def test_a_signal_that_nobody_listens_to_ends_what_is_waited_for_and_then_us(
         assert caught.value.args == (128 + number,)
 
 
-def test_a_signal_that_somebody_listens_to_is_theirs(tmp_path: Path) -> None:
+def test_a_signal_with_a_handler_is_left_to_it(tmp_path: Path) -> None:
     heard: list[int] = []
     former = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
@@ -82,7 +82,7 @@ def test_a_signal_that_somebody_listens_to_is_theirs(tmp_path: Path) -> None:
     assert heard == [signal.SIGTERM]
 
 
-def test_what_another_thread_waits_for_goes_on() -> None:
+def test_a_program_of_another_thread_goes_on() -> None:
     heard: list[bool] = []
     with cancelled_by(lambda: True):
         other = threading.Thread(target=lambda: heard.append(cancel_requested()))

@@ -31,7 +31,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def agrees_with_git(folder: Path) -> Checkout:
-    """What `find` says, after git has said the same."""
+    """The message of `find`, after checking that git refuses, too."""
     found = find(folder)
     options = ("--show-toplevel", "--absolute-git-dir")
     toplevel, git_dir = git(folder, "rev-parse", *options).splitlines()
@@ -62,9 +62,7 @@ def test_the_main_checkout_is_found_from_its_root_and_from_any_folder_below(
     assert found.ids == repository / ".git" / "playbook" / "ids"
 
 
-def test_a_folder_reached_through_a_link_belongs_to_where_it_really_is(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_a_symbolic_link_to_a_folder_is_resolved(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(repository)
     assert agrees_with_git(tmp_path / "link").root == repository
 
@@ -137,7 +135,7 @@ def test_packed_references_are_read_and_loose_ones_win(repository: Path) -> None
     assert agrees_with_git(repository).head != packed.head
 
 
-def test_an_empty_folder_where_a_reference_had_been_hides_nothing(repository: Path) -> None:
+def test_an_empty_folder_in_place_of_a_reference_is_ignored(repository: Path) -> None:
     git(repository, "pack-refs", "--all")
     (repository / ".git" / "refs" / "heads" / "main").mkdir()
     assert agrees_with_git(repository).head
@@ -182,7 +180,7 @@ def test_a_reference_outside_the_branches_is_no_branch(repository: Path) -> None
         "",
     ],
 )
-def test_a_head_that_git_never_wrote_names_nothing(repository: Path, content: str) -> None:
+def test_an_invalid_head_has_no_branch_and_no_commit(repository: Path, content: str) -> None:
     (repository / "outside").write_text("a" * 40)
     (repository / ".git" / "HEAD").write_text(content)
     found = find(repository)
@@ -190,13 +188,13 @@ def test_a_head_that_git_never_wrote_names_nothing(repository: Path, content: st
 
 
 def test_a_reftable_is_left_to_git(repository: Path) -> None:
-    """The stand-in that git writes into HEAD there says nothing."""
+    """The placeholder that git writes into HEAD is ignored."""
     (repository / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
     found = find(repository)
     assert (found.branch, found.head) == ("", "")
 
 
-def test_the_environment_has_no_say(
+def test_the_environment_has_no_effect(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "init", "-q", "other")
@@ -214,7 +212,7 @@ def test_no_process_is_started(repository: Path, mocker: MockerFixture) -> None:
 # ── refreshing ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_refreshed_it_is_on_the_branch_and_commit_of_now(repository: Path) -> None:
+def test_a_refreshed_checkout_has_the_present_branch_and_commit(repository: Path) -> None:
     known = find(repository)
     git(repository, "switch", "-q", "-c", "feature/x")
     git(repository, "commit", "-q", "--allow-empty", "-m", "more")
@@ -265,7 +263,7 @@ def test_outside_of_a_repository_is_an_error(tmp_path: Path) -> None:
     assert "not in a git repository" in refused(tmp_path)
 
 
-def test_a_folder_that_has_vanished_is_an_error_and_no_way_to_the_repository_above(
+def test_a_missing_folder_is_an_error_even_inside_a_repository(
     repository: Path,
 ) -> None:
     assert "there is no folder" in refused(repository / "gone")
@@ -300,7 +298,7 @@ def test_a_bare_repository_behind_a_git_file_is_refused_and_its_worktrees_are_no
 
 
 @pytest.mark.parametrize("setting", ["", "[core]\nbare = no\n", '[other "core"]\nbare = true\n'])
-def test_a_repository_that_is_not_bare_is_not_taken_for_one(repository: Path, setting: str) -> None:
+def test_other_settings_do_not_make_a_repository_bare(repository: Path, setting: str) -> None:
     (repository / ".git" / "config").write_text(setting)
     assert find(repository).root == repository
 
@@ -320,7 +318,7 @@ def test_a_git_file_that_points_nowhere_is_an_error(repository: Path, content: s
     refused(sub)
 
 
-def test_an_empty_git_folder_is_passed_by_as_git_does(repository: Path) -> None:
+def test_an_empty_git_folder_is_ignored_as_by_git(repository: Path) -> None:
     (repository / "sub" / ".git").mkdir(parents=True)
     assert agrees_with_git(repository / "sub").root == repository
 
@@ -354,7 +352,7 @@ def test_a_reference_packed_while_it_is_looked_for_is_found(
 
 
 def test_worktrees_are_found_where_git_keeps_them(repository: Path, tmp_path: Path) -> None:
-    """The main one first, wherever one asks, and also one that is gone by now."""
+    """The main one first, from any of them, and including a removed one."""
     assert worktrees(find(repository)) == (repository,)
     git(repository, "worktree", "add", "-q", "-b", "b", "../be side")
     git(repository, "worktree", "add", "-q", "-b", "a", "../a")
@@ -371,10 +369,10 @@ def test_worktrees_are_found_where_git_keeps_them(repository: Path, tmp_path: Pa
         worktrees(find(repository))
 
 
-def test_of_a_worktree_that_is_gone_git_still_knows_place_and_branch(
+def test_git_still_knows_the_folder_and_branch_of_a_removed_worktree(
     repository: Path, tmp_path: Path
 ) -> None:
-    """One that is there is none of them, and what is damaged hides no other."""
+    """Existing worktrees are not listed, and a damaged one does not hide the others."""
     for name in ("a", "b", "c"):
         git(repository, "worktree", "add", "-q", "-b", name, f"../{name}")
     known = find(tmp_path / "a")

@@ -87,9 +87,7 @@ def test_a_symbolic_link_is_replaced_and_never_written_through(tmp_path: Path) -
     assert target.read_bytes() == b"untouched"
 
 
-def test_a_write_that_the_system_does_in_pieces_is_whole(
-    tmp_path: Path, mocker: MockerFixture
-) -> None:
+def test_a_partial_write_is_continued(tmp_path: Path, mocker: MockerFixture) -> None:
     real = os.write
     mocker.patch("os.write", lambda fd, data: real(fd, data[:3]))
     files.write_atomically(tmp_path / "x", b"0123456789")
@@ -116,10 +114,10 @@ def test_a_write_that_the_system_does_in_pieces_is_whole(
         ("os.fsync", 2, False),
     ],
 )
-def test_a_disk_that_refuses_leaves_the_old_state_and_a_clear_error(
+def test_a_failing_disk_leaves_the_old_content_and_a_clear_error(
     tmp_path: Path, mocker: MockerFixture, where: str, turn: int, reason: int, existed: bool
 ) -> None:
-    """Whatever fails, from the first byte to the folder's sync (Catalyst E-7)."""
+    """At every call, from the first write to the sync of the folder (Catalyst E-7)."""
     path = tmp_path / "journal.yaml"
     if existed:
         path.write_bytes(b"old")
@@ -235,7 +233,7 @@ def test_a_killed_writer_never_leaves_a_torn_file_and_what_it_leaves_is_swept(
     print(f"60 kills, 0 torn files, {leftovers} stale temporary files swept")
 
 
-def test_sweeping_spares_what_others_wrote_and_forgives_a_missing_folder(tmp_path: Path) -> None:
+def test_sweeping_keeps_other_files_and_accepts_a_missing_folder(tmp_path: Path) -> None:
     (tmp_path / ".playbook-tmp-0123").write_bytes(b"stale")
     (tmp_path / ".playbook-tmp-folder").mkdir()
     (tmp_path / "playbook-tmp.yaml").write_bytes(b"a person's")
@@ -247,7 +245,7 @@ def test_sweeping_spares_what_others_wrote_and_forgives_a_missing_folder(tmp_pat
 # ── folders ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_folder_is_made_with_its_parents_and_once_there_left_alone(tmp_path: Path) -> None:
+def test_a_folder_is_made_with_its_parents_unless_it_exists(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c"
     files.ensure_folder(path)
     (path / "x").write_bytes(b"")
@@ -263,7 +261,7 @@ def test_a_file_in_the_way_of_a_folder_is_a_storage_error(tmp_path: Path) -> Non
     assert (tmp_path / "a").read_bytes() == b"a file"
 
 
-def test_of_many_who_reserve_a_folder_one_gets_it(tmp_path: Path) -> None:
+def test_only_one_process_can_reserve_a_folder(tmp_path: Path) -> None:
     won: list[bool] = []
     barrier = threading.Barrier(8)
 
@@ -317,13 +315,13 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     assert caught.value.code == "PB-IO-READ"
 
 
-def test_an_absent_file_is_the_callers_business(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.read_bytes(tmp_path / "x")
 
 
 @pytest.mark.parametrize("name", ["folder", "pipe", "file/below", "nul\0"])
-def test_what_is_no_readable_file_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_other_kinds_of_files_are_refused_without_waiting(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe")
@@ -338,7 +336,7 @@ def test_the_digest_is_sha_256() -> None:
     )
 
 
-def test_a_stamp_tells_a_file_written_again_from_one_left_alone(tmp_path: Path) -> None:
+def test_a_stamp_detects_a_file_that_was_written_again(tmp_path: Path) -> None:
     """The same bytes written again are a new file (kai FR4)."""
     path = tmp_path / "plan.md"
     files.write_atomically(path, b"plan")
@@ -352,7 +350,7 @@ def test_a_stamp_tells_a_file_written_again_from_one_left_alone(tmp_path: Path) 
     assert (again.digest, again == first) == (first.digest, False)
 
 
-def test_a_stamp_sees_through_a_time_that_was_put_back(tmp_path: Path) -> None:
+def test_a_stamp_detects_a_change_with_a_reset_time(tmp_path: Path) -> None:
     path = tmp_path / "plan.md"
     path.write_bytes(b"plan")
     first = files.stamp(path)
@@ -363,14 +361,14 @@ def test_a_stamp_sees_through_a_time_that_was_put_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["absent", "folder", "pipe", "file/below"])
-def test_what_is_no_regular_file_has_no_stamp(tmp_path: Path, name: str) -> None:
+def test_other_kinds_of_files_have_no_stamp(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe")
     assert files.stamp(tmp_path / name) is None
 
 
-def test_a_file_that_cannot_be_read_has_no_silent_stamp(tmp_path: Path) -> None:
+def test_the_stamp_of_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(StorageError) as caught:
         files.stamp(tmp_path / "loop")
@@ -507,10 +505,10 @@ def test_a_lock_is_freed_when_its_holder_fails(tmp_path: Path) -> None:
         assert names(tmp_path) == ["lock"]
 
 
-def test_a_lock_file_removed_while_somebody_takes_it_is_taken_again(
+def test_a_lock_file_removed_during_locking_is_locked_again(
     tmp_path: Path, mocker: MockerFixture
 ) -> None:
-    """Or two would hold two locks, one of them on a file that nobody else can find."""
+    """Otherwise two processes would hold a lock, one of them on a removed file."""
     import fcntl
 
     lock = tmp_path / "lock"
@@ -548,7 +546,7 @@ def test_a_file_system_without_locks_is_a_storage_error(
 
 @pytest.mark.parametrize("size", [0, 1 << 15, (1 << 15) + 1])
 @pytest.mark.parametrize("absent", [(), ("_sha2", "_sha256")], ids=["its own sum", "none"])
-def test_a_digest_is_the_same_however_it_is_summed(
+def test_every_hash_module_gives_the_same_digest(
     size: int, absent: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in absent:

@@ -1,4 +1,4 @@
-"""What git itself is asked, in real repositories."""
+"""Git as a plain process and through GitPython, in real repositories."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_outside_of_a_repository_git_says_why(tmp_path: Path) -> None:
     assert "not a git repository" in caught.value.message
 
 
-def test_a_vanished_folder_is_not_answered_from_the_current_one(
+def test_a_missing_folder_is_not_replaced_by_the_current_one(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository)
@@ -103,7 +103,7 @@ def test_a_vanished_folder_is_not_answered_from_the_current_one(
     assert (diff_stat(gone, "HEAD"), identity(gone)) == ((), "")
 
 
-def test_what_a_surrounding_git_has_set_leads_nobody_astray(
+def test_variables_of_a_surrounding_git_are_ignored(
     repository: Path, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inside a hook, git points its children at the repository of the hook."""
@@ -135,11 +135,11 @@ def test_changes_are_listed_committed_or_not_and_new_files_come_last(
     )
 
 
-def test_nothing_changed_is_no_line(repository: Path, head: str) -> None:
+def test_without_changes_there_is_no_line(repository: Path, head: str) -> None:
     assert diff_stat(repository, head) == ()
 
 
-def test_before_the_first_commit_what_is_staged_and_what_is_new_is_listed(tmp_path: Path) -> None:
+def test_before_the_first_commit_staged_and_new_files_are_listed(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "staged").write_text("x\n")
     git(tmp_path, "add", "staged")
@@ -162,7 +162,7 @@ def test_sessions_and_ignored_files_are_left_out(repository: Path, head: str) ->
     assert diff_stat(repository, head) == (" .gitignore | new",)
 
 
-def test_what_lay_there_untracked_before_is_nobody_s_work(repository: Path, head: str) -> None:
+def test_older_untracked_files_are_left_out(repository: Path, head: str) -> None:
     (repository / "old").write_text("x\n")
     (repository / "again").write_text("x\n")
     os.utime(repository / "old", (2_000_000_000, 2_000_000_000))
@@ -172,7 +172,7 @@ def test_what_lay_there_untracked_before_is_nobody_s_work(repository: Path, head
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes no such name")
-def test_a_new_file_whose_name_is_no_text_is_listed(repository: Path, head: str) -> None:
+def test_a_new_file_with_an_undecodable_name_is_listed(repository: Path, head: str) -> None:
     Path(os.fsdecode(bytes(repository) + b"/\xff")).write_text("x\n")
     (line,) = diff_stat(repository, head)
     assert line.endswith("| new")
@@ -196,7 +196,7 @@ def test_a_long_list_is_cut_to_twelve_lines_that_say_what_is_missing(
     assert lines[-2:] == (" new-01 | new", " … and 28 more")
 
 
-def test_control_characters_of_file_names_never_arrive(repository: Path, head: str) -> None:
+def test_control_characters_of_file_names_are_removed(repository: Path, head: str) -> None:
     (repository / "red\x1b[31m\rname").write_text("x\n")
     (repository / "changed\x1b[2J").write_text("x\n")
     git(repository, "add", "changed*")
@@ -206,13 +206,13 @@ def test_control_characters_of_file_names_never_arrive(repository: Path, head: s
 
 
 @pytest.mark.parametrize("since", ["--output=stolen", "-p", "no-such-commit", "HEAD --", "nul\0"])
-def test_a_commit_that_is_none_or_an_option_yields_nothing(repository: Path, since: str) -> None:
+def test_an_invalid_commit_gives_no_lines(repository: Path, since: str) -> None:
     (repository / "new").write_text("")
     assert diff_stat(repository, since) == ()
     assert sorted(path.name for path in repository.iterdir()) == [".git", "a.txt", "new"]
 
 
-def test_no_program_that_the_repository_names_is_run(repository: Path, head: str) -> None:
+def test_no_program_from_the_repositorys_configuration_is_run(repository: Path, head: str) -> None:
     (repository / ".gitattributes").write_text("*.txt diff=evil\n")
     git(repository, "config", "diff.evil.command", "touch stolen;")
     git(repository, "config", "diff.evil.textconv", "touch stolen;")
@@ -239,7 +239,7 @@ def test_the_identity_is_gits(repository: Path) -> None:
     assert identity(repository) == "Bob Größe <ada@example.org>"
 
 
-def test_half_an_identity_is_given_as_far_as_it_is_set(
+def test_an_incomplete_identity_is_returned_as_it_is(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")

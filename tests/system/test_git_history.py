@@ -1,4 +1,4 @@
-"""What git knows of a file's past, asked of real repositories."""
+"""The history of a file, in real repositories."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def commit_at(project: Project, when: str, message: str = "Go on") -> None:
         del project.env[name]
 
 
-class TestWhenALineWasCommitted:
-    def test_each_line_has_the_time_of_its_commit_and_a_new_one_none(
+class TestLineTimes:
+    def test_each_line_has_the_time_of_its_commit_and_a_new_line_has_none(
         self, project: Project
     ) -> None:
         file = project.write(FILE, "one\n\ttwo\n")
@@ -39,18 +39,16 @@ class TestWhenALineWasCommitted:
         noon, evening = ms(NOON), ms(EVENING)
         assert git_history.line_times(file.parent, file.name) == (noon, noon, evening, 0)
 
-    def test_nothing_is_known_of_what_git_does_not_know(
-        self, project: Project, tmp_path: Path
-    ) -> None:
+    def test_an_unknown_file_has_no_times(self, project: Project, tmp_path: Path) -> None:
         file = project.write(FILE, "one\n")
         assert git_history.line_times(file.parent, file.name) == ()
         assert git_history.line_times(tmp_path, "none.yaml") == ()
         assert git_history.line_times(tmp_path / "none", "none.yaml") == ()
 
 
-class TestWhereAFileWasMerged:
-    def test_a_main_branch_holds_it_however_it_was_merged(self, project: Project) -> None:
-        """A squash leaves no commit of the branch behind, and the file all the same."""
+class TestMergedInto:
+    def test_a_main_branch_has_it_after_any_kind_of_merge(self, project: Project) -> None:
+        """After a squash, main has the file but no commit of the branch."""
         branch = project.git("branch", "--show-current")
         file = project.write(FILE, "one\n")
         project.commit("Begin")
@@ -75,7 +73,7 @@ class TestWhereAFileWasMerged:
         assert git_history.merged_into(tmp_path, file.name, "013-x") == ""
 
 
-class TestWhatItSaidThen:
+class TestEarlierContent:
     def test_the_last_commit_before_that_time_counts(self, project: Project) -> None:
         project.write("plan.yaml", "at noon\n")
         commit_at(project, NOON)
@@ -88,7 +86,7 @@ class TestWhatItSaidThen:
         assert git_history.as_of(root, "none.yaml", ms(EVENING)) is None
 
     @pytest.mark.parametrize("when", [0, -1, 253_402_300_799_000])
-    def test_any_time_can_be_asked_for(self, project: Project, when: int) -> None:
+    def test_every_time_is_accepted(self, project: Project, when: int) -> None:
         known = git_history.as_of(project.root, "README.md", when)
         assert (known is not None) == (when > 0)
 

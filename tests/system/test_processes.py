@@ -1,4 +1,4 @@
-"""Processes end as a group, in time, and what they say is bounded."""
+"""Processes end as a group and in time, and their captured output is bounded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from playbook_supervisor.system.processes import Worker, run
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
 FOREVER = 600
-"""Seconds that no test waits for: where they have to pass, the clock is put forward."""
+"""Seconds that no test waits for: tests put the clock forward instead."""
 
 
 def python(code: str, *arguments: object) -> list[str]:
@@ -50,7 +50,7 @@ if os.fork() == 0:
     open("said", "w").close()
 time.sleep(600)
 """
-"""A leader that shrugs off SIGTERM, with a child that does, too, and says who it is."""
+"""A leader and its child that ignore SIGTERM; the child prints its id."""
 
 
 # ── short commands ──────────────────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ def test_a_command_is_run_to_its_end_with_its_own_environment(tmp_path: Path) ->
     assert done.stderr == f"{tmp_path} {{'ONLY': 'this', 'LC_CTYPE': 'C.UTF-8'}}\n"
 
 
-def test_without_an_environment_ours_is_handed_on(
+def test_without_an_environment_the_child_gets_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANDED_ON", "yes")
@@ -86,7 +86,7 @@ def test_a_command_that_does_not_read_its_input_is_no_failure(tmp_path: Path) ->
     assert (done.returncode, done.timed_out) == (0, False)
 
 
-def test_a_command_without_input_finds_its_end_at_once(tmp_path: Path) -> None:
+def test_a_command_without_input_reads_the_end_of_input(tmp_path: Path) -> None:
     assert run(["cat"], cwd=tmp_path).returncode == 0
 
 
@@ -119,7 +119,7 @@ def test_no_terminal_and_no_descriptor_is_inherited(tmp_path: Path) -> None:
         (["echo", "x" * 10_000_000], "too long"),
     ],
 )
-def test_what_cannot_be_started_is_a_clear_error(
+def test_a_program_that_cannot_be_started_is_a_clear_error(
     tmp_path: Path, argv: list[str], reason: str
 ) -> None:
     (tmp_path / "not-executable").write_text("#!/bin/sh\n")
@@ -144,7 +144,7 @@ def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(
     assert eventually(lambda: gone(int(done.stdout)))
 
 
-def test_output_beyond_the_cap_is_left_out_in_the_middle_and_marked(tmp_path: Path) -> None:
+def test_output_beyond_the_cap_is_omitted_in_the_middle_and_marked(tmp_path: Path) -> None:
     code = "import sys; sys.stdout.write('a' * 50 + 'b' * 5_000_000 + 'c' * 50)"
     done = run(python(code), cwd=tmp_path, cap=100)
     assert done.stdout == "a" * 50 + "\n[… 5,000,000 bytes left out …]\n" + "c" * 50
@@ -177,7 +177,7 @@ def test_no_zombie_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # ── workers ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_lines_come_as_they_are_said(tmp_path: Path) -> None:
+def test_lines_come_as_they_are_written(tmp_path: Path) -> None:
     code = (
         "import sys\nfor line in sys.stdin: pass\nprint('first', flush=True)\n"
         "import pathlib, time\nwhile not pathlib.Path('seen').exists(): time.sleep(0.01)\n"
@@ -201,7 +201,7 @@ def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     assert len(worker.stdout) < 1100
 
 
-def test_the_wall_deadline_ends_even_a_chatterbox(
+def test_the_wall_deadline_ends_a_process_that_writes_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -213,7 +213,7 @@ def test_the_wall_deadline_ends_even_a_chatterbox(
     assert (worker.stopped_by, worker.returncode) == ("wall", -signal.SIGTERM)
 
 
-def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(
+def test_the_idle_deadline_ends_only_a_silent_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
@@ -226,7 +226,7 @@ def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(
     worker = Worker(python(code), cwd=tmp_path, idle=FOREVER)
 
     def ahead() -> float:
-        """Most of the deadline after each word, and all of it after the last."""
+        """Most of the deadline after each line, and all of it after the last."""
         words = worker.stderr.split()
         for word in words:
             (tmp_path / f"heard {word}").touch()
@@ -238,7 +238,7 @@ def test_the_idle_deadline_ends_the_silent_and_spares_the_talking(
     assert worker.stderr == "".join(f"{n}\n" for n in range(4))
 
 
-def test_the_time_that_the_reader_takes_is_no_silence(
+def test_the_readers_own_time_is_not_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
@@ -286,7 +286,7 @@ def test_stopping_what_has_ended_changes_nothing(tmp_path: Path) -> None:
     assert (worker.stopped_by, worker.returncode) == ("", 0)
 
 
-def test_a_stopped_process_may_say_its_last_words(tmp_path: Path) -> None:
+def test_the_last_output_of_a_stopped_process_is_read(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys, time\n"
         "def end(*_): os.write(1, b'cleaned up\\n'); sys.exit(5)\n"
@@ -415,9 +415,7 @@ def test_an_orphan_that_ended_by_itself_is_not_alive(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_where_the_system_does_not_tell_who_holds_a_file_the_recorded_group_is_ended(
-    tmp_path: Path, mocker: MockerFixture
-) -> None:
+def test_without_proc_the_recorded_group_is_ended(tmp_path: Path, mocker: MockerFixture) -> None:
     mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
     path = tmp_path / "worker"
     worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
@@ -427,7 +425,7 @@ def test_where_the_system_does_not_tell_who_holds_a_file_the_recorded_group_is_e
 
 
 @pytest.mark.parametrize("content", ["", "[" * 10_000, '{"pid": 1, "pgid": 1}\n', '{"pgid": -1}'])
-def test_a_damaged_worker_file_signals_nobody_and_says_that_it_cannot(
+def test_a_damaged_worker_file_is_an_error_and_no_signal_is_sent(
     tmp_path: Path, mocker: MockerFixture, content: str
 ) -> None:
     mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
@@ -446,8 +444,8 @@ def test_a_damaged_worker_file_signals_nobody_and_says_that_it_cannot(
     assert list(worker.lines()) == []
 
 
-def test_a_worker_never_ends_the_group_that_asks(tmp_path: Path, mocker: MockerFixture) -> None:
-    """A step that calls for its own end is refused, not obeyed."""
+def test_a_worker_cannot_end_its_own_group(tmp_path: Path, mocker: MockerFixture) -> None:
+    """A step that tries to end itself is refused."""
     import fcntl
 
     mocker.patch("playbook_supervisor.system.process_groups.GRACE", 0.01)
@@ -459,9 +457,7 @@ def test_a_worker_never_ends_the_group_that_asks(tmp_path: Path, mocker: MockerF
             kill_worker(path)
 
 
-def test_a_holder_that_vanishes_while_it_is_looked_at_is_no_failure(
-    tmp_path: Path, mocker: MockerFixture
-) -> None:
+def test_a_holder_that_ends_meanwhile_is_no_failure(tmp_path: Path, mocker: MockerFixture) -> None:
     path = tmp_path / "worker"
     worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
     mocker.patch("os.getpgid", side_effect=ProcessLookupError)
@@ -501,7 +497,7 @@ def test_a_full_disk_does_not_hide_a_worker(tmp_path: Path, mocker: MockerFixtur
 
 
 @given(st.lists(st.binary()), st.integers(min_value=1, max_value=20))
-def test_what_is_kept_is_the_beginning_and_the_end(chunks: list[bytes], cap: int) -> None:
+def test_the_beginning_and_the_end_are_kept(chunks: list[bytes], cap: int) -> None:
     capture = Capture(cap)
     for chunk in chunks:
         capture.add(chunk)
@@ -518,7 +514,7 @@ def test_what_is_kept_is_the_beginning_and_the_end(chunks: list[bytes], cap: int
 
 
 @given(st.text(), st.integers(min_value=1, max_value=7))
-def test_lines_do_not_depend_on_how_the_text_was_cut_up(text: str, size: int) -> None:
+def test_lines_do_not_depend_on_the_chunks(text: str, size: int) -> None:
     data = text.encode()
     splitter = LineSplitter(1 << 20)
     lines = [
