@@ -1,4 +1,4 @@
-"""A session begins whole or not at all, and knows from then on with what it is driven."""
+"""Creating a session: completely or not at all, with what it is driven with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         ],
         ids=["a run", "what is typed in the client", "a client of its own"],
     )
-    def test_nothing_is_left_behind(
+    def test_no_session_is_created(
         self, project: Project, script: str, begin: Callable[[Project], object]
     ) -> None:
         elsewhere(project, script)
@@ -67,13 +67,13 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         assert run(project, "gated") == "waiting"  # nothing else is open here
 
-    def test_a_broken_pointer_leaves_nothing_behind(self, project: Project) -> None:
+    def test_a_broken_pointer_creates_no_session(self, project: Project) -> None:
         project.write(".specify/feature.json", "[]")
         with pytest.raises(StateError, match=r"feature\.json is not a JSON object"):
             run(project, "auto-feature", "013")
         assert project.sessions == []
 
-    def test_what_begins_with_another_command_begins(self, project: Project) -> None:
+    def test_a_session_whose_first_step_is_not_spec_kits_begins(self, project: Project) -> None:
         """By the time that spec-kit is asked, the branch may be the right one."""
         project.write(".playbooks/playbooks/later.yaml", LATER)
         elsewhere(project)
@@ -84,7 +84,7 @@ class TestWhereSpecKitWouldWorkOnAnotherFeature:
         assert driving.resume(cwd=project.root).why == "completed"
 
 
-class TestARefusalNamesTheSessionInEachCommandThatItAdvises:
+class TestASuggestedCommandNamesTheSession:
     """Without an id they mean what $PLAYBOOK_SESSION says, or what was active last."""
 
     def test_where_another_one_is_open(self, project: Project) -> None:
@@ -129,7 +129,7 @@ class TestARunThatIsCutOffBeforeItIsDriven:
                 driving.run("gated", drive=drive, cwd=project.root)
         return project
 
-    def test_goes_on_with_the_agent_and_mode_of_its_beginning(self, cut_off: Project) -> None:
+    def test_resumes_with_the_agent_and_mode_it_was_begun_with(self, cut_off: Project) -> None:
         assert cut_off.manifest()["status"] == "pending"
         assert driving.resume(cwd=cut_off.root).why == "completed"
         assert cut_off.journal()[0]["agent"]["name"] == "script"

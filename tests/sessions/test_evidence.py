@@ -1,4 +1,4 @@
-"""What a check rests on: records made at the launch, what humans have said, and the files."""
+"""The evidence of a check: records of the launch, human decisions, and the files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_verdict_from_before_the_launch_does_not_pass_this_run(scene: Scene) -
     assert "not written since the launch" in entry["error"]
 
 
-def test_the_same_verdict_written_again_does(scene: Scene) -> None:
+def test_the_same_verdict_written_again_passes(scene: Scene) -> None:
     file = scene.write(VERDICT, "verdict: PASS\n")
     supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
     supervisor.begin()
@@ -145,7 +145,7 @@ def test_an_old_verdict_is_no_evidence_for_a_lost_attempt(scene: Scene) -> None:
     assert isinstance(snapshot.directive, Finish)
 
 
-def test_where_nothing_is_known_from_before_existing_artifacts_decide(scene: Scene) -> None:
+def test_without_a_record_existing_artifacts_decide(scene: Scene) -> None:
     """As kai asks: the evidence alone."""
     scene.write(PLAN)
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
@@ -181,7 +181,7 @@ def test_what_was_accepted_holds_for_later_steps_while_it_is_unchanged(
     ]
 
 
-def test_what_was_accepted_holds_where_the_record_of_it_is_lost(scene: Scene) -> None:
+def test_an_acceptance_survives_the_loss_of_its_record(scene: Scene) -> None:
     supervisor = scene.create(
         step("plan", postconditions=["plan_exists"], **GATED),
         step("tasks", preconditions=["plan_exists"], **GATED),
@@ -256,7 +256,7 @@ def test_a_breaking_change_that_was_retried_is_known_but_not_accepted(scene: Sce
 
 
 def test_an_acceptance_that_never_reached_the_journal_does_not_count(scene: Scene) -> None:
-    """A gate is passed only by an answer that is on the record."""
+    """Only a journaled answer passes a gate."""
     supervisor, snapshot = breaking_gate(scene)
     journal = scene.file(supervisor, "journal.yaml")
     manifest = scene.file(supervisor, "session.yaml")
@@ -346,7 +346,9 @@ def test_a_lost_attempt_at_a_pull_request_had_finished_if_there_is_one(
     assert isinstance(supervisor.lose(work(snapshot)).directive, Finish)
 
 
-def test_what_was_waived_of_the_world_is_what_it_had_answered(scene: Scene, forge: Path) -> None:
+def test_a_waiver_of_a_network_condition_holds_for_the_same_answer(
+    scene: Scene, forge: Path
+) -> None:
     supervisor = scene.create(
         step("pr", postconditions=["pr_created"], **GATED),
         step("a", preconditions=["pr_created"], **GATED),

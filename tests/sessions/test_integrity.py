@@ -1,4 +1,4 @@
-"""Whether the files are still ours: what counts as data, and what is put back."""
+"""Detecting changed files: what counts as data, and what is restored."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Recorded:
 
 
 @given(st.lists(entries(), max_size=4), st.integers(0, 4))
-def test_what_was_recorded_is_no_difference(made: list[Entry], due: int) -> None:
+def test_recorded_entries_do_not_differ(made: list[Entry], due: int) -> None:
     assert Recorded(made, min(due, len(made))).differs(list(made)) == ""
 
 
 @given(st.lists(entries(), min_size=1, max_size=4), st.integers(0, 4), entries(), st.data())
-def test_any_other_entry_in_any_place_is_a_difference(
+def test_a_changed_entry_at_any_position_is_a_difference(
     made: list[Entry], due: int, other: Entry, data: st.DataObject
 ) -> None:
     index = data.draw(st.integers(0, len(made) - 1))
@@ -60,7 +60,7 @@ def test_a_chain_can_be_continued(first: list[Entry], second: list[Entry]) -> No
 
 
 @pytest.mark.parametrize("due", [0, 2])
-def test_the_copy_says_which_settled_entry_it_is(tmp_path: Path, due: int) -> None:
+def test_the_copy_identifies_the_settled_entry_that_differs(tmp_path: Path, due: int) -> None:
     copy = tmp_path / "journal.yaml"
     copy.write_bytes(HEADER + b"".join(map(emit_entry, MADE)))
     changed = [MADE[0], replace(MADE[1], output="forged"), *MADE[2:]]
@@ -75,7 +75,7 @@ def test_values_in_a_message_are_short(tmp_path: Path) -> None:
     assert len(told) < 150
 
 
-def test_yes_and_no_are_said_as_the_journal_writes_them() -> None:
+def test_booleans_are_shown_as_the_journal_writes_them() -> None:
     told = Recorded(MADE, 4).differs([replace(MADE[0], recovered=True), *MADE[1:]])
     assert told == "the entry a#1 was changed: recovered was false and is true"
 
@@ -103,14 +103,14 @@ def test_an_entry_that_has_not_ended_has_no_duration() -> None:
     assert "a#1" in integrity.wrong_duration(data, found, "journal.yaml")
 
 
-def test_a_manifest_differs_where_its_data_do() -> None:
+def test_manifests_differ_if_their_data_differ() -> None:
     known = Manifest("20260219-a7k", "p", "013-x", {}, SessionStatus.FAILED, BEGAN)
     assert integrity.manifest_difference(known, replace(known)) == ""
     told = integrity.manifest_difference(known, replace(known, status=SessionStatus.COMPLETED))
     assert told == "it was changed by something else: status was 'failed' and is 'completed'"
 
 
-def test_only_what_has_vanished_and_is_kept_is_put_back(tmp_path: Path) -> None:
+def test_only_missing_files_with_a_copy_are_restored(tmp_path: Path) -> None:
     folder, private = tmp_path / "folder", tmp_path / "private"
     folder.mkdir()
     private.mkdir()

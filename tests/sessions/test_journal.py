@@ -1,4 +1,4 @@
-"""The journal: what is written is read back, by everyone, for ever."""
+"""The journal: every reader reads what was written, in old versions too."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def with_next(data: bytes, entry: Entry) -> bytes:
 
 
 @given(st.lists(entries(), max_size=4))
-def test_what_was_written_reads_back_as_it_was(made: list[Entry]) -> None:
+def test_reading_inverts_writing(made: list[Entry]) -> None:
     data = HEADER + b"".join(map(emit_entry, made)) if made else EMPTY
     assert parsed(data).entries == tuple(made)
 
 
 @given(entries())
-def test_readers_of_yaml_1_1_and_1_2_and_of_ours_agree(entry: Entry) -> None:
+def test_yaml_1_1_yaml_1_2_and_our_reader_agree(entry: Entry) -> None:
     data = HEADER + emit_entry(entry)
     old = yaml.safe_load(data)
     new = YAML(typ="safe", pure=True).load(data)
@@ -80,12 +80,12 @@ def test_tricky_text_survives_in_every_place(text: str) -> None:
     assert yaml.safe_load(data)["entries"][0]["error"] == text
 
 
-def test_text_that_reorders_or_hides_is_written_as_escapes() -> None:
+def test_bidirectional_and_hidden_characters_are_escaped() -> None:
     data = emit_entry(replace(DONE, error="a\u202eb\x1b[2Jc\u2028d"))
     assert b'error: "a\\u202eb\\u001b[2Jc\\u2028d"\n' in data
 
 
-def test_what_no_file_can_hold_becomes_a_replacement_character() -> None:
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
     entry = replace(DONE, error="a\0b\udc80c")
     assert parsed(HEADER + emit_entry(entry)).entries[0].error == "a\ufffdb\ufffdc"
 
@@ -173,7 +173,7 @@ def test_a_time_reads_back_to_the_millisecond(ms: int) -> None:
         ("0001-01-01T00:00:00+14:00", -62135647200000),
     ],
 )
-def test_any_time_with_a_zone_is_a_time(text: str, ms: int | None) -> None:
+def test_a_time_with_a_zone_is_read(text: str, ms: int | None) -> None:
     assert from_time(text) == ms
 
 
@@ -244,7 +244,7 @@ def test_an_open_entry_of_ours_says_itself_whether_it_was_launched() -> None:
     assert parsed(HEADER + emit_entry(waiting)).entries[0].launched_at is None
 
 
-def test_what_a_team_noted_in_a_journal_is_no_part_of_the_entries() -> None:
+def test_notes_in_a_journal_are_not_part_of_the_entries() -> None:
     history = parsed((GOLDEN / "ours-annotated.yaml").read_bytes())
     plan, implement = history.entries
     assert plan.evidence == ("plan_exists: specs/013/plan.md, 212 lines",)
@@ -291,7 +291,7 @@ def test_the_first_entry_makes_an_empty_journal_one_of_ours() -> None:
         '  started_at: "1970-01-01T00:00:00Z"\n  notes: |\n    - not an entry\nlinks:\n- none\n',
     ],
 )
-def test_the_next_entry_finds_its_place_whatever_stands_around(text: str) -> None:
+def test_the_next_entry_goes_to_the_right_place(text: str) -> None:
     before = parsed(text.encode())
     entry = replace(DONE, step_id="next")
     after = with_next(text.encode(), entry)
@@ -352,7 +352,7 @@ def test_a_journal_that_cannot_be_read_says_where_and_why(text: str, where: str,
 
 
 @given(st.binary(max_size=60).map(HEADER.__add__) | st.binary(max_size=200))
-def test_any_bytes_are_a_journal_or_a_clear_error(data: bytes) -> None:
+def test_any_bytes_are_a_journal_or_raise_a_clear_error(data: bytes) -> None:
     where = "journal.yaml"
     try:
         parsed(data)
@@ -367,7 +367,7 @@ def test_an_entry_that_does_not_fit_names_its_key() -> None:
     assert caught.value.key == "trigger"
 
 
-def test_unquoted_words_of_a_person_stay_text_and_nothing_is_nothing() -> None:
+def test_unquoted_words_stay_text_and_an_empty_value_is_absent() -> None:
     text = GOOD.replace("step_id: a", "step_id: 013") + "    error: ~\n    human_response: no\n"
     (entry,) = parsed(f"schema: 1\nentries:\n  - {text}".encode()).entries
     assert (entry.step_id, entry.error, entry.human_response) == ("013", "", "no")
@@ -388,19 +388,19 @@ def test_numbers_of_an_agents_record_stay_numbers_and_its_text_stays_text() -> N
 # ── durations, which are derived ────────────────────────────────────────────────────────────
 
 
-def test_stated_durations_are_told_so_that_a_false_one_is_found() -> None:
+def test_stated_durations_are_read_for_comparison() -> None:
     data = HEADER + emit_entry(DONE) + emit_entry(replace(DONE, attempt=2, completed_at=None))
     assert list(durations(data, "journal.yaml")) == [(0, 2.5)]
     assert list(durations(data.replace(b"2.5", b"2"), "journal.yaml")) == [(0, 2)]
 
 
-def test_durations_of_kais_own_journals_are_whatever_their_author_guessed() -> None:
+def test_durations_of_kais_own_journals_are_not_compared() -> None:
     """7 of the 54 in kai's real journals disagree with their own times."""
     data = (GOLDEN / "kai-completed.yaml").read_bytes()
     assert list(durations(data, "journal.yaml")) == []
 
 
-def test_a_duration_that_is_no_number_has_its_place() -> None:
+def test_a_duration_that_is_not_a_number_is_reported_with_its_place() -> None:
     data = HEADER + emit_entry(DONE).replace(b"2.5", b"long")
     with pytest.raises(StateError) as caught:
         list(durations(data, "journal.yaml"))

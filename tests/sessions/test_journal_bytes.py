@@ -1,4 +1,4 @@
-"""The bytes of a journal: what is written is what stood there, and what is new."""
+"""The bytes of a journal: old bytes are kept, new entries are added."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_entries_added_one_by_one_are_the_journal(made: list[Entry]) -> None:
 
 
 @given(st.lists(entries(), min_size=1, max_size=4), entries(), st.data())
-def test_an_entry_that_nobody_touched_is_written_anew_and_no_other_byte(
+def test_changing_an_unedited_entry_changes_no_other_byte(
     made: list[Entry], after: Entry, data: st.DataObject
 ) -> None:
     text = JournalText()
@@ -48,7 +48,7 @@ def test_an_entry_that_nobody_touched_is_written_anew_and_no_other_byte(
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_a_journal_taken_apart_is_the_same_bytes(file: Path) -> None:
+def test_splitting_a_journal_keeps_its_bytes(file: Path) -> None:
     data = file.read_bytes()
     count = len(parse_journal(data, file.name).entries)
     for due in range(count + 1):
@@ -60,7 +60,7 @@ def test_a_journal_taken_apart_is_the_same_bytes(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_whatever_wrote_a_journal_a_new_entry_leaves_every_byte_of_it(file: Path) -> None:
+def test_a_new_entry_keeps_every_byte_of_any_journal(file: Path) -> None:
     data = file.read_bytes()
     parsed = parse_journal(data, file.name)
     written = read(data, 0).with_new(DONE).data
@@ -69,7 +69,7 @@ def test_whatever_wrote_a_journal_a_new_entry_leaves_every_byte_of_it(file: Path
     assert len(parse_journal(written, file.name).entries) == len(parsed.entries) + 1
 
 
-def test_an_entry_that_a_person_touched_keeps_what_they_wrote() -> None:
+def test_changing_an_edited_entry_keeps_the_persons_notes() -> None:
     noted = HEADER + emit_entry(OPEN).replace(b"decision", b"ticket: A-1  # Ana\n    decision")
     changed = read(noted, 1).with_entry(0, OPEN, DONE).data
     assert b"    ticket: A-1  # Ana\n    decision: auto\n" in changed
@@ -96,6 +96,6 @@ def test_a_missing_last_line_end_is_put_before_the_next_entry(due: int) -> None:
     assert read(data, due).with_new(OPEN).data == data + b"\n" + emit_entry(OPEN)
 
 
-def test_an_empty_journal_is_what_a_new_one_begins_with() -> None:
+def test_the_default_text_is_an_empty_journal() -> None:
     assert JournalText().data == EMPTY
     assert read(EMPTY, 0) == JournalText()

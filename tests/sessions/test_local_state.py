@@ -1,4 +1,4 @@
-"""The runtime state: written at every step, whole or not at all, and never trusted blindly."""
+"""The runtime state: written completely or not at all, and validated when it is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_last_content_is_read_whatever_its_length(place: ABFile) -> None:
     assert names(place) == ["runtime-0", "runtime-1"]
 
 
-def test_another_process_goes_on_where_the_first_one_stopped(place: ABFile) -> None:
+def test_another_process_continues_the_turns(place: ABFile) -> None:
     place.write(b"one")
     other = again(place)
     assert other.read() == b"one"
@@ -61,7 +61,7 @@ def test_another_process_goes_on_where_the_first_one_stopped(place: ABFile) -> N
     assert place.turn == 2
 
 
-def test_every_write_of_anybody_can_be_seen(place: ABFile) -> None:
+def test_every_write_is_visible_to_other_processes(place: ABFile) -> None:
     seen = {place.headers()}
     for _ in range(5):
         place.write(b"the same")
@@ -88,7 +88,7 @@ def test_a_write_that_was_cut_off_leaves_the_one_before(
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_not_ours_are_no_content(
+def test_foreign_bytes_do_not_count_as_content(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     place = ABFile(tmp_path_factory.mktemp("foreign") / "runtime")
@@ -99,7 +99,7 @@ def test_bytes_that_are_not_ours_are_no_content(
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("where", ["os.open", "os.write", "os.fdatasync"])
 @pytest.mark.parametrize("written", [1, 2, 3])
-def test_a_disk_that_refuses_leaves_the_last_content_and_a_clear_error(
+def test_a_failed_write_keeps_the_last_content_and_raises(
     place: ABFile, mocker: MockerFixture, where: str, written: int, reason: int
 ) -> None:
     for turn in range(written):
@@ -125,7 +125,7 @@ def test_a_disk_that_refuses_leaves_the_last_content_and_a_clear_error(
     assert again(place).read() == b"room again"
 
 
-def test_a_link_in_a_files_place_is_neither_written_through_nor_looked_into(
+def test_a_symbolic_link_is_neither_written_nor_read(
     place: ABFile,
 ) -> None:
     place.write(b"one")
@@ -167,7 +167,7 @@ def test_what_was_saved_is_loaded(place: ABFile) -> None:
     assert Runtime.load(again(place)) == saved
 
 
-def test_the_journal_before_brings_back_what_belonged_to_it(place: ABFile) -> None:
+def test_stepping_back_restores_the_former_state(place: ABFile) -> None:
     runtime = full()
     runtime.save(place)
     runtime.will_write("journal.yaml", "b")
@@ -189,7 +189,7 @@ def test_the_journal_before_brings_back_what_belonged_to_it(place: ABFile) -> No
     )
 
 
-def test_what_was_never_written_is_not_ours() -> None:
+def test_unwritten_bytes_are_not_ours() -> None:
     assert not Runtime().ours("journal.yaml", "a")
     assert not Runtime().latest("journal.yaml", "a")
 
@@ -207,7 +207,7 @@ def test_what_was_never_written_is_not_ours() -> None:
         {"digests": ...},
     ],
 )
-def test_damaged_content_says_how_to_go_on_without(place: ABFile, change: dict[str, Any]) -> None:
+def test_damaged_content_is_an_error_with_guidance(place: ABFile, change: dict[str, Any]) -> None:
     full().save(place)
     data = json.loads(place.read() or b"")
     for key, value in change.items():
@@ -223,7 +223,7 @@ def test_damaged_content_says_how_to_go_on_without(place: ABFile, change: dict[s
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"{", b"[" * 100_000])
-def test_content_that_is_no_json_object_is_refused(place: ABFile, content: bytes) -> None:
+def test_content_must_be_a_json_object(place: ABFile, content: bytes) -> None:
     place.write(content)
     with pytest.raises(StateError) as caught:
         Runtime.load(place)

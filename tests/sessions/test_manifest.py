@@ -1,4 +1,4 @@
-"""The manifest: one session in a dozen lines, ours or kai's own."""
+"""The manifest of a session, ours or of kai's own tools."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def read(data: bytes) -> Manifest:
     return read_manifest(data, "session.yaml")
 
 
-def test_a_manifest_looks_as_a_person_expects_it() -> None:
+def test_a_manifest_is_readable() -> None:
     """kai data model, Session: every key, empty where there is nothing."""
     assert emit_manifest(OPEN) == WRITTEN
     assert read(WRITTEN) == OPEN
 
 
 @given(manifests())
-def test_what_was_written_reads_back_as_it_was(manifest: Manifest) -> None:
+def test_reading_inverts_writing(manifest: Manifest) -> None:
     data = emit_manifest(manifest)
     assert read(data) == manifest
     assert yaml.safe_load(data) == YAML(typ="safe", pure=True).load(data)
@@ -113,7 +113,7 @@ def test_an_update_of_kais_own_manifest_changes_what_changed_only() -> None:
     )
 
 
-def test_what_a_person_wrote_into_a_manifest_survives_its_updates() -> None:
+def test_updates_keep_a_persons_notes() -> None:
     touched = b"# ours\n" + WRITTEN.replace(b"status: in", b"ticket: ABC-1  # note\nstatus: in")
     done = replace(
         OPEN, status=SessionStatus.COMPLETED, completed_at=1771496426104, current_step="", gate=None
@@ -126,7 +126,7 @@ def test_what_a_person_wrote_into_a_manifest_survives_its_updates() -> None:
     assert update_manifest(ended, done, OPEN) == touched
 
 
-def test_a_manifest_without_optional_keys_is_one() -> None:
+def test_optional_keys_may_be_missing() -> None:
     data = (
         b'session_id: 20260219-a7k\nplaybook: x\nstatus: pending\nstarted_at: "1970-01-01T00:00Z"'
     )

@@ -1,4 +1,4 @@
-"""When a session goes into git, and what is said of it: in every driver's words the same."""
+"""When a session is committed and pushed, and what is reported."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_nothing_is_committed_where_that_is_not_wanted(project: Project) -> None
     assert subjects(project) == []
 
 
-def test_a_session_that_led_nowhere_is_no_news_until_git_knows_it(
+def test_a_failed_session_is_committed_only_if_git_knows_it(
     project: Project,
 ) -> None:
     """A run that fails at its first step leaves no commit; one that was in git is closed there."""
@@ -168,7 +168,7 @@ def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
 # ── none of a step's work ───────────────────────────────────────────────────────────────────
 
 
-def test_what_playbook_commits_is_none_of_the_steps_work(
+def test_our_commit_is_not_shown_as_the_steps_work(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kai FR24: what a gate shows is what the step has changed since its launch."""
@@ -196,7 +196,7 @@ def test_what_playbook_commits_is_none_of_the_steps_work(
         (["config", "core.excludesFile", "ignored"], "git ignores .playbooks/sessions/"),
     ],
 )
-def test_what_git_refuses_is_told_and_the_run_goes_on(
+def test_a_refused_commit_is_reported_and_the_run_goes_on(
     project: Project, prepare: list[str], said: str
 ) -> None:
     project.write("hooks/pre-commit", "#!/bin/sh\necho not now >&2\nexit 1\n").chmod(0o755)
@@ -217,7 +217,7 @@ def test_without_git_the_run_goes_on_too(project: Project, monkeypatch: pytest.M
     assert "[PB-IO-PROGRAM]" in notice
 
 
-def test_what_was_refused_at_the_end_is_made_up_for_by_a_resume(project: Project) -> None:
+def test_resuming_commits_what_was_refused_at_the_end(project: Project) -> None:
     """Also what a kill has cut off: the end is journaled first, and committed then."""
     hook = project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)
@@ -282,7 +282,7 @@ def test_nothing_is_pushed_where_that_is_not_wanted(
     assert subject in ("Begin", f"Record session {supervisor.id} before pr")
 
 
-def test_nothing_is_pushed_that_nobody_has_published(project: Project, upstream: Project) -> None:
+def test_an_unpublished_session_is_not_pushed(project: Project, upstream: Project) -> None:
     """No step that publishes, or none that ran."""
     supervisor = session(project, "a", publishing(autonomy="gate_always"))
     supervisor.begin()

@@ -300,9 +300,7 @@ def test_a_lagging_manifest_with_a_persons_note_is_repaired_and_keeps_it(
     assert scene.manifest(half_way)["current_step"] == "d"
 
 
-def test_opening_a_session_that_is_as_it_should_be_writes_nothing(
-    scene: Scene, half_way: Supervisor
-) -> None:
+def test_opening_an_unchanged_session_writes_nothing(scene: Scene, half_way: Supervisor) -> None:
     def looks() -> dict[Path, int]:
         folders = [scene.file(half_way, "x").parent, half_way.private]
         return {f: f.stat().st_mtime_ns for folder in folders for f in folder.iterdir()}
@@ -312,9 +310,7 @@ def test_opening_a_session_that_is_as_it_should_be_writes_nothing(
     assert looks() == before
 
 
-def test_an_observation_that_answers_nothing_changes_nothing(
-    scene: Scene, half_way: Supervisor
-) -> None:
+def test_an_unexpected_observation_changes_nothing(scene: Scene, half_way: Supervisor) -> None:
     before = scene.file(half_way, "journal.yaml").read_bytes()
     with pytest.raises(StateError, match="outstanding is the work of c#1"):
         half_way.answer("d#1?1", Resolution.CONTINUE, "continue", Principal("Ana"))
@@ -346,16 +342,14 @@ def test_a_crash_between_intent_and_journal_leaves_the_former_journal_known_as_o
     assert work(scene.again(half_way).advance()).id == "c#1"
 
 
-def test_a_person_may_comment_what_such_a_crash_left(scene: Scene, half_way: Supervisor) -> None:
+def test_comments_are_accepted_after_a_crash(scene: Scene, half_way: Supervisor) -> None:
     crashed_before_the_journal(scene, half_way)
     scene.edit(half_way, "journal.yaml", ("- step_id: c", "- step_id: c  # was it this?"))
     scene.edit(half_way, "session.yaml", ("schema: 1", "# crashed here\nschema: 1"))
     assert work(scene.again(half_way).advance()).id == "c#1"
 
 
-def test_changed_data_are_seen_after_such_a_crash_as_well(
-    scene: Scene, half_way: Supervisor
-) -> None:
+def test_changed_data_are_detected_after_a_crash(scene: Scene, half_way: Supervisor) -> None:
     crashed_before_the_journal(scene, half_way)
     scene.edit(half_way, "journal.yaml", ("in_progress", "done"))
     assert "entry c#1 was changed" in refusal(scene, half_way).message
@@ -382,7 +376,7 @@ def test_on_another_machine_the_files_are_taken_as_they_are(
     assert "a#1" in refusal(elsewhere, supervisor).message
 
 
-def test_there_a_playbook_that_does_not_conform_is_refused_as_such(
+def test_on_another_machine_an_invalid_playbook_is_refused(
     scene: Scene, half_way: Supervisor
 ) -> None:
     for file in half_way.private.glob("*"):
@@ -400,7 +394,7 @@ def test_there_a_playbook_that_does_not_conform_is_refused_as_such(
         ("journal.yaml", "PB-STATE-CORRUPT"),
     ],
 )
-def test_there_a_missing_file_is_named(
+def test_on_another_machine_a_missing_file_is_named(
     scene: Scene, half_way: Supervisor, name: str, code: str
 ) -> None:
     for file in half_way.private.glob("*"):
@@ -412,7 +406,7 @@ def test_there_a_missing_file_is_named(
     assert half_way.id in caught.value.message
 
 
-def test_a_runtime_state_that_is_nonsense_says_how_to_go_on_without(
+def test_a_damaged_runtime_state_is_an_error_with_guidance(
     scene: Scene, half_way: Supervisor
 ) -> None:
     with half_way.store.open(half_way.id) as opened:
@@ -428,7 +422,7 @@ def test_a_runtime_state_that_is_nonsense_says_how_to_go_on_without(
 
 
 def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supervisor) -> None:
-    """The original's tools ended sessions without a word in the journal."""
+    """The original's tools ended sessions without a journal entry."""
     for file in half_way.private.glob("*"):
         file.unlink()
     scene.edit(half_way, "session.yaml", ("schema: 1\n", ""), ("in_progress", "aborted"))

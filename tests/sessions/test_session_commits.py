@@ -1,4 +1,4 @@
-"""One session's folder in git: real repositories in every state that a person leaves one in."""
+"""One session's folder in git, in real repositories in many states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Playbook-Name: auto-feature"""
 
 
 class Repository:
-    """A repository with one commit, a branch of its own, and a session that git knows not yet."""
+    """A repository with one commit, a branch of its own, and an uncommitted session."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class Repository:
         self.write(f".git/hooks/{name}", f"#!/bin/sh\n{script}\n").chmod(0o755)
 
     def hangs(self, hook: str, patch: pytest.MonkeyPatch) -> None:
-        """The hook ends never; once it has begun, everybody's patience is over."""
+        """The hook never ends; once it has begun, the timeout is over."""
         begun = self.root.with_name(f"{hook}-has-begun")
         self.hook(hook, f"touch '{begun}'; sleep 600")
         put_clock_forward(patch, lambda: HOUR * begun.exists())
@@ -130,7 +130,7 @@ def test_a_session_is_one_commit_that_names_it(repository: Repository) -> None:
     assert repository.git("status", "--porcelain") == ""
 
 
-def test_what_is_new_since_is_the_next_commit_and_nothing_new_is_none(
+def test_changes_are_committed_and_no_changes_are_not(
     repository: Repository,
 ) -> None:
     first = repository.commit()
@@ -143,7 +143,7 @@ def test_what_is_new_since_is_the_next_commit_and_nothing_new_is_none(
     assert repository.files == [FILES[0], f"{FOLDER}/outputs/plan.json"]
 
 
-def test_what_a_person_has_staged_is_theirs_still(repository: Repository) -> None:
+def test_a_persons_staged_changes_stay(repository: Repository) -> None:
     """Staged, staged in part, intended, removed, untracked: none of it moves."""
     repository.write("a.txt", "ONE\ntwo\nthree\n")
     repository.git("add", "a.txt")
@@ -161,7 +161,7 @@ def test_what_a_person_has_staged_is_theirs_still(repository: Repository) -> Non
     assert (repository.git("diff"), repository.git("diff", "--cached")) == diffs
 
 
-def test_what_is_being_written_at_that_moment_is_left_out(repository: Repository) -> None:
+def test_temporary_files_are_left_out(repository: Repository) -> None:
     unfinished = [f"{FOLDER}/.playbook-tmp-1", f"{FOLDER}/outputs/.playbook-tmp-2"]
     for file in unfinished:
         repository.write(file, "half")
@@ -171,7 +171,7 @@ def test_what_is_being_written_at_that_moment_is_left_out(repository: Repository
     assert repository.commit() is None
 
 
-def test_what_a_kill_has_left_half_done_is_taken_up(repository: Repository) -> None:
+def test_an_interrupted_commit_is_completed(repository: Repository) -> None:
     repository.git("add", "--intent-to-add", FOLDER)
     assert repository.commit()
     assert repository.files == FILES
@@ -237,7 +237,7 @@ def test_a_sparse_checkout_commits_what_it_does_not_show(repository: Repository)
 
 
 @pytest.mark.parametrize("hook", ["pre-commit", "commit-msg"])
-def test_a_hook_that_refuses_is_told_in_its_own_words(repository: Repository, hook: str) -> None:
+def test_the_message_of_a_refusing_hook_is_reported(repository: Repository, hook: str) -> None:
     repository.write("a.txt", "staged\n")
     repository.git("add", "a.txt")
     repository.hook(hook, "echo checking; printf '\\033[31mno journals here\\n' >&2; exit 1")
@@ -266,22 +266,20 @@ def test_a_hook_that_hangs_after_the_commit_undoes_nothing(
     assert repository.git("status", "--porcelain") == ""
 
 
-def test_a_hook_that_rewrites_the_message_has_its_way(
-    repository: Repository, remote: Repository
-) -> None:
-    """What does not say that it is ours is not pushed."""
+def test_a_hook_may_rewrite_the_message(repository: Repository, remote: Repository) -> None:
+    """A commit without our trailer is not pushed."""
     repository.hook("commit-msg", 'echo "The journal" >"$1"')
     assert repository.commit() == Commit(repository.head, repository.git("rev-parse", "HEAD~1"))
     assert repository.session().push() == ""
 
 
-def test_a_file_that_a_hook_adds_is_its_own_affair(repository: Repository) -> None:
+def test_a_hook_may_add_a_file(repository: Repository) -> None:
     repository.hook("pre-commit", "echo x >stamp; git add stamp")
     assert repository.commit()
     assert repository.files == [*FILES, "stamp"]
 
 
-def test_a_lock_that_somebody_holds_for_a_moment_is_waited_for(repository: Repository) -> None:
+def test_a_short_lock_is_waited_for(repository: Repository) -> None:
     lock = repository.write(".git/index.lock", "")
     release = threading.Timer(0.3, lock.unlink)
     release.start()
@@ -289,7 +287,7 @@ def test_a_lock_that_somebody_holds_for_a_moment_is_waited_for(repository: Repos
     release.join()
 
 
-def test_a_lock_that_stays_is_told(repository: Repository) -> None:
+def test_a_lasting_lock_is_reported(repository: Repository) -> None:
     lock = repository.write(".git/index.lock", "")
     with pytest.raises(GitError, match=r"another git holds .*index\.lock"):
         repository.commit()
@@ -298,7 +296,7 @@ def test_a_lock_that_stays_is_told(repository: Repository) -> None:
     assert repository.git("status", "--porcelain") == "?? .playbooks/"
 
 
-def test_a_merge_that_is_under_way_is_not_ended_by_us(repository: Repository) -> None:
+def test_an_unfinished_merge_is_left_alone(repository: Repository) -> None:
     repository.git("switch", "-q", "-c", "other")
     repository.write("a.txt", "theirs\n")
     repository.git("commit", "-q", "-a", "-m", "Theirs")
@@ -321,7 +319,7 @@ def test_a_merge_that_is_under_way_is_not_ended_by_us(repository: Repository) ->
 
 
 def test_a_conflict_in_other_files_stays_one(repository: Repository) -> None:
-    """As a `git stash pop` leaves it: nothing is under way, and the index is in two minds."""
+    """As after `git stash pop`: no operation is in progress, and the index has conflicts."""
     repository.write("a.txt", "mine\n")
     repository.git("stash", "-q")
     repository.write("a.txt", "yours\n")
@@ -349,7 +347,7 @@ def test_the_first_commit_is_the_persons(tmp_path: Path, repository: Repository)
     assert unborn.git("status", "--porcelain") == "?? .playbooks/"
 
 
-def test_a_folder_that_git_ignores_is_told(repository: Repository) -> None:
+def test_an_ignored_folder_is_reported(repository: Repository) -> None:
     repository.write(".gitignore", ".playbooks/sessions/\n")
     refusal = repository.refuses()
     assert refusal.message == f"git ignores {FOLDER}"
@@ -369,7 +367,7 @@ def test_without_an_identity_git_says_what_is_missing(
     assert "`git config user.email ADDRESS`" in refusal.guidance
 
 
-def test_a_signature_that_cannot_be_made_is_told_and_not_left_out(
+def test_a_failed_signature_is_reported(
     repository: Repository,
 ) -> None:
     repository.git("config", "commit.gpgSign", "true")
@@ -377,16 +375,14 @@ def test_a_signature_that_cannot_be_made_is_told_and_not_left_out(
     assert "gpg failed to sign" in repository.refuses().message
 
 
-def test_a_repository_that_git_does_not_read_is_told(repository: Repository) -> None:
+def test_an_unreadable_repository_is_reported(repository: Repository) -> None:
     repository.write(".git/config", "[core\n")
     with pytest.raises(GitError, match="git status was refused: fatal: bad config"):
         repository.commit()
 
 
-def test_nobody_is_asked_for_anything(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither at a terminal nor by a window: hooks have no terminal to ask at."""
+def test_git_shows_no_prompt(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither at a terminal nor in a window."""
     monkeypatch.setenv("GPG_TTY", "/dev/pts/0")
     monkeypatch.setenv("SSH_ASKPASS", "/bin/window")
     seen = repository.root / ".git/seen"
@@ -423,7 +419,7 @@ def test_commits_of_a_persons_are_not_published_with_it(
     assert remote.git("rev-parse", "013-x") == before
 
 
-def test_what_is_not_the_session_alone_is_not_pushed(
+def test_a_commit_with_other_files_is_not_pushed(
     repository: Repository, remote: Repository
 ) -> None:
     before = repository.head
@@ -447,9 +443,7 @@ def test_only_the_branch_of_the_same_name_is_pushed_to(
     assert remote.git("rev-parse", "main") != repository.head
 
 
-def test_where_there_is_nothing_to_push_to_nothing_is_said(
-    repository: Repository, template: Path
-) -> None:
+def test_without_a_remote_nothing_is_reported(repository: Repository, template: Path) -> None:
     assert repository.commit()
     assert repository.session().push() == ""  # no remote
     repository.git("remote", "add", "one", str(template))
@@ -461,7 +455,7 @@ def test_where_there_is_nothing_to_push_to_nothing_is_said(
     assert repository.session().push() == ""
 
 
-def test_a_branch_that_follows_nothing_goes_to_the_remote_that_holds_it(
+def test_a_branch_without_upstream_is_pushed_to_the_remote_that_has_it(
     repository: Repository, remote: Repository, template: Path
 ) -> None:
     repository.git("branch", "--unset-upstream")
@@ -478,7 +472,7 @@ def test_a_branch_that_follows_nothing_goes_to_the_remote_that_holds_it(
         repository.session().push()
 
 
-def test_where_the_push_would_go_is_where_the_parent_is_looked_for(
+def test_the_parent_is_compared_at_the_push_url(
     repository: Repository, remote: Repository, tmp_path: Path
 ) -> None:
     """And a branch of which the name is a part is another one."""
@@ -498,7 +492,7 @@ def test_where_the_push_would_go_is_where_the_parent_is_looked_for(
 @pytest.mark.parametrize(
     ("hook", "to"), [("pre-push", "1"), ("pre-push", "2"), ("pre-receive", "2")]
 )
-def test_a_refused_push_is_told(
+def test_a_refused_push_is_reported(
     repository: Repository, remote: Repository, hook: str, to: str
 ) -> None:
     """Git leaves a pre-push hook's stdout alone, where many of them say why."""
@@ -535,7 +529,7 @@ def test_a_remote_that_moves_on_meanwhile_is_not_overwritten(
     assert remote.git("rev-parse", "013-x") == elsewhere.head
 
 
-def test_a_remote_that_cannot_be_reached_gives_no_password_away(
+def test_the_error_of_an_unreachable_remote_contains_no_password(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And none is asked for."""
@@ -583,7 +577,7 @@ def test_a_remote_that_does_not_answer_is_given_up(
         repository.session().push()
 
 
-def test_no_name_of_a_remote_is_an_option(repository: Repository) -> None:
+def test_a_remotes_name_is_never_an_option(repository: Repository) -> None:
     stolen = repository.root.with_name("stolen")
     repository.git("config", "branch.013-x.remote", f"--upload-pack=touch {stolen};")
     assert repository.commit()

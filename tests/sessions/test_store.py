@@ -1,4 +1,4 @@
-"""Sessions on disk: created once, found again, restored, and safe from what surrounds them."""
+"""Sessions on disk: created, found, restored, and protected."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_machines_own_clock_counts_milliseconds(scene: Scene) -> None:
     assert abs(system_clock() - Path("/proc/self").stat().st_mtime_ns // 1_000_000) < 3_600_000
 
 
-def test_an_id_that_somebody_has_is_not_given_again(scene: Scene, mocker: MockerFixture) -> None:
+def test_a_used_id_is_not_reserved_again(scene: Scene, mocker: MockerFixture) -> None:
     first = scene.create("a")
     tail = bytes("abcdefghijklmnopqrstuvwxyz0123456789".index(c) for c in first.id[-3:])
     real = os.urandom
@@ -110,7 +110,7 @@ def test_a_project_without_sessions_has_none(scene: Scene) -> None:
     assert scene.store.ids() == []
 
 
-def test_folders_that_are_no_sessions_are_passed_over(scene: Scene) -> None:
+def test_other_folders_are_ignored(scene: Scene) -> None:
     supervisor = scene.create("a")
     for name in ("notes", "20260219-ABC", "20260219-aaaa", "20260219-zzz"):
         (scene.root / ".playbooks/sessions" / name).mkdir()
@@ -121,7 +121,7 @@ def test_folders_that_are_no_sessions_are_passed_over(scene: Scene) -> None:
     "name", ["20260219-zzz", "", "../../etc", "20260219-zz/", "20260219-zzz\n", "x" * 500]
 )
 @pytest.mark.parametrize("asked", ["open", "manifest", "journal"])
-def test_a_session_that_is_none_is_refused(scene: Scene, name: str, asked: str) -> None:
+def test_an_invalid_id_is_refused(scene: Scene, name: str, asked: str) -> None:
     scene.create("a")
     deed = getattr(scene.store, asked)
     with pytest.raises(StateError) as caught, contextlib.nullcontext(deed(name)) as opened:
@@ -131,7 +131,7 @@ def test_a_session_that_is_none_is_refused(scene: Scene, name: str, asked: str) 
     assert not (scene.store.checkout.runtime / "20260219-zzz").exists()
 
 
-def test_sessions_can_be_looked_at_without_opening_them(scene: Scene) -> None:
+def test_a_session_can_be_read_without_opening_it(scene: Scene) -> None:
     supervisor = scene.create("a")
     finish(supervisor, supervisor.begin())
     assert scene.store.manifest(supervisor.id).status is SessionStatus.COMPLETED
@@ -213,7 +213,7 @@ def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
     assert scene.fresh().vanished() == []
 
 
-def test_of_a_session_whose_runtime_state_is_damaged_it_is_assumed_that_it_is_open(
+def test_a_session_with_a_damaged_runtime_state_counts_as_open(
     scene: Scene,
 ) -> None:
     supervisor = scene.create("a")
@@ -307,7 +307,7 @@ REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("reason", REFUSALS, ids=errno.errorcode.get)
-def test_a_disk_that_refuses_at_any_write_leaves_the_old_state_and_the_next_command_works(
+def test_any_failed_write_keeps_the_old_state_and_the_next_command_works(
     scene: Scene, mocker: MockerFixture, reason: int, lasting: bool
 ) -> None:
     """Catalyst E-7: a clear error, and nothing half-written."""
@@ -347,7 +347,7 @@ def _reported(
 
 
 @pytest.mark.parametrize("reason", REFUSALS, ids=errno.errorcode.get)
-def test_a_disk_that_refuses_a_new_session_leaves_none(
+def test_a_failed_creation_leaves_no_session(
     scene: Scene, mocker: MockerFixture, reason: int
 ) -> None:
     for turn in range(1, 40, 3):
@@ -432,7 +432,7 @@ def test_a_completed_session_of_the_originals_is_read_with_its_retries(
     assert scene.again(supervisor).advance() == snapshot
 
 
-def test_a_retry_of_the_originals_that_says_more_is_taken_at_its_word(scene: Scene) -> None:
+def test_a_retry_of_the_originals_keeps_its_stated_resolution(scene: Scene) -> None:
     supervisor = kai(scene, "kai-completed", "completed", "plan", "implement", "pr")
     said = ('error: "2 tests failed"', 'error: "2 tests failed"\n    resolution: skip')
     scene.edit(supervisor, "journal.yaml", said)
@@ -466,7 +466,7 @@ def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
     assert scene.again(supervisor).advance().manifest.status is SessionStatus.COMPLETED
 
 
-def test_a_session_of_the_originals_that_had_finished_its_step_goes_on_behind_it(
+def test_a_session_of_the_originals_continues_after_its_finished_step(
     scene: Scene,
 ) -> None:
     tasks = step("tasks", postconditions=["tasks_exists"])
@@ -485,7 +485,7 @@ def test_a_pending_session_of_the_originals_begins(scene: Scene) -> None:
     assert scene.manifest(supervisor)["status"] == "in_progress"
 
 
-def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -> None:
+def test_a_journal_that_diverges_from_its_playbook_is_reported_with_its_place(scene: Scene) -> None:
     supervisor = kai(scene, "kai-crashed", "in_progress", "tasks", "plan")
     with pytest.raises(StateError) as caught:
         supervisor.advance()
@@ -494,7 +494,7 @@ def test_a_journal_that_is_no_history_of_its_playbook_says_where(scene: Scene) -
 
 
 def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None:
-    """It leaves no ghost of a folder behind, though git still remembers it."""
+    """No folder is created, although git still lists the worktree."""
     worktree = project.root.with_name("beside")
     project.git("worktree", "add", "-q", str(worktree), "-b", "beside")
     store = DiskStore(checkout.find(worktree))
@@ -508,7 +508,7 @@ def test_a_worktree_that_was_removed_is_not_made_again(project: Project) -> None
     assert not worktree.exists()
 
 
-def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(
+def test_an_edited_status_in_the_manifest_is_ignored(
     scene: Scene,
 ) -> None:
     """Where this worktree drives the session, what it wrote itself counts for listings, too."""
@@ -521,7 +521,7 @@ def test_a_status_that_somebody_wrote_into_the_manifest_is_not_believed(
     assert refused.value.code == "PB-STATE-TAMPERED"
 
 
-def test_a_folder_without_a_runtime_state_is_no_session_that_is_driven(
+def test_a_folder_without_a_runtime_state_is_not_driven(
     scene: Scene,
 ) -> None:
     """A crash may leave it, before anything was known."""

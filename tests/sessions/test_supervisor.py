@@ -1,4 +1,4 @@
-"""The pump: every call journals what it learned and answers with what is to be done next."""
+"""The supervisor: every call journals an observation and returns what is due next."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_look_at_a_session_that_has_not_begun_begins_nothing(scene: Scene) -> 
     assert not supervisor.begin().pending
 
 
-def test_beginning_in_the_middle_journals_what_was_passed_over(scene: Scene) -> None:
+def test_beginning_in_the_middle_journals_the_skipped_steps(scene: Scene) -> None:
     supervisor = scene.create("a", "b", "c")
     snapshot = supervisor.begin("c")
     assert work(snapshot).id == "c#1"
@@ -129,7 +129,7 @@ def test_a_repeated_report_changes_nothing_and_shows_what_is_due_now(scene: Scen
     assert scene.file(supervisor, "journal.yaml").read_bytes() == before
 
 
-def test_what_answers_nothing_is_refused_and_changes_nothing(scene: Scene) -> None:
+def test_an_unexpected_observation_is_refused_and_changes_nothing(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
     before = scene.file(supervisor, "journal.yaml").read_bytes()
@@ -140,10 +140,10 @@ def test_what_answers_nothing_is_refused_and_changes_nothing(scene: Scene) -> No
     assert work(supervisor.report("a#1", OK)).id == "b#1"
 
 
-def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
+def test_a_workers_outcome_is_written_before_anything_is_judged(
     scene: Scene, mocker: MockerFixture
 ) -> None:
-    """An agent's step is dear and is never repeated for a lost check."""
+    """An agent's work is expensive and must not be repeated because a check was lost."""
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]))
     supervisor.begin()
     broken = RuntimeError("the disk fell out")
@@ -159,7 +159,7 @@ def test_what_a_worker_brought_is_on_the_disk_before_anything_is_judged(
 
 
 @pytest.mark.parametrize("report", [Supervisor.report, Supervisor.note_return])
-def test_a_giant_outcome_is_cut_short_in_the_journal(
+def test_a_huge_outcome_is_shortened_in_the_journal(
     scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
 ) -> None:
     """A worker cannot fill the journal, which is read whole again and again."""
@@ -240,7 +240,7 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
     assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
 
 
-def test_the_context_of_a_gate_has_the_cure_where_there_is_one_of_its_own(project: Project) -> None:
+def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> None:
     for code, guidance, told in (
         ("PB-AGENT-PERMISSION", "Write this line.", ["to mend it: Write this line."]),
         ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
@@ -321,7 +321,7 @@ def test_only_spec_kits_own_commands_are_pointed_at_the_feature(project: Project
     assert supervisor.environment(snapshot, supervisor.work(snapshot, work(snapshot))) == {}
 
 
-def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> None:
+def test_without_a_feature_the_branch_names_it(project: Project) -> None:
     """A step may switch branches: HEAD is read each time."""
     store = DiskStore(checkout.find(project.root))
     text = playbook("a", step("b", preconditions=["spec_exists"]))
@@ -332,7 +332,7 @@ def test_without_a_feature_the_branch_says_where_to_look(project: Project) -> No
     assert "specs/014-elsewhere/spec.md" in project.journal()[1]["error"]
 
 
-def test_what_drives_a_session_is_remembered(scene: Scene) -> None:
+def test_agent_and_mode_are_remembered(scene: Scene) -> None:
     supervisor = scene.create("a")
     supervisor.remember(Runtime(agent="script:x.yaml", mode="autonomous", limits={"max_turns": 3}))
     with scene.fresh().open(supervisor.id) as opened:
@@ -357,7 +357,7 @@ def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:
 # ── others at the same time ─────────────────────────────────────────────────────────────────
 
 
-def test_a_check_that_asks_the_world_does_not_keep_others_out(
+def test_a_check_that_starts_a_program_does_not_hold_the_lock(
     scene: Scene, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While gh is asked, another process answers the check; what is due then counts."""
