@@ -1,4 +1,4 @@
-"""What tests of installations and updates share: what is planned, what lies there, who dies."""
+"""What the tests of `init` and `update` share."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ os.fsync = dying
 
 
 def doing(deed: str, *, at: int = 0) -> list[str]:
-    """The command that does this deed, some lines of Python, and dies at that fsync; 0 is none."""
+    """A command that runs these lines of Python and is killed at that fsync; 0 is none."""
     return [sys.executable, "-c", DYING + deed, str(at)]
 
 
 def killed(deed: str, cwd: Path, *, at: int) -> bool:
-    """Whether that fsync was reached, and was the end."""
+    """Whether the command was killed at that fsync."""
     done = subprocess.run(doing(deed, at=at), cwd=cwd, check=False)
     assert done.returncode in (0, -signal.SIGKILL)
     return done.returncode != 0

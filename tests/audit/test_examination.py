@@ -1,4 +1,4 @@
-"""What cannot be true of a session, rule by rule, and that nothing else is found.
+"""Every rule of the audit, and that nothing else is found.
 
 `journals/` holds whole sessions, `journals/broken/` what makes one that is in order break exactly
 one rule: RULE.yaml, or RULE.what.yaml. tools/collected_journals.py reads them.
@@ -88,7 +88,7 @@ def test_what_breaks_one_rule_is_found_by_that_rule_at_its_place(case: Broken) -
     assert problem.guidance == RULES[problem.code].guidance
 
 
-def test_every_session_of_the_collection_is_told_of() -> None:
+def test_every_session_of_the_collection_is_described() -> None:
     standing = {folder.parent for folder in JOURNALS.rglob("session.yaml")}
     assert {JOURNALS / name for name in WHOLE} == standing
 
@@ -130,7 +130,7 @@ def with_evidence(probed: Probed) -> AuditReport:
     ],
     ids=["pass", "stale", "fail", "no verdict", "unknown", "broken", "empty", "missing"],
 )
-def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
+def test_evidence_counts_only_if_its_condition_held(
     name: Condition, content: str | None, launched: bool, held: bool | None, tmp_path: Path
 ) -> None:
     """In the very words in which the program tells what it has looked at."""
@@ -146,7 +146,7 @@ def test_evidence_is_believed_where_its_condition_held_and_nowhere_else(
 
 
 @pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])
-def test_evidence_of_what_is_no_artifact_is_not_believed(flaw: str, tmp_path: Path) -> None:
+def test_evidence_of_a_flawed_artifact_does_not_count(flaw: str, tmp_path: Path) -> None:
     world = Workspace(tmp_path, FEATURE, FEATURE, Config())
     report, template = tmp_path / REPORT, tmp_path / ".specify/templates/check-report-template.md"
     for file in (report, template):
@@ -214,7 +214,7 @@ def test_other_tools_keep_a_feature_as_it_was_typed(typed: str, expected: set[st
     assert codes(examine(session(contents), NOW)) == expected
 
 
-def test_an_answer_of_nobody_is_noted_and_no_contradiction() -> None:
+def test_an_answer_without_a_name_is_noted_and_not_a_finding() -> None:
     """Git may know no name; that a policy lets only some answer is another matter."""
     contents = files("ours")
     contents["journal.yaml"] = contents["journal.yaml"].replace(
@@ -266,9 +266,7 @@ def as_written(playbook: Playbook, state: State, journal: Any) -> SessionFiles:
 
 @given(playbooks(), CHOICES)
 @settings(max_examples=150)
-def test_in_a_journal_of_our_own_nothing_is_ever_found(
-    playbook: Playbook, choices: list[int]
-) -> None:
+def test_our_own_journals_have_no_findings(playbook: Playbook, choices: list[int]) -> None:
     """Whatever happens in a session, and wherever it stands: every rule holds."""
     moments = list(history(playbook, choices))
     for now in moments[len(moments) // 2 :: 5] + moments[-1:]:
@@ -295,7 +293,7 @@ def test_the_original_wrote_journals_of_these_shapes(name: str, expected: set[st
     assert codes(whole(f"original/{name}")) == expected
 
 
-def test_what_cannot_be_understood_is_said_and_the_rest_is_judged_all_the_same() -> None:
+def test_what_cannot_be_understood_is_reported_and_the_rest_is_checked() -> None:
     """A list instead of a journal, entries that are none, numbers with units, unknown words."""
     audited = of_journal(
         "- step: speckit.plan\n"
@@ -363,7 +361,7 @@ def test_a_hostile_file_is_one_finding(data: bytes) -> None:
     assert [problem.code for _, problem in problems(of_journal(data))] == ["AUD-READ"]
 
 
-def test_a_line_of_ten_megabytes_is_judged_and_not_repeated() -> None:
+def test_a_line_of_ten_megabytes_is_checked_and_not_repeated() -> None:
     word = "x" * 10_000_000
     audited = of_journal(
         f"entries:\n  - step_id: {word}\n    status: {word}\n    decision: {word}\n"
@@ -384,7 +382,7 @@ def test_names_are_shown_without_what_a_terminal_would_obey() -> None:
     ]
 
 
-def test_of_very_many_findings_the_first_are_given() -> None:
+def test_only_the_first_of_very_many_findings_are_reported() -> None:
     entry = "  - {step_id: plan, status: done, decision: escalated}\n"
     audited = of_journal("entries:\n" + entry * (MAX_PROBLEMS + 5))
     assert len(problems(audited)) == MAX_PROBLEMS
@@ -394,7 +392,7 @@ def test_of_very_many_findings_the_first_are_given() -> None:
     )
 
 
-def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:
+def test_a_missing_file_is_reported_and_the_rest_is_checked() -> None:
     whole = session(files("ours"))
     gone = SessionFile("journal.yaml", None, "there is no such file")
     without = replace(whole, journal=gone)
@@ -413,7 +411,7 @@ def test_what_is_missing_is_said_and_the_rest_is_judged() -> None:
     assert (file, problem.code) == ("policy.yaml", "AUD-READ")
 
 
-def test_what_has_no_name_or_time_is_judged_as_far_as_it_goes() -> None:
+def test_an_entry_without_a_name_or_times_is_checked_as_far_as_possible() -> None:
     contents = files("ours")
     journal = contents["journal.yaml"].replace("step_id: docs", "step: docs")
     journal = journal.replace('    started_at: "2026-02-19T10:10:00.000Z"\n', "", 1)
@@ -426,7 +424,7 @@ def test_what_has_no_name_or_time_is_judged_as_far_as_it_goes() -> None:
     assert codes(examine(session(contents), NOW)) == {"AUD-FORM", "AUD-PHASE"}
 
 
-def test_a_step_that_was_tried_without_end_does_not_keep_anybody_waiting() -> None:
+def test_a_step_with_very_many_attempts_is_not_replayed() -> None:
     contents = files("ours-open")
     attempt = """  - step_id: tasks
     status: failed
@@ -446,7 +444,7 @@ def test_a_step_that_was_tried_without_end_does_not_keep_anybody_waiting() -> No
     assert examine(session(contents), NOW).ok
 
 
-def test_a_playbook_that_has_changed_its_steps_since_judges_nothing() -> None:
+def test_a_playbook_whose_steps_changed_since_is_not_used() -> None:
     """What kai's tools wrote is judged by the project's playbook only if it fits."""
     contents = files("kai")
     contents["playbook.yaml"] = contents["playbook.yaml"].replace("id: qa", "id: validate")
@@ -464,7 +462,7 @@ def test_a_file_that_is_no_playbook_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["continue", "ignore"])
-def test_a_policy_that_goes_on_exempts_what_fails_under_it(policy: str) -> None:
+def test_a_policy_that_continues_exempts_its_failures(policy: str) -> None:
     contents = files("kai")
     journal = contents["journal.yaml"]
     contents["journal.yaml"] = journal.replace('status: "done"', 'status: "failed"', 1)
@@ -521,7 +519,7 @@ def test_a_policy_that_goes_on_does_not_mind_evidence_of_a_failure(said: str) ->
     assert examine(session(contents | {"playbook.yaml": text}), NOW).ok
 
 
-def test_what_is_no_condition_may_say_what_it_likes() -> None:
+def test_evidence_of_unknown_conditions_is_not_read() -> None:
     contents = files("kai")
     contents["journal.yaml"] = contents["journal.yaml"].replace(
         'decision: "auto"', 'decision: "auto"\n    evidence: ["the old tests: failed", "false"]', 1

@@ -1,4 +1,4 @@
-"""What journals say of time, cost and trouble; and that what nobody wrote down stays unknown."""
+"""Time, cost and retries in journals; what is not recorded is unknown."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestTime:
         assert steps["old"].lasted is None
         assert steps["pr"].command == "/feature.pr"
 
-    def test_an_answer_that_lies_there_until_somebody_resumes_is_no_work(self) -> None:
+    def test_waiting_for_a_resume_after_an_answer_is_not_work(self) -> None:
         """Neither before the launch nor after the return."""
         at = '"1970-01-01T00:00:{:02}Z"'.format
         gates = ", ".join(
@@ -87,7 +87,7 @@ class TestTime:
         (step,) = all_of(journal(entry(59, known))).steps
         assert step.lasted == DurationStats(1, 2_000, 2_000, 2_000)
 
-    def test_median_and_nine_of_ten_are_what_they_are_called(self) -> None:
+    def test_median_and_90th_percentile(self) -> None:
         (step,) = all_of(journal(*map(entry, (10, 1, 2, 3, 4, 5, 6, 7, 8, 9)))).steps
         assert step.lasted == DurationStats(10, 330_000, 540_000, 3_300_000)
 
@@ -111,12 +111,12 @@ class TestTime:
         (step,) = all_of(journal(f"step_id: plan, status: failed, decision: auto, {more}")).steps
         assert (step.lasted, step.failed, step.attempts) == (None, 1, 1)
 
-    def test_how_long_a_broken_off_attempt_worked_nobody_knows(self) -> None:
+    def test_the_duration_of_an_interrupted_attempt_is_unknown(self) -> None:
         steps = {each.name: each for each in all_of(source("kai-resumed")).steps}
         assert (steps["implement"].attempts, steps["implement"].failed) == (2, 1)
         assert steps["implement"].lasted == DurationStats(1, 17, 17, 17)
 
-    def test_people_are_waited_for_by_reason_and_autonomous_gates_by_nobody(self) -> None:
+    def test_waiting_is_counted_by_reason_without_autonomous_gates(self) -> None:
         both = all_of(source("ours"), source("ours-open"))
         assert both.gates == (
             WaitTimes("postcondition_fail", 3, 1, DurationStats(2, 119_000, 179_000, 238_000)),
@@ -138,7 +138,7 @@ class TestTrouble:
         assert again["implement", "/speckit.implement"] == 2
         assert again["plan", "/speckit.plan"] == 0
 
-    def test_an_attempt_that_waits_to_begin_is_none_yet(self) -> None:
+    def test_an_attempt_that_was_not_launched_does_not_count(self) -> None:
         waits = 'step_id: pr, status: in_progress, started_at: "1970-01-01T00:00:00Z"'
         runs = f'{waits}, launched_at: "1970-01-01T00:00:01Z"'
         foreign = record(f"entries:\n  - {{{waits}}}\n")
@@ -150,7 +150,7 @@ class TestTrouble:
         nameless = source("original/escalation")
         assert all_of(nameless).escalations == {"unnamed": 1}
 
-    def test_sessions_succeed_as_often_as_they_are_completed_of_those_that_ended(self) -> None:
+    def test_the_success_rate_is_that_of_ended_sessions(self) -> None:
         failed = source("kai", **{'"completed"': "failed"})
         unread = source("kai", **{'"completed"': "over"})
         gone = read(SessionFiles("", SessionFile("journal.yaml")))
@@ -178,7 +178,7 @@ class TestCost:
         assert plan.input_tokens == Known(20, 2, 2)
         assert (tasks.cost_usd, tasks.output_tokens) == (None, None)
 
-    def test_what_is_unknown_is_not_taken_for_nothing(self) -> None:
+    def test_an_unknown_value_is_not_zero(self) -> None:
         costs = (", agent: {cost_usd: 0.5}", "", ", agent: {cost_usd: free}")
         odd = (", agent: {cost_usd: -1}", ", agent: {cost_usd: 1e300}", ", agent: none")
         (step,) = all_of(journal(*(entry(1, cost) for cost in (*costs, *odd)))).steps
@@ -205,7 +205,7 @@ class TestShown:
         assert any(row[-1] == "–" for row in steps.rows)
         assert "3.5e+05" in {row[-1] for row in steps.rows}
 
-    def test_a_sum_to_which_something_has_to_be_added_is_at_least_that(self) -> None:
+    def test_an_incomplete_sum_is_marked(self) -> None:
         many = ", agent: {input_tokens: 2500000, output_tokens: 3e9}"
         few = entry(1, ", agent: {input_tokens: 940}", step="tasks")
         metrics = all_of(journal(entry(1, many), entry(2), few))
@@ -242,7 +242,7 @@ class TestShown:
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 @settings(max_examples=50)
-def test_whatever_stands_in_a_journal_it_is_measured(data: bytes) -> None:
+def test_any_journal_can_be_measured(data: bytes) -> None:
     text = b"entries:\n  - step_id: plan\n    agent: {cost_usd: 1}\n    status: " + data
     metrics = measure([read(SessionFiles("", SessionFile("journal.yaml", text)))])
     assert metrics.sessions == 1

@@ -64,7 +64,7 @@ class TestTheScratchRepository:
         assert project.git("log", "--format=%an", "-1") == "Demo"
         assert ".claude/commands/speckit.plan.md" in project.git("ls-files")
 
-    def test_is_one_of_its_own_where_a_git_hook_surrounds_it(
+    def test_is_independent_of_a_surrounding_git_hook(
         self, project: Project, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         before = project.git("log", "--format=%H"), project.git("status", "--porcelain")
@@ -76,7 +76,7 @@ class TestTheScratchRepository:
         assert (project.git("log", "--format=%H"), project.git("status", "--porcelain")) == before
         assert repository(made, home).git("status", "--porcelain") == ""
 
-    def test_is_not_made_where_something_stands(self, tmp_path: Path) -> None:
+    def test_an_existing_folder_is_refused(self, tmp_path: Path) -> None:
         mine = tmp_path / "project/notes.md"
         mine.parent.mkdir()
         mine.write_text("mine\n")
@@ -85,13 +85,13 @@ class TestTheScratchRepository:
         assert caught.value.code == "PB-ARG-USAGE"
         assert [path.name for path in mine.parent.iterdir()] == ["notes.md"]
 
-    def test_is_not_made_where_no_folder_can_be(self, tmp_path: Path) -> None:
+    def test_an_impossible_folder_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(StorageError) as caught:
             demo.prepare(tmp_path / "file")
         assert caught.value.code == "PB-IO-WRITE"
 
-    def test_a_git_that_refuses_is_told(
+    def test_a_git_failure_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         program = tmp_path / "bin/git"

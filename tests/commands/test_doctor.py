@@ -70,7 +70,7 @@ def clinic(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class TestWhereAllIsFine:
-    def test_nothing_wants_a_cure(self, clinic: Clinic) -> None:
+    def test_nothing_needs_a_cure(self, clinic: Clinic) -> None:
         findings = clinic.findings()
         assert {each.state for each in findings.values()} == {"fine"}
         assert list(findings) == [
@@ -91,9 +91,7 @@ class TestWhereAllIsFine:
         assert clinic.project.git("status", "--porcelain") == before
         assert list((clinic.project.root / ".git").rglob("playbook/*")) == runtime
 
-    def test_the_program_is_asked_by_the_hook_itself_with_an_event_that_moves_nothing(
-        self, clinic: Clinic
-    ) -> None:
+    def test_the_hook_runs_the_program_with_a_harmless_event(self, clinic: Clinic) -> None:
         clinic.findings()
         event = json.loads((clinic.project.home / "events").read_text())
         assert event["hook_event_name"] == "UserPromptExpansion"
@@ -254,14 +252,14 @@ class TestABoundSession:
         self.bind(clinic, "/nowhere/playbook\n20260219-a7k\nclient\n")
         assert clinic.wrong() == []
 
-    def test_without_any_program_can_be_let_go_of(self, clinic: Clinic) -> None:
+    def test_without_any_program_can_be_released(self, clinic: Clinic) -> None:
         marker = self.bind(clinic, "/nowhere/playbook\n20260219-a7k\nclient\n")
         clinic.without("playbook")
         bound = clinic.findings()["bound"]
         assert bound.state == "wrong"
         assert bound.cure.endswith(f"Or remove {marker} to release it.")
 
-    def test_whose_program_crashes_can_be_let_go_of(self, clinic: Clinic) -> None:
+    def test_whose_program_crashes_can_be_released(self, clinic: Clinic) -> None:
         marker = self.bind(clinic, f"{clinic.program('broken', 'exit 1')}\n20260219-a7k\nclient\n")
         assert clinic.wrong() == ["hooks"]
         assert f"remove {marker} to release" in clinic.findings()["hooks"].cure
@@ -302,7 +300,7 @@ class TestWalkingAway:
         clinic.settings(**permissions)
         assert clinic.findings()["walking away"].state == "fine"
 
-    def test_the_last_word_is_the_projects_own(self, clinic: Clinic) -> None:
+    def test_the_projects_own_settings_take_precedence(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="default")
         (clinic.project.home / ".claude").mkdir()
         user = {"permissions": {"defaultMode": "auto", "allow": ["Bash", "Edit", 1]}}
@@ -311,7 +309,7 @@ class TestWalkingAway:
 
 
 class TestHeadless:
-    """Where nobody can be asked, the client denies what no rule allows."""
+    """Without a terminal, the client denies what no rule allows."""
 
     def test_no_program_is_allowed(self, clinic: Clinic) -> None:
         clinic.settings(defaultMode="auto")
@@ -339,7 +337,7 @@ class TestHeadless:
 
 
 class TestNotify:
-    """The program that calls people is looked for, and calls nobody."""
+    """The notification program is looked for, but not run."""
 
     def notify(self, clinic: Clinic, *argv: str) -> Diagnosis | None:
         clinic.project.write(".playbooks/config.yaml", f"notify: {json.dumps(argv)}\n")
@@ -376,7 +374,7 @@ class TestTheCommand:
         assert "do:" not in done.out
         assert done.err == "no problems found\n"
 
-    def test_says_what_is_and_how_to_mend_it(self, clinic: Clinic) -> None:
+    def test_says_what_is_wrong_and_how_to_fix_it(self, clinic: Clinic) -> None:
         clinic.without("gh")
         done = clinic.project.playbook("doctor", env=self.path(clinic))
         assert done.code == 3

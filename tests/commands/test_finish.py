@@ -1,4 +1,4 @@
-"""`finish`: worktree and branch go once their work is merged, and not before."""
+"""`finish`: remove worktree and branch once their work is merged, and not before."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def rebase(main: Project) -> None:
         (rebase, "squashed or rebased into main, by "),
     ],
 )
-def test_what_is_merged_goes(beside: Beside, way: Callable[[Project], None], how: str) -> None:
+def test_merged_work_is_removed(beside: Beside, way: Callable[[Project], None], how: str) -> None:
     """Worktree and branch; the session's folder stays, where it was merged."""
     beside.write("made\n# A project\n", "README.md")
     assert not beside.looked_at().merged
@@ -137,7 +137,7 @@ def test_what_was_added_after_the_merge_is_not_lost(
     assert beside.stands
 
 
-def test_a_branch_that_holds_nothing_but_its_journal_goes(installed: Project) -> None:
+def test_a_branch_with_only_its_journal_is_removed(installed: Project) -> None:
     """The journal comes along, since it is nowhere else."""
     beside = Beside(installed)
     beside.end()
@@ -171,7 +171,7 @@ def test_the_base_that_it_came_from_counts(installed: Project) -> None:
     assert beside.finish().plan.merged == "merged into develop"
 
 
-def test_a_branch_that_was_its_own_base_is_merged_like_any(installed: Project) -> None:
+def test_a_branch_that_is_its_own_base_must_be_merged(installed: Project) -> None:
     """`--base` may name the very branch that is taken; settings of a person's do not matter."""
     installed.git("branch", NEW)
     beside = Beside(installed, base=NEW)
@@ -197,7 +197,7 @@ def test_a_default_branch_of_another_name_is_known(beside: Beside, tmp_path: Pat
     assert beside.looked_at().merged == "merged into origin/trunk"
 
 
-def test_a_merged_pull_request_counts_while_it_holds_all_work(
+def test_a_merged_pull_request_counts_if_it_contains_all_work(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `gh` says, where there is a remote; its trouble is no trouble of ours."""
@@ -227,7 +227,7 @@ def test_a_merged_pull_request_counts_while_it_holds_all_work(
     assert not beside.looked_at().merged
 
 
-def test_a_git_that_cannot_merge_trees_sees_only_plain_merges(
+def test_an_old_git_recognises_only_plain_merges(
     beside: Beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Git before 2.38."""
@@ -243,7 +243,7 @@ def test_a_git_that_cannot_merge_trees_sees_only_plain_merges(
     assert not beside.looked_at().merged
 
 
-def test_a_history_of_its_own_is_not_merged(beside: Beside) -> None:
+def test_an_unrelated_history_is_not_merged(beside: Beside) -> None:
     tree = beside.tree.git("rev-parse", "HEAD^{tree}")
     lone = beside.tree.git("commit-tree", tree, "-m", "Alone")
     beside.tree.git("reset", "-q", "--hard", lone)
@@ -253,7 +253,7 @@ def test_a_history_of_its_own_is_not_merged(beside: Beside) -> None:
 # ── what is in the way ──────────────────────────────────────────────────────────────────────
 
 
-def test_all_that_is_in_the_way_is_named(installed: Project) -> None:
+def test_every_obstacle_is_named(installed: Project) -> None:
     """Line by line, and nothing is touched."""
     beside = Beside(installed)
     beside.write()
@@ -281,7 +281,9 @@ def test_all_that_is_in_the_way_is_named(installed: Project) -> None:
     assert beside.stands
 
 
-def test_submodules_are_in_the_way_until_they_are_given_up(beside: Beside, tmp_path: Path) -> None:
+def test_submodules_are_an_obstacle_until_they_are_deinitialised(
+    beside: Beside, tmp_path: Path
+) -> None:
     library = Project(tmp_path / "library", beside.main.home)
     library.write("a.txt", "a\n")
     library.git("init", "-q")
@@ -360,8 +362,8 @@ def test_there_may_be_nothing_to_merge_into(beside: Beside) -> None:
     )
 
 
-def test_a_line_of_development_is_never_removed(installed: Project) -> None:
-    """Somebody works in the main checkout, and keeps main in a worktree."""
+def test_a_main_branch_is_never_removed(installed: Project) -> None:
+    """The main checkout is on another branch, and a worktree is on main."""
     installed.git("switch", "-q", "-c", "work")
     installed.git("worktree", "add", "-q", "../kept", "main")
     kept = Project(installed.root.with_name("kept"), installed.home)
@@ -387,7 +389,7 @@ def test_a_commit_without_a_branch_has_to_be_merged_as_well(beside: Beside) -> N
 # ── with force ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_with_force_it_goes_and_its_open_session_is_aborted(installed: Project) -> None:
+def test_force_removes_it_and_aborts_its_open_session(installed: Project) -> None:
     """The journal is kept: it says how it ended."""
     beside = Beside(installed)
     beside.write()
@@ -412,7 +414,7 @@ def merged_too_early(installed: Project) -> Beside:
     return beside
 
 
-def test_an_end_that_came_after_the_merge_is_brought_home(merged_too_early: Beside) -> None:
+def test_an_end_after_the_merge_is_copied_to_the_main_checkout(merged_too_early: Beside) -> None:
     main = merged_too_early.main
     assert status(main, merged_too_early.id) is SessionStatus.PENDING
     (merged_too_early.tree.session / "link").symlink_to("/etc/passwd")
@@ -423,7 +425,7 @@ def test_an_end_that_came_after_the_merge_is_brought_home(merged_too_early: Besi
     assert changed == {"M", "journal.yaml", "session.yaml", "??", "a-file.txt"}
 
 
-def test_a_change_of_somebody_s_is_not_written_over(merged_too_early: Beside) -> None:
+def test_a_person_s_change_is_not_overwritten(merged_too_early: Beside) -> None:
     main = merged_too_early.main
     notes = main.session / "session.yaml"
     notes.write_text(f"# mine\n{notes.read_text()}")
@@ -431,9 +433,7 @@ def test_a_change_of_somebody_s_is_not_written_over(merged_too_early: Beside) ->
     assert notes.read_text().startswith("# mine\n")
 
 
-def test_beside_a_bare_repository_there_is_no_home_for_it(
-    installed: Project, tmp_path: Path
-) -> None:
+def test_beside_a_bare_repository_nothing_is_copied(installed: Project, tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     installed.git("clone", "-q", "--bare", ".", str(tmp_path / "x/kai.git"))
     bare = Project(tmp_path / "x/main", installed.home)
@@ -448,7 +448,7 @@ def test_beside_a_bare_repository_there_is_no_home_for_it(
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_after_a_worktree_that_is_gone_the_branch_goes(beside: Beside, registered: bool) -> None:
+def test_the_branch_of_a_removed_worktree_is_removed(beside: Beside, registered: bool) -> None:
     """Removed by hand, with git or without."""
     merge(beside.main)
     beside.main.git("worktree", "remove", "--force", str(beside.tree.root))
@@ -461,7 +461,7 @@ def test_after_a_worktree_that_is_gone_the_branch_goes(beside: Beside, registere
     assert beside.finish().plan.branch == ""
 
 
-def test_after_a_worktree_that_is_gone_unmerged_work_stays(beside: Beside) -> None:
+def test_unmerged_work_of_a_removed_worktree_is_kept(beside: Beside) -> None:
     squash(beside.main)
     beside.write("later\n", "later.txt")
     beside.main.git("worktree", "remove", "--force", str(beside.tree.root))
@@ -474,7 +474,7 @@ def test_after_a_worktree_that_is_gone_unmerged_work_stays(beside: Beside) -> No
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"x": 1}'])
-def test_where_it_came_from_may_be_forgotten(beside: Beside, text: str) -> None:
+def test_an_unreadable_base_is_unknown(beside: Beside, text: str) -> None:
     private = locate.store(beside.tree.root).runtime(beside.id)
     known = start_point.saved(private)
     assert known is not None

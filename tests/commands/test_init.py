@@ -1,4 +1,4 @@
-"""`playbook init` in somebody else's repository: refuse first, then plan, then apply."""
+"""`playbook init`: refuse first, then plan, then apply."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ install.apply(install.plan(pathlib.Path.cwd(), {{}}), {NOON})
 
 @pytest.fixture
 def fresh(project: Project) -> Project:
-    """A project that has never heard of playbooks."""
+    """A project without playbooks."""
     project.git("rm", "-rq", ".playbooks")
     project.git("commit", "-qm", "Without playbooks")
     return project
@@ -107,10 +107,8 @@ class TestAFirstInstallation:
                     fresh.root / ".playbooks/playbook.schema.json"
                 )
 
-    def test_the_guide_lies_with_what_a_project_knows_if_it_keeps_that(
-        self, fresh: Project
-    ) -> None:
-        """Where it stands it stays; installed twice it stands there once."""
+    def test_the_guide_is_in_the_knowledge_folder_if_there_is_one(self, fresh: Project) -> None:
+        """An installed guide is not moved or duplicated."""
         guides = [fresh.root / place for place in shipped.GUIDES]
         init(fresh)
         assert [guide.is_file() for guide in guides] == [False, True]
@@ -147,7 +145,7 @@ class TestAFirstInstallation:
         install.plan(fresh.root, {})
         assert state(fresh) == before
 
-    def test_it_goes_to_the_top_wherever_it_is_asked_for(self, fresh: Project) -> None:
+    def test_it_writes_at_the_top_level_from_any_subfolder(self, fresh: Project) -> None:
         plan = install.plan(fresh.root / "specs", {})
         assert plan.root == fresh.root
         install.apply(plan, NOON)
@@ -176,7 +174,7 @@ class TestASecondInstallation:
         assert {each.verb for each in plan.actions} == {"keep"}
         assert state(fresh) == before
 
-    def test_brings_back_nothing_that_was_deleted(self, fresh: Project) -> None:
+    def test_does_not_restore_deleted_files(self, fresh: Project) -> None:
         init(fresh)
         gone = ".playbooks/playbooks/auto-speckit.yaml"
         (fresh.root / gone).unlink()
@@ -187,7 +185,7 @@ class TestASecondInstallation:
         assert gone not in written(fresh)
         assert library.index_is_stale(fresh.root) == ""
 
-    def test_unless_its_line_is_taken_out_of_the_record(self, fresh: Project) -> None:
+    def test_restores_a_deleted_file_whose_record_line_is_removed(self, fresh: Project) -> None:
         init(fresh)
         gone = ".playbooks/playbooks/auto-speckit.yaml"
         (fresh.root / gone).unlink()
@@ -234,7 +232,7 @@ class TestASecondInstallation:
 
 
 class TestWhatIsThereAlready:
-    def test_foreign_files_of_our_names_are_kept_and_mentioned(self, fresh: Project) -> None:
+    def test_foreign_files_with_our_names_are_kept_and_reported(self, fresh: Project) -> None:
         path = ".playbooks/playbooks/auto-feature.yaml"
         fresh.write(path, "name: theirs\n")
         plan = init(fresh)
@@ -243,14 +241,14 @@ class TestWhatIsThereAlready:
         assert path not in read_installation(fresh.root).files
         assert written(fresh) == FILES
 
-    def test_a_project_where_all_is_foreign_is_done_after_once(self, fresh: Project) -> None:
+    def test_a_project_with_only_foreign_files_needs_one_run(self, fresh: Project) -> None:
         for path in SHIPPED:
             fresh.write(path, "theirs\n")
         init(fresh)
         assert read_installation(fresh.root).files == {}
         assert init(fresh).paths("write") == ()
 
-    def test_files_that_are_ours_byte_for_byte_are_taken_over(self, project: Project) -> None:
+    def test_files_that_equal_ours_are_recorded(self, project: Project) -> None:
         path = ".playbooks/playbooks/auto-feature.yaml"
         before = state(project)[path]
         plan = init(project)
@@ -258,7 +256,7 @@ class TestWhatIsThereAlready:
         assert state(project)[path] == before
         assert path in read_installation(project.root).files
 
-    def test_what_comes_between_plan_and_deed_is_not_overwritten(self, fresh: Project) -> None:
+    def test_a_file_that_appears_after_the_plan_is_not_overwritten(self, fresh: Project) -> None:
         plan = install.plan(fresh.root, {})
         path = ".playbooks/templates/playbook.tpl.yaml"
         fresh.write(path, "theirs\n")
@@ -285,7 +283,7 @@ class TestARefusal:
             install.plan(tmp_path / "bare.git", {})
 
     @pytest.mark.parametrize("target", [None, "nowhere"])
-    def test_where_our_folder_is_none(self, fresh: Project, target: str | None) -> None:
+    def test_where_our_folder_is_not_a_folder(self, fresh: Project, target: str | None) -> None:
         if target is None:
             fresh.write(".playbooks", "a file\n")
         else:
@@ -363,7 +361,7 @@ class TestARefusal:
 
 
 class TestAFileThatOthersKeepToo:
-    """Here any file and any way to merge; `test_settings.py` has the one that there is."""
+    """With any file and merge function; `test_settings.py` has the real one."""
 
     def merge(self, data: bytes) -> bytes:
         return data if b"ours" in data else data + b"ours\n"
@@ -390,7 +388,7 @@ class TestAFileThatOthersKeepToo:
         self.init(fresh)
         assert "shared/file" not in read_installation(fresh.root).files
 
-    def test_is_merged_into_as_it_is_by_then(self, fresh: Project) -> None:
+    def test_the_current_content_is_merged_into(self, fresh: Project) -> None:
         plan = install.plan(fresh.root, {"shared/file": self.merge})
         fresh.write("shared/file", "theirs\n")
         install.apply(plan, NOON)
@@ -425,7 +423,7 @@ class TestAFileThatOthersKeepToo:
         with pytest.raises(StorageError, match="shared/file cannot be written"):
             self.init(fresh)
 
-    def test_is_left_alone_if_so_said_and_that_is_remembered(self, fresh: Project) -> None:
+    def test_no_hooks_leaves_it_alone_and_is_remembered(self, fresh: Project) -> None:
         plan = self.init(fresh, no_hooks=True)
         assert said(plan, "shared/file") == ("keep", "left alone (--no-hooks)")
         assert yaml.safe_load(fresh.read(".playbooks/install.yaml"))["no_hooks"] is True
@@ -437,8 +435,8 @@ class TestAFileThatOthersKeepToo:
 
 
 class TestAnInterruption:
-    def test_a_killed_installation_is_simply_repeated(self, fresh: Project) -> None:
-        """SIGKILL at every fsync there is, each followed by a second run."""
+    def test_a_killed_installation_can_be_repeated(self, fresh: Project) -> None:
+        """SIGKILL at every fsync, each followed by a second run."""
         init(fresh)
         whole = {path: fresh.read(path) for path in FILES}
         undo(fresh)
@@ -455,7 +453,9 @@ class TestAnInterruption:
         assert survived >= 2 * len(FILES)
         assert {path: fresh.read(path) for path in written(fresh)} == whole
 
-    def test_a_full_disk_is_told_and_repeated(self, fresh: Project, mocker: MockerFixture) -> None:
+    def test_after_a_full_disk_it_can_be_repeated(
+        self, fresh: Project, mocker: MockerFixture
+    ) -> None:
         plan = install.plan(fresh.root, {})
         full = mocker.patch("os.write", side_effect=OSError(28, "No space left on device"))
         with pytest.raises(StorageError, match="No space left on device") as caught:
@@ -466,7 +466,7 @@ class TestAnInterruption:
         init(fresh)
         assert written(fresh) == FILES
 
-    def test_several_at_once_are_as_good_as_one(self, fresh: Project) -> None:
+    def test_several_at_the_same_time_have_the_result_of_one(self, fresh: Project) -> None:
         several = [subprocess.Popen(doing(INSTALLS), cwd=fresh.root) for _ in range(4)]
         assert [each.wait() for each in several] == [0] * 4
         assert written(fresh) == FILES
@@ -474,7 +474,7 @@ class TestAnInterruption:
 
 
 class TestTheNextCommand:
-    """It names what fits this project, so that the first thing typed works."""
+    """It fits the project, so that the first command works."""
 
     def only(self, project: Project, *commands: str) -> str:
         for command in COMMANDS:
@@ -511,13 +511,13 @@ class TestTheNextCommand:
             file.rename(folder / file.name.replace("speckit.", "speckit-"))
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
 
-    def test_means_the_branchs_feature_where_it_is_one(self, project: Project) -> None:
+    def test_uses_the_branchs_feature(self, project: Project) -> None:
         project.write("specs/014-later/spec.md", "# Later\n")
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
         project.git("switch", "-q", "main")
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature 014"
 
-    def test_writes_the_feature_out_where_its_number_means_two(self, project: Project) -> None:
+    def test_writes_the_full_name_if_its_number_is_ambiguous(self, project: Project) -> None:
         project.write("specs/013-another/notes.md", "Not specified.\n")
         assert install.plan(project.root, {}).next_command == (
             "playbook run auto-feature 013-playbook-create"
@@ -528,17 +528,17 @@ class TestTheNextCommand:
         project.write("specs/dark-mode/spec.md", "# Dark\n")
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature dark-mode"
 
-    def test_says_feature_where_there_is_none_yet(self, project: Project) -> None:
+    def test_uses_a_placeholder_if_there_is_no_feature(self, project: Project) -> None:
         project.git("rm", "-rq", "specs")
         project.write("specs/--help/spec.md", "# Hostile\n")
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature FEATURE"
 
-    def test_looks_where_the_project_keeps_its_specifications(self, project: Project) -> None:
+    def test_uses_the_configured_specs_folder(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "artifacts: {specs: docs/specs}\n")
         project.write("docs/specs/020-moved/spec.md", "# Moved\n")
         assert install.plan(project.root, {}).next_command == "playbook run auto-feature 020"
 
-    def test_a_configuration_with_a_fault_is_told(self, project: Project) -> None:
+    def test_a_faulty_configuration_is_reported(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "agnet: claude\n")
         with pytest.raises(PlaybookError) as caught:
             install.plan(project.root, {})
@@ -572,7 +572,7 @@ class TestTheCommand:
         assert fresh.read(SETTINGS).startswith(before.removesuffix("\n}\n") + ",\n\t")
         assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
 
-    def test_settings_that_are_not_json_are_told_and_nothing_is_written(
+    def test_settings_that_are_not_json_are_reported_and_nothing_is_written(
         self, fresh: Project
     ) -> None:
         fresh.write(SETTINGS, '{\n  "model": "opus", // mine\n}\n')
@@ -588,32 +588,32 @@ class TestTheCommand:
         assert not (fresh.root / SETTINGS).exists()
         assert written(fresh) == FILES
 
-    def test_until_hooks_are_asked_for(self, fresh: Project) -> None:
+    def test_hooks_can_be_requested_later(self, fresh: Project) -> None:
         fresh.playbook("init", "--yes", "--no-hooks")
         fresh.playbook("init", "--yes", "--hooks")
         assert lacking((fresh.root / SETTINGS).read_bytes()) == ()
         assert not read_installation(fresh.root).no_hooks
 
-    def test_asked_to_leave_them_later_it_removes_nothing(self, fresh: Project) -> None:
+    def test_no_hooks_later_removes_nothing(self, fresh: Project) -> None:
         fresh.playbook("init", "--yes")
         before = fresh.read(SETTINGS)
         fresh.playbook("init", "--yes", "--no-hooks")
         assert fresh.read(SETTINGS) == before
         assert read_installation(fresh.root).no_hooks
 
-    def test_needs_to_be_told_yes_where_it_cannot_ask(self, fresh: Project) -> None:
+    def test_needs_yes_without_a_terminal(self, fresh: Project) -> None:
         done = fresh.playbook("init")
         assert done.code == 1
         assert "--yes" in done.err
         assert written(fresh) == []
 
-    def test_only_shows_its_plan_if_it_shall(self, fresh: Project) -> None:
+    def test_a_dry_run_only_shows_the_plan(self, fresh: Project) -> None:
         done = fresh.playbook("init", "--dry-run")
         assert done.code == 0
         assert done.out.count("write") == len([*FILES, SETTINGS])
         assert written(fresh) == []
 
-    def test_says_what_is_in_its_way(self, fresh: Project) -> None:
+    def test_reports_an_obstacle(self, fresh: Project) -> None:
         fresh.write(".playbooks", "a file\n")
         done = fresh.playbook("init", "--yes")
         assert done.code == 3

@@ -1,4 +1,4 @@
-"""`start`: a session with a worktree of its own, or a sentence and nothing at all."""
+"""`start`: a session in a worktree of its own, or an error without side effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(root: Path) -> DiskStore:
 
 
 def made(project: Project) -> list[Any]:
-    """Everything that a start makes, whatever is left of it."""
+    """Everything that `start` creates, as far as it exists."""
     common = checkout.find(project.root).common_dir
     ids = common / "playbook/ids"
     records = common / "playbook/starting"
@@ -53,7 +53,7 @@ def made(project: Project) -> list[Any]:
 
 
 def refused(project: Project, code: str, *words: str, **more: str) -> PlaybookError:
-    """The refusal, before which and after which nothing is made."""
+    """The error of a `start` that creates nothing."""
     before = made(project)
     with pytest.raises(PlaybookError) as caught:
         start(project, *words, **more)
@@ -95,7 +95,7 @@ def test_a_session_waits_in_a_worktree_of_its_own(installed: Project) -> None:
         (["014", "area=feature=b"], f"/playbook.run noted {NEW} area=feature=b"),
     ],
 )
-def test_what_is_printed_adopts_exactly_that_session(
+def test_the_printed_command_adopts_exactly_that_session(
     installed: Project, given: list[str], typed: str
 ) -> None:
     """The arguments are quoted, and named where their place would not tell."""
@@ -115,7 +115,7 @@ def test_what_is_printed_adopts_exactly_that_session(
     assert creation.begin(there, creation.prepare(there, reference, args)) == started.session_id
 
 
-def test_a_path_to_a_playbook_is_seen_from_where_it_was_typed(
+def test_a_path_to_a_playbook_is_relative_to_the_current_folder(
     installed: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = installed.read(".playbooks/playbooks/auto-validate.yaml")
@@ -128,7 +128,7 @@ def test_a_path_to_a_playbook_is_seen_from_where_it_was_typed(
     refused(installed, "PB-ARG-PLAYBOOK", "own/y.yaml", "014")
 
 
-def test_a_playbook_without_a_feature_is_about_the_branch(installed: Project) -> None:
+def test_a_playbook_without_a_feature_uses_the_branch(installed: Project) -> None:
     text = installed.read(".playbooks/playbooks/auto-validate.yaml")
     before, _, after = text.partition("args:")
     installed.write(
@@ -163,7 +163,7 @@ def test_the_project_s_own_spec_kit_finds_the_feature_there(installed: Project) 
     assert "013-other" in installed.read(".specify/feature.json")
 
 
-def test_a_spec_kit_that_goes_by_the_branch_needs_that_branch(installed: Project) -> None:
+def test_a_spec_kit_that_uses_the_branch_needs_that_branch(installed: Project) -> None:
     installed.write(".specify/scripts/bash/common.sh", "git rev-parse --abbrev-ref HEAD\n")
     installed.commit("An old spec-kit")
     error = refused(installed, "PB-STATE-SPECKIT", branch="another")
@@ -180,7 +180,7 @@ def test_submodules_are_mentioned(installed: Project) -> None:
 # ── which branch ────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_feature_s_own_branch_is_taken_with_all_that_stands_on_it(installed: Project) -> None:
+def test_the_feature_s_own_branch_is_used_with_its_commits(installed: Project) -> None:
     """spec-kit makes it and specifies there: main knows nothing of it yet."""
     installed.git("switch", "-q", "-c", "015-later")
     installed.write("specs/015-later/spec.md", "# Later\n")
@@ -193,7 +193,7 @@ def test_the_feature_s_own_branch_is_taken_with_all_that_stands_on_it(installed:
 
 
 @pytest.mark.parametrize("branch", [NEW, f"{NEW}/more", "014"])
-def test_another_name_is_found_where_the_feature_s_own_is_taken(
+def test_another_branch_name_is_used_if_the_feature_s_own_is_taken(
     installed: Project, branch: str
 ) -> None:
     """Checked out, or in the way: git cannot keep a branch beside one that is its folder."""
@@ -203,14 +203,14 @@ def test_another_name_is_found_where_the_feature_s_own_is_taken(
     assert (started.branch.name, started.branch.new) == (expected, True)
 
 
-def test_a_feature_that_is_no_name_of_a_branch_gets_one(installed: Project) -> None:
+def test_a_feature_that_is_not_a_valid_branch_name_gets_one(installed: Project) -> None:
     installed.write("specs/016.lock/spec.md", "# Odd\n")
     installed.commit("Specify")
     started = start(installed, "auto-feature", "016.lock")
     assert started.branch.name == f"016.lock-{started.session_id}"
 
 
-def test_a_second_start_leaves_the_number_s_meaning_alone(installed: Project) -> None:
+def test_a_second_start_does_not_make_the_number_ambiguous(installed: Project) -> None:
     """Branches that end with a session's id are of the feature before it."""
     installed.git("rm", "-rq", "specs")
     installed.commit("Specified elsewhere")
@@ -219,7 +219,7 @@ def test_a_second_start_leaves_the_number_s_meaning_alone(installed: Project) ->
     assert start(installed, "auto-validate", "014").branch.name == NEW
 
 
-def test_the_branch_that_is_named_is_taken_or_made(installed: Project) -> None:
+def test_a_named_branch_is_used_or_created(installed: Project) -> None:
     installed.git("branch", "there")
     assert start(installed, branch="there").branch.new is False
     assert start(installed, branch="fresh").branch.new is True
@@ -229,7 +229,7 @@ def test_the_branch_that_is_named_is_taken_or_made(installed: Project) -> None:
         refused(installed, "PB-ARG-BRANCH", branch=name)
 
 
-def test_a_new_branch_grows_from_the_base(installed: Project, tmp_path: Path) -> None:
+def test_a_new_branch_starts_from_the_base(installed: Project, tmp_path: Path) -> None:
     old = installed.git("rev-parse", "HEAD")
     installed.write("later.txt", "x\n")
     installed.commit("Later")
@@ -272,7 +272,7 @@ def test_it_works_from_a_linked_worktree_and_beside_a_bare_repository(
 # ── what is refused ─────────────────────────────────────────────────────────────────────────
 
 
-def test_a_tree_that_is_not_clean_is_refused_but_for_its_sessions(installed: Project) -> None:
+def test_uncommitted_changes_are_refused_except_in_sessions(installed: Project) -> None:
     """kai FR34: a new worktree would not have the changes."""
     installed.write(".playbooks/sessions/20260219-a7k/notes.md", "x\n")
     installed.write("README.md", "changed\n")
@@ -288,7 +288,7 @@ def test_a_tree_that_is_not_clean_is_refused_but_for_its_sessions(installed: Pro
     assert start(installed)
 
 
-def test_what_stands_here_and_not_in_the_commit_is_named(installed: Project) -> None:
+def test_what_the_commit_lacks_is_named(installed: Project) -> None:
     """A worktree has only what is committed: everything is looked up in the base commit."""
 
     def uncommitted(path: str) -> str:
@@ -317,14 +317,14 @@ def test_what_stands_here_and_not_in_the_commit_is_named(installed: Project) -> 
     assert (error.where, "/speckit.plan" in error.message) == (".claude on main", True)
 
 
-def test_what_the_feature_s_own_branch_lacks_is_told_of_that_branch(installed: Project) -> None:
+def test_what_the_feature_s_own_branch_lacks_is_named_with_that_branch(installed: Project) -> None:
     error = refused(installed, "PB-GIT-BASE", "auto-feature", "013")
     assert error.message.endswith(f" are not committed on {FEATURE}")
     assert error.guidance.startswith(f"Commit it on {FEATURE}, or take another branch")
     assert start(installed, "auto-feature", "013", branch="013-again")
 
 
-def test_an_artifact_that_will_not_do_is_told_as_it_is(installed: Project) -> None:
+def test_an_insufficient_artifact_is_reported_with_its_evidence(installed: Project) -> None:
     installed.write(f"specs/{NEW}/spec.md", "\n")
     installed.commit("Empty it")
     assert refused(installed, "PB-GIT-BASE").message == f"specs/{NEW}/spec.md is empty (on main)"
@@ -338,7 +338,7 @@ def test_an_artifact_that_will_not_do_is_told_as_it_is(installed: Project) -> No
     assert "spec.md is larger than" in refused(installed, "PB-GIT-BASE").message
 
 
-def test_all_members_of_a_first_group_are_asked_for_what_they_need(installed: Project) -> None:
+def test_the_preconditions_of_a_whole_first_group_are_checked(installed: Project) -> None:
     step = "  - id: {0}\n    command: /qa.run\n    autonomy: {1}\n    error_policy: stop\n"
     group = step + "    parallel_group: g\n    preconditions: [{2}, pr_created]\n"
     installed.write(
@@ -356,7 +356,7 @@ def test_all_members_of_a_first_group_are_asked_for_what_they_need(installed: Pr
     )
 
 
-def test_a_project_without_our_commands_is_sent_to_init(project: Project) -> None:
+def test_a_project_without_our_commands_is_referred_to_init(project: Project) -> None:
     error = refused(project, "PB-GIT-BASE", "auto-validate", "013", branch="beside")
     assert "playbook.run.md" in error.message
     assert error.guidance.startswith("Run `playbook init`")
@@ -370,7 +370,7 @@ def test_a_project_with_an_agent_of_its_own_needs_none_of_them(project: Project)
     assert "not installed as slash commands here: /qa.plan, /qa.run" in started.notices
 
 
-def test_hooks_that_are_not_as_this_version_needs_them_are_told_as_that(installed: Project) -> None:
+def test_outdated_hooks_are_reported(installed: Project) -> None:
     """As an older version left them: nothing waits to be committed."""
     settings = installed.read(".claude/settings.json")
     installed.write(".claude/settings.json", settings.replace('"Stop"', '"Stopp"'))
@@ -399,7 +399,7 @@ def test_an_installation_without_hooks_needs_none(installed: Project) -> None:
         ("../{repo}-{session}", "PB-GIT-TAKEN"),
     ],
 )
-def test_a_place_that_will_not_do_is_refused(
+def test_an_unsuitable_path_is_refused(
     installed: Project, pattern: str, code: str, mocker: MockerFixture
 ) -> None:
     installed.write(".playbooks/config.yaml", f"worktrees: {pattern!r}\n")
@@ -448,7 +448,7 @@ def test_a_hook_that_is_content_has_been_called_as_for_any_worktree(installed: P
     assert set((start(installed).root / "hooked.txt").read_text().strip()) == {"0"}
 
 
-def test_a_sparse_checkout_that_leaves_the_playbooks_out_is_told(installed: Project) -> None:
+def test_a_sparse_checkout_without_the_playbooks_is_reported(installed: Project) -> None:
     """A new worktree is as sparse as this one."""
     installed.git("sparse-checkout", "set", "specs", ".claude")
     error = refused(installed, "PB-GIT-FAILED")
@@ -532,7 +532,7 @@ def test_while_another_is_at_the_worktrees_nothing_is_made(
     assert start(installed)
 
 
-def test_a_branch_that_somebody_made_meanwhile_stays_theirs(
+def test_a_branch_that_another_process_created_is_kept(
     installed: Project, mocker: MockerFixture
 ) -> None:
     def too_late(here: object, pattern: str, session_id: str) -> Path:
@@ -602,13 +602,13 @@ class Leftover:
 
 
 @pytest.mark.parametrize("so_far", [{"branch": False, "tree": False}, {"tree": False}, {}], ids=str)
-def test_whatever_it_left_is_cleared_away(installed: Project, so_far: dict[str, bool]) -> None:
+def test_what_it_left_is_removed(installed: Project, so_far: dict[str, bool]) -> None:
     left = Leftover(installed, **so_far)
     assert "removed what the killed start of" in left.said()
     assert left.is_gone()
 
 
-def test_a_checkout_that_was_cut_short_is_cleared_away(installed: Project) -> None:
+def test_an_incomplete_checkout_is_removed(installed: Project) -> None:
     left = Leftover(installed)
     (installed.root / ".git/worktrees/left/index").unlink()
     assert "removed what the killed start of" in left.said()
@@ -616,7 +616,7 @@ def test_a_checkout_that_was_cut_short_is_cleared_away(installed: Project) -> No
 
 
 @pytest.mark.parametrize("what", ["a change", "a commit", "nothing git knows"])
-def test_where_somebody_has_worked_it_stays_and_is_told(installed: Project, what: str) -> None:
+def test_a_person_s_changes_are_kept_and_reported(installed: Project, what: str) -> None:
     left = Leftover(installed)
     there = Project(left.root, installed.home)
     there.write("mine.txt", "x\n")
@@ -628,7 +628,7 @@ def test_where_somebody_has_worked_it_stays_and_is_told(installed: Project, what
     assert (left.root / "mine.txt").exists()
 
 
-def test_a_branch_that_has_grown_stays(installed: Project) -> None:
+def test_a_branch_with_new_commits_is_kept(installed: Project) -> None:
     left = Leftover(installed, tree=False)
     tree = installed.git("rev-parse", "HEAD^{tree}")
     installed.git(
@@ -638,14 +638,14 @@ def test_a_branch_that_has_grown_stays(installed: Project) -> None:
     assert "left" in start_point.heads(installed.root)
 
 
-def test_a_session_that_was_made_is_pointed_out(installed: Project) -> None:
+def test_a_session_that_was_created_is_reported(installed: Project) -> None:
     left = Leftover(installed)
     Project(left.root, installed.home).write(".playbooks/sessions/20260219-a7k/session.yaml", "x")
     assert f"it waits in {left.root}" in left.said()
     assert left.root.exists()
 
 
-def test_one_that_is_being_made_is_left_alone(installed: Project) -> None:
+def test_a_start_in_progress_is_left_alone(installed: Project) -> None:
     left = Leftover(installed)
     with locked(left.record.with_suffix(".lock")):
         started = start(installed)
@@ -655,14 +655,16 @@ def test_one_that_is_being_made_is_left_alone(installed: Project) -> None:
 
 
 @pytest.mark.parametrize("record", ["{", "[]", '{"path": 1}'])
-def test_a_record_that_says_nothing_is_cleared_away(installed: Project, record: str) -> None:
+def test_an_unreadable_record_is_removed(installed: Project, record: str) -> None:
     left = Leftover(installed, branch=False, tree=False)
     left.record.write_text(record)
     assert start(installed).notices == ()
     assert not left.record.exists()
 
 
-def test_what_cannot_be_taken_back_now_is_later(installed: Project, mocker: MockerFixture) -> None:
+def test_what_cannot_be_removed_now_is_removed_by_the_next_start(
+    installed: Project, mocker: MockerFixture
+) -> None:
     mocker.patch.object(creation, "begin", side_effect=KeyboardInterrupt)
     mocker.patch.object(worktree, "remove_all", side_effect=PlaybookError("PB-IO-WRITE", "stuck"))
     with pytest.raises(KeyboardInterrupt):

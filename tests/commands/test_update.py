@@ -49,7 +49,7 @@ def installed(project: Project) -> Project:
 
 @pytest.fixture
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
-    """From now on another version runs: `ship(number)` changes every template."""
+    """`ship(number)` simulates another version by changing every template."""
 
     def another(number: int = 2, *, released: str = "") -> None:
         folder = tmp_path / f"version-{number}"
@@ -95,7 +95,7 @@ class TestWhatIsOurs:
         assert planned.changes == ()
         assert state(installed) == before
 
-    def test_is_replaced_where_nobody_edited_it(self, installed: Project, ship: Ship) -> None:
+    def test_is_replaced_if_unedited(self, installed: Project, ship: Ship) -> None:
         ship()
         planned = update(installed)
         assert said(planned, RUN) == ("write", "new version")
@@ -176,14 +176,14 @@ class TestWhatAPersonDidToIt:
         update(installed)
         assert len(library.playbooks(installed.root)) == 3
 
-    def test_an_edit_of_what_has_no_new_version_is_simply_kept(self, installed: Project) -> None:
+    def test_an_edit_is_kept_if_there_is_no_new_version(self, installed: Project) -> None:
         mine = self.edit(installed)
         planned = update(installed)
         assert said(planned, FEATURE) == ("keep", "edited by you")
         assert planned.changes == ()
         assert installed.read(FEATURE) == mine
 
-    def test_a_new_version_that_was_dealt_with_is_not_offered_again(
+    def test_a_deleted_new_version_is_not_written_again(
         self, installed: Project, ship: Ship
     ) -> None:
         self.edit(installed)
@@ -228,7 +228,7 @@ class TestWhatAPersonDidToIt:
         assert said(update(installed), FEATURE) == ("write", "new version")
 
     @pytest.mark.parametrize("kind", ["file", "folder"])
-    def test_what_a_person_has_at_the_name_beside_is_kept_too(
+    def test_a_persons_own_file_with_the_new_versions_name_is_kept(
         self, installed: Project, ship: Ship, kind: str
     ) -> None:
         mine, beside = self.edit(installed), installed.root / f"{FEATURE}.new"
@@ -298,9 +298,7 @@ class TestWhatIsNotOurs:
         assert RUN not in read_installation(installed.root).files
         assert not (installed.root / f"{RUN}.new").exists()
 
-    def test_an_edit_between_plan_and_deed_is_not_lost(
-        self, installed: Project, ship: Ship
-    ) -> None:
+    def test_an_edit_after_the_plan_is_not_lost(self, installed: Project, ship: Ship) -> None:
         ship()
         planned = upgrade.plan(installed.root, {})
         installed.write(RUN, "mine, just now\n")
@@ -321,14 +319,14 @@ class TestWhatShipsNoMore:
         ship(released=f"{summed}  {RETIRED}\n")
         return installed
 
-    def test_goes_where_nobody_edited_it(self, retired: Project) -> None:
+    def test_is_removed_if_unedited(self, retired: Project) -> None:
         verb, why = said(update(retired), RETIRED)
         assert (verb, why) == ("remove", "no longer shipped, and not edited")
         assert not (retired.root / RETIRED).exists()
         assert RETIRED not in read_installation(retired.root).files
         assert update(retired).changes == ()
 
-    def test_stays_where_somebody_did(self, retired: Project) -> None:
+    def test_is_kept_if_edited(self, retired: Project) -> None:
         retired.write(RETIRED, "mine\n")
         assert said(update(retired), RETIRED) == (
             "keep",
@@ -337,23 +335,23 @@ class TestWhatShipsNoMore:
         assert retired.read(RETIRED) == "mine\n"
         assert RETIRED not in [each.path for each in update(retired).actions]
 
-    def test_is_no_word_worth_where_it_was_deleted(self, retired: Project) -> None:
+    def test_is_not_mentioned_if_deleted(self, retired: Project) -> None:
         (retired.root / RETIRED).unlink()
         assert RETIRED not in [each.path for each in update(retired).actions]
 
-    def test_stays_where_the_record_does_not_claim_it(self, retired: Project) -> None:
+    def test_is_kept_if_it_is_not_recorded(self, retired: Project) -> None:
         forget(retired, RETIRED)
         update(retired)
         assert retired.read(RETIRED) == self.TEXT
 
-    def test_goes_where_the_record_is_lost(self, retired: Project) -> None:
+    def test_is_removed_if_the_record_is_lost(self, retired: Project) -> None:
         (retired.root / FILE).unlink()
         update(retired)
         assert not (retired.root / RETIRED).exists()
 
     @pytest.mark.parametrize("path", ["src/main.py", "../../outside", "/etc/hostname", ".git/HEAD"])
-    def test_a_record_is_no_licence_to_remove_anything(self, installed: Project, path: str) -> None:
-        """Whoever can write install.yaml cannot have a file removed that never was ours."""
+    def test_the_record_alone_removes_nothing(self, installed: Project, path: str) -> None:
+        """An edited install.yaml cannot make `update` remove a foreign file."""
         file = installed.write("src/main.py", "content\n") if path.startswith("src") else None
         head = (installed.root / ".git/HEAD").read_bytes()
         summed = digest(file.read_bytes() if file else head)
@@ -394,7 +392,7 @@ class TestARelease:
 
 
 class TestALostRecord:
-    """By hand, or by somebody who took install.yaml for clutter."""
+    """install.yaml was removed."""
 
     def test_what_equals_any_release_counts_as_ours(self, installed: Project, ship: Ship) -> None:
         released = "".join(
@@ -413,8 +411,10 @@ class TestALostRecord:
         ) - {FEATURE}
         assert update(installed).changes == ()
 
-    def test_what_lies_beside_an_edited_file_is_kept(self, installed: Project, ship: Ship) -> None:
-        """Nobody would offer it again."""
+    def test_a_new_version_beside_an_edited_file_is_kept(
+        self, installed: Project, ship: Ship
+    ) -> None:
+        """It would not be written again."""
         installed.write(RUN, installed.read(RUN) + "Ours.\n")
         ship()
         update(installed)
@@ -430,8 +430,8 @@ class TestALostRecord:
         assert caught.value.code == "PB-STATE-NOT-INITIALISED"
         assert caught.value.guidance == "Run `playbook init`."
 
-    def test_what_is_not_there_counts_as_deleted(self, installed: Project, ship: Ship) -> None:
-        """Nobody knows better: it is not brought, then or later."""
+    def test_a_missing_file_counts_as_deleted(self, installed: Project, ship: Ship) -> None:
+        """Without a record this is the safe assumption; it is not restored later either."""
         (installed.root / FILE).unlink()
         (installed.root / RUN).unlink()
         assert said(update(installed), RUN)[1].startswith(
@@ -444,7 +444,7 @@ class TestALostRecord:
         update(installed)
         assert installed.read(RUN) == today(RUN)
 
-    def test_hooks_are_brought_to_nobody_who_has_none(self, project: Project) -> None:
+    def test_missing_hooks_are_not_added(self, project: Project) -> None:
         """They may have been left out on purpose; `init` asks."""
         planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE)[0] == "keep"
@@ -452,7 +452,7 @@ class TestALostRecord:
         assert not (project.root / settings.FILE).exists()
         assert read_installation(project.root).no_hooks
 
-    def test_hooks_that_are_there_are_kept_up_to_date(self, project: Project) -> None:
+    def test_existing_hooks_are_updated(self, project: Project) -> None:
         install.apply(install.plan(cwd=project.root))
         (project.root / FILE).unlink()
         planned = upgrade.plan(cwd=project.root)
@@ -474,7 +474,7 @@ class TestTheClientsSettings:
         assert project.read(settings.FILE) == whole
         assert '"model":   "opus"' in whole
 
-    def test_that_they_were_left_out_is_remembered(self, project: Project) -> None:
+    def test_no_hooks_is_remembered(self, project: Project) -> None:
         install.apply(install.plan(no_hooks=True, cwd=project.root))
         planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE) == ("keep", "left alone (--no-hooks)")
@@ -503,7 +503,7 @@ class TestARefusal:
             ("not a version", False),
         ],
     )
-    def test_where_a_newer_version_was_at_work(
+    def test_where_a_newer_version_was_installed(
         self, installed: Project, version: str, newer: bool
     ) -> None:
         assert __version__ == "0.1.0", "then these versions are to be chosen anew"
@@ -538,7 +538,7 @@ class TestARefusal:
             upgrade.apply(planned, NOON)
         assert state(installed) == before
 
-    def test_where_our_folder_is_none(self, installed: Project) -> None:
+    def test_where_our_folder_is_not_a_folder(self, installed: Project) -> None:
         shutil.rmtree(installed.root / ".playbooks")
         installed.write(".playbooks", "a file\n")
         with pytest.raises(StorageError, match="is not a folder"):
@@ -591,7 +591,7 @@ class TestTheCommand:
         assert done.err == "out of date; run `playbook update`\n"
         assert state(old) == before
 
-    def test_a_dry_run_shows_the_plan_and_is_fine(self, old: Project) -> None:
+    def test_a_dry_run_shows_the_plan_and_succeeds(self, old: Project) -> None:
         before = state(old)
         done = old.playbook("update", "--dry-run", "--json")
         assert done.code == 0
@@ -601,13 +601,13 @@ class TestTheCommand:
         assert run == {"path": RUN, "action": "write", "why": "new version"}
         assert state(old) == before
 
-    def test_where_nothing_is_installed_it_says_how(self, project: Project) -> None:
+    def test_where_nothing_is_installed_it_names_init(self, project: Project) -> None:
         project.git("rm", "-rq", ".playbooks")
         done = project.playbook("update", "--check")
         assert done.code == 3
         assert "do: Run `playbook init`." in done.err
 
-    def test_the_doctor_tells_what_is_out_of_date(self, old: Project) -> None:
+    def test_the_doctor_reports_what_is_out_of_date(self, old: Project) -> None:
         findings = {each.name: each for each in doctor.examine(old.root)}
         assert findings["files"].state == "advice"
         assert RUN in findings["files"].found
@@ -618,7 +618,7 @@ class TestTheCommand:
 
 
 class TestAnInterruption:
-    def test_a_killed_update_is_simply_repeated(self, installed: Project, tmp_path: Path) -> None:
+    def test_a_killed_update_can_be_repeated(self, installed: Project, tmp_path: Path) -> None:
         """SIGKILL at fsyncs from the first to the last, each followed by a second run."""
         installed.write(FEATURE, installed.read(FEATURE) + "# ours\n")
         installed.commit("Edit")
@@ -632,7 +632,7 @@ class TestAnInterruption:
             at += 5
         assert at > 20
 
-    def test_a_full_disk_is_told_and_repeated(
+    def test_after_a_full_disk_it_can_be_repeated(
         self, installed: Project, ship: Ship, mocker: MockerFixture
     ) -> None:
         ship()
@@ -645,7 +645,9 @@ class TestAnInterruption:
         update(installed)
         assert upgrade.plan(installed.root, {}).changes == ()
 
-    def test_several_at_once_are_as_good_as_one(self, installed: Project, tmp_path: Path) -> None:
+    def test_several_at_the_same_time_have_the_result_of_one(
+        self, installed: Project, tmp_path: Path
+    ) -> None:
         updates = updating_to(tmp_path / "version-2")
         several = [subprocess.Popen(doing(updates), cwd=installed.root) for _ in range(3)]
         assert [each.wait() for each in several] == [0] * 3
