@@ -20,8 +20,8 @@ class PlaybookError(Exception):
 
     `message` is one sentence. `source` is a file, folder or session, `position` a line and column
     in that file, `cause` the text of the underlying error. `details` are further lines for
-    machines and `--json`; the message is clear without them. `session` is the id that commands in
-    the guidance name; whoever knows it sets it.
+    machines and `--json`; the message is clear without them. `session` is the id for commands
+    in the guidance, set where it is known.
     """
 
     exit_code: ClassVar[int] = 70
@@ -58,7 +58,7 @@ class PlaybookError(Exception):
         return ":".join(map(str, (self.source, *(self.position or ()))))
 
     def as_mapping(self) -> dict[str, str]:
-        """The JSON shape of an error; `where` and `cause` only where there is one."""
+        """The error's form in JSON; `where` and `cause` are left out if empty."""
         shape = {"code": self.code, "message": self.message, "guidance": self.guidance}
         if self.where:
             shape["where"] = self.where

@@ -45,8 +45,9 @@ class _Value(Record):
         if self.opening == "{":
             same = [i for i, part in enumerate(self.parts) if part.key == step]
             return same[-1] if same else None
-        there = self.opening == "[" and isinstance(step, int) and step < len(self.parts)
-        return int(step) if there else None
+        if self.opening == "[" and isinstance(step, int) and step < len(self.parts):
+            return step
+        return None
 
 
 class _Part(Record):

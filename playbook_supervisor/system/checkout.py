@@ -65,7 +65,7 @@ def find(start: Path) -> Checkout:
     """
     try:
         if not start.is_dir():
-            raise _none(f"there is no folder {str(start)!r}")
+            raise _no_repository(f"there is no folder {str(start)!r}")
         return _nearest(Path(os.path.realpath(start)))
     except OSError as error:
         raise _unreadable(start, error) from error
@@ -127,8 +127,10 @@ def _nearest(folder: Path) -> Checkout:
         if git_dir is not None:
             return _checkout(root, git_dir)
         if _is_git_directory(root, root):
-            raise _none(f"{folder} is inside a git directory, where nothing is checked out")
-    raise _none(f"{folder} is not in a git repository")
+            raise _no_repository(
+                f"{folder} is inside a git directory, where nothing is checked out"
+            )
+    raise _no_repository(f"{folder} is not in a git repository")
 
 
 def _git_directory(root: Path) -> Path | None:
@@ -142,7 +144,7 @@ def _git_directory(root: Path) -> Path | None:
         return None
     git_dir = Path(os.path.realpath(root / _path(pointer.removeprefix(b"gitdir:"))))
     if not pointer.startswith(b"gitdir:") or not _is_git_directory(git_dir, _common(git_dir)):
-        raise _none(f"{entry} does not point to a git directory")
+        raise _no_repository(f"{entry} does not point to a git directory")
     return git_dir
 
 
@@ -156,7 +158,7 @@ def _checkout(root: Path, git_dir: Path) -> Checkout:
     common_dir = _common(git_dir)
     bare = _core(common_dir).get("bare", "").lower() if git_dir == common_dir else ""
     if bare in {"true", "yes", "on", "1"}:
-        raise _none(f"{git_dir} is a bare repository, where nothing is checked out")
+        raise _no_repository(f"{git_dir} is a bare repository, where nothing is checked out")
     branch, head = _head(git_dir, common_dir)
     return Checkout(root, git_dir, common_dir, branch, head)
 
@@ -223,7 +225,7 @@ def _small(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     if b"\0" in content:
-        raise _none(f"{path} is damaged")
+        raise _no_repository(f"{path} is damaged")
     return content
 
 
@@ -237,5 +239,5 @@ def _unreadable(start: Path, error: OSError) -> StorageError:
     )
 
 
-def _none(message: str) -> StateError:
+def _no_repository(message: str) -> StateError:
     return StateError("PB-STATE-NO-REPOSITORY", message)

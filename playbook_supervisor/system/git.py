@@ -33,8 +33,8 @@ class Worktree(Record):
 def repository(root: Path) -> Iterator[Repo]:
     """The repository whose checkout, or bare folder, is `root`.
 
-    Meanwhile a surrounding git's GIT_DIR and its like are out of the environment. GitError
-    PB-GIT-FAILED for what git refuses, StorageError PB-IO-PROGRAM if there is no git.
+    Until the end of the block, the variables of a surrounding git (`POINTERS`) are unset. GitError
+    PB-GIT-FAILED if git fails, StorageError PB-IO-PROGRAM if git is not installed.
     """
     try:
         import git
@@ -48,8 +48,8 @@ def repository(root: Path) -> Iterator[Repo]:
     except git.NoSuchPathError as error:
         raise GitError("PB-GIT-FAILED", f"the folder {root} is gone", where=str(root)) from error
     except git.InvalidGitRepositoryError as error:
-        said = f"{root} is not a git repository"
-        raise GitError("PB-GIT-FAILED", said, where=str(root)) from error
+        message = f"{root} is not a git repository"
+        raise GitError("PB-GIT-FAILED", message, where=str(root)) from error
     except git.CommandError as error:
         stderr = error.stderr.strip().removeprefix("stderr: '").removesuffix("'")
         raise failure(root, error.command[1:], stderr or str(error)) from error

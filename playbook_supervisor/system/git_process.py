@@ -1,7 +1,7 @@
 """Git as a plain process: an argument list in, text out.
 
-Hooks, gates and every step of a session come here. GitPython, which `git.py` gives to the commands
-that a person waits for, takes longer to import than all else that these do.
+Hooks, gates and every step of a session use it, because importing GitPython takes longer than
+everything else that they do (docs/decisions/0050-session-commits-are-git-itself.md).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _may_have_changed(file: Path, since_ms: int) -> bool:
     """By its inode's change time, which no `touch` sets back."""
     try:
         return file.lstat().st_ctime_ns // 1_000_000 + _CLOCK_LAG >= since_ms
-    except OSError:  # its name is no text, or it is gone by now
+    except OSError:  # its name cannot be decoded, or it was removed meanwhile
         return True
 
 

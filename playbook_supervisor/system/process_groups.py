@@ -110,9 +110,9 @@ def kill_worker(worker_file: Path) -> None:
 
 
 def _groups(worker_file: Path) -> set[int]:
-    """The groups to signal: those of the file's holders, so that no reused number is hit.
+    """The groups of the processes that hold the file: a recorded id may have been reused.
 
-    Where the system does not tell who holds a file, the group that the file names.
+    If the system does not list them, the recorded group.
     """
     if not worker_alive(worker_file):
         return set()
@@ -126,11 +126,11 @@ def _groups(worker_file: Path) -> set[int]:
 
 
 def _holders(worker_file: Path) -> Iterator[int]:
-    """The processes that have the file open, as far as the system tells us."""
+    """The processes that have the file open, by /proc."""
     name = worker_file.resolve()
     with suppress(OSError):
         for process in _PROC.iterdir():
-            with suppress(OSError):  # another's process, or one that has just ended
+            with suppress(OSError):  # not our process, or it has just ended
                 if process.name.isdecimal() and _has_open(process, name):
                     yield int(process.name)
 

@@ -90,8 +90,8 @@ def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
         os.chdir(cwd)
         os.execvpe(argv[0], [*argv], {**_without_pointers(os.environ), "PWD": str(cwd)})  # noqa: S606
     except OSError as error:
-        said = f"cannot start {argv[0]!r}: {error.strerror}"
-        raise StorageError("PB-IO-PROGRAM", said, cause=str(error)) from error
+        message = f"cannot start {argv[0]!r}: {error.strerror}"
+        raise StorageError("PB-IO-PROGRAM", message, cause=str(error)) from error
 
 
 def run_detached(work: Callable[[], None]) -> None:
