@@ -48,7 +48,7 @@ def run(
 ) -> Result:
     """Run `playbook ARGV` to its end. `env` is its whole environment.
 
-    With `merged`, stderr goes where stdout goes, and the result has both in `out`.
+    With `merged`, `out` holds both streams in the order in which they were written.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in _STREAMS]

@@ -1,4 +1,4 @@
-"""32 processes report, ask and answer at once: what was accepted is in the journal, once."""
+"""32 processes report, ask and answer at once: each accepted report is journaled once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CROWD = 32
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a crowd was told, and the journal that it left."""
+    """The replies to many processes, and the journal that they left."""
     argv = [sys.executable, str(HERE / "crowd.py"), str(tmp_path_factory.mktemp("crowd"))]
     unmeasured = {name: said for name, said in os.environ.items() if "COVERAGE" not in name}
     environment = {**unmeasured, "PYTHONPATH": str(HERE)}

@@ -1,4 +1,4 @@
-"""What only a human says of a session, and who may drive one by commands: with real processes."""
+"""What only a human may decide, and who may drive a session by commands: with real processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITH_TERMINAL = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
 
 @pytest.fixture
 def conversation(project: Project) -> Iterator[Conversation]:
-    """Claude Code, which drives a session that waits at a gate."""
+    """A conversation of Claude Code that drives a session; the session waits at a gate."""
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     with Conversation(project) as conversation:
         conversation.types("run", "gated")
@@ -40,7 +40,7 @@ def waits(project: Project) -> bool:
 
 
 class TestCommandsThatOnlyAHumanMayRun:
-    """kai FR26: only a human answers; the row of the contract about the command line."""
+    """kai FR26: only a human answers. This is the row of the contract about the command line."""
 
     def test_are_refused_in_a_shell_of_the_client(self, conversation: Conversation) -> None:
         for command, argv in DECIDING.items():
@@ -58,7 +58,7 @@ class TestCommandsThatOnlyAHumanMayRun:
             assert waits(conversation.project)
 
     def test_are_refused_with_the_client_as_an_ancestor(self, conversation: Conversation) -> None:
-        """Its variables are taken away, and a terminal is made: it started the process still."""
+        """Even without its variables, and with a terminal: the client still started the process."""
         for argv in DECIDING.values():
             refused = conversation.starts(sys.executable, "-c", WITH_TERMINAL, *PROGRAM, *argv)
             assert refused.code == 3
@@ -68,7 +68,7 @@ class TestCommandsThatOnlyAHumanMayRun:
     def test_are_refused_if_only_variables_reveal_the_client(
         self, conversation: Conversation
     ) -> None:
-        """A terminal, and nobody above: a multiplexer that was started in the client's shell."""
+        """A terminal without the client above it: a multiplexer started in the client's shell."""
         with Terminal(conversation.project, "answer", "continue", CLAUDECODE="1") as terminal:
             assert terminal.end() == 3
             assert "Claude Code runs this shell" in " ".join(terminal.shown.split())
@@ -118,7 +118,7 @@ class TestCommandsThatOnlyAHumanMayRun:
     def test_are_refused_to_a_worker_that_outlives_its_client(
         self, conversation: Conversation
     ) -> None:
-        """A worker that outlives its client can neither answer nor drive on."""
+        """It can neither answer nor resume."""
         around = conversation.shell
         conversation.dies()
         agent = conversation.project.script("default: {}\n")
@@ -129,17 +129,17 @@ class TestCommandsThatOnlyAHumanMayRun:
 
 
 class TestASessionWhoseDriverIsUnknown:
-    """What the git directory keeps may have been removed, by a worker that would be a human."""
+    """A worker that pretends to be a human may have removed the files in the git directory."""
 
     def refused(self, project: Project, why: str = "its last driver is unknown") -> None:
-        """A process that has cut itself off from the client, its variables and its terminal."""
+        """Check that a process without the client's ancestry, variables and terminal is refused."""
         detached = project.playbook("answer", "continue")
         assert (detached.code, "PB-STATE-HUMAN-ONLY" in detached.err) == (3, True), detached
         assert why in detached.err
         assert waits(project)
 
     def test_is_answered_only_at_a_terminal(self, conversation: Conversation) -> None:
-        """Nor by way of a command that takes the session's files as they are."""
+        """A command that accepts the session's files first does not help."""
         project = conversation.project
         shutil.rmtree(project.root / ".git/playbook")
         self.refused(project)
@@ -185,7 +185,7 @@ class TestASessionWhoseDriverIsUnknown:
         self.refused(project)
 
     def test_goes_on_in_a_clone(self, conversation: Conversation, tmp_path: Path) -> None:
-        """Another machine: no terminal, no driver, and the journal as it was committed."""
+        """On another machine: no terminal, no driver, and the journal as committed."""
         conversation.project.commit("Wait at the gate")
         there = tmp_path / "there"
         conversation.project.git("clone", "-q", ".", str(there))
@@ -201,7 +201,7 @@ class TestASessionWhoseDriverIsUnknown:
 
 
 class TestOneDriver:
-    """cat FR-3.7: the runner and the client do not drive one session together."""
+    """cat FR-3.7: a runner and a client never drive the same session at once."""
 
     def test_a_runner_is_refused_while_the_client_lives(self, conversation: Conversation) -> None:
         refused = conversation.project.playbook("resume")
@@ -233,7 +233,7 @@ class TestOneDriver:
 
 
 class TestCommandsInTheClientsShell:
-    """`begin`, `next` and `report` of a conversation that no hook has seen are refused."""
+    """`begin`, `next` and `report` are refused in a conversation that no hook has seen."""
 
     def test_need_a_hook_that_has_seen_the_conversation(self, project: Project) -> None:
         with Conversation(project) as conversation:
@@ -291,7 +291,7 @@ class TestCommandsInTheClientsShell:
         assert (refused.code, "PB-STATE-NO-HOOKS" in refused.err) == (3, True)
 
     def test_ignore_reports_where_hooks_report(self, project: Project) -> None:
-        """Whoever says that a step is done is not believed, inside the client or outside."""
+        """A report by command is not believed, inside the client or outside."""
         with Conversation(project) as conversation:
             conversation.types("run", "auto-validate 013")
             project.write(".qa/013-playbook-create/test-plan.md", "# Plan\n")
@@ -305,7 +305,7 @@ class TestCommandsInTheClientsShell:
 
 
 class TestAnInstallationWithoutHooks:
-    """`playbook init --no-hooks`: the model asks and reports, and a human answers elsewhere."""
+    """`playbook init --no-hooks`: the model runs `next` and `report`; a human answers elsewhere."""
 
     @pytest.fixture
     def conversation(self, project: Project) -> Iterator[Conversation]:

@@ -1,4 +1,4 @@
-"""What crosses a run from outside: other terminals, other gits, clocks, folders and streams."""
+"""What disturbs a run from outside: other terminals, git hooks, clocks, folders and streams."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SLEEPER = "exec:sleep 600"
 
 @pytest.fixture
 def orphaned(project: Project) -> Project:
-    """A session whose runner was killed and whose worker goes on."""
+    """A session whose runner was killed while its worker goes on."""
     name = playbook(project, "plan /speckit.plan auto stop")
     runner = project.spawn("run", name, "013", "--agent", SLEEPER)
     wait_until(lambda: worker(project))
@@ -50,7 +50,7 @@ def orphaned(project: Project) -> Project:
 
 
 def worker(project: Project) -> Path | None:
-    """The worker file of `plan`, once it says who the worker is."""
+    """The worker file of `plan`, once it names the worker."""
     files = project.root.glob(".git/playbook/*/worker-plan#1")
     return next((file for file in files if file.stat().st_size), None)
 
@@ -91,7 +91,7 @@ def test_abort_ends_the_worker_of_a_runner_that_is_gone(orphaned: Project) -> No
 def test_abort_reaches_a_session_whose_runner_has_just_stopped(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runner that ends at a gate at that moment does not swallow the request."""
+    """A runner that stops at a gate at that moment does not swallow the request."""
     from playbook_supervisor.commands import driving
 
     name = playbook(project, STEPS[5])
@@ -103,7 +103,7 @@ def test_abort_reaches_a_session_whose_runner_has_just_stopped(
 
 
 class Late(NullObserver):
-    """A person who is a moment slower than somebody at another terminal; hears all notices."""
+    """A person whose answer comes after one from another terminal. Records all notices."""
 
     def __init__(self, elsewhere: Supervisor) -> None:
         self.elsewhere = elsewhere
@@ -125,7 +125,7 @@ class Late(NullObserver):
 def test_an_answer_that_comes_too_late_is_rejected_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gate is passed once, and its runner goes on with what was said first."""
+    """A gate is passed once, with the first answer."""
     scene = unsynced(monkeypatch, tmp_path)
     supervisor = scene.create(step("pr", autonomy="gate_always"))
     late = Late(scene.again(supervisor))
@@ -154,7 +154,7 @@ def test_text_typed_before_a_question_does_not_answer_it(project: Project) -> No
 
 
 def test_a_process_that_asks_for_the_driver_does_not_count_as_one(tmp_path: Path) -> None:
-    """Many clients may ask at once whether somebody drives; none refuses another."""
+    """Many clients may look for the driver at once; none of them blocks another."""
     with driver_lock.driving(tmp_path, "exec"):
         assert driver_lock.living(tmp_path) == driver_lock.Driver(os.getpid(), "exec")
     with ThreadPoolExecutor(8) as crowd:
@@ -164,7 +164,7 @@ def test_a_process_that_asks_for_the_driver_does_not_count_as_one(tmp_path: Path
 
 @dataclass
 class Slow:
-    """An agent whose workers end when all have been asked to; the last to begin presses Ctrl-C."""
+    """An agent whose workers end once all were asked to. The last one to begin sends SIGINT."""
 
     together: Barrier
     name: str = "slow"
@@ -191,7 +191,7 @@ class Slow:
 def test_an_interruption_reaches_all_workers_of_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes its time to end does not keep the others from hearing of it."""
+    """A worker that ends slowly does not delay the others."""
     supervisor = unsynced(monkeypatch, tmp_path).create(
         *(step(name, parallel_group="g") for name in ("a", "b", "c"))
     )
@@ -206,7 +206,7 @@ def test_an_interruption_reaches_all_workers_of_a_group(
 
 
 def test_a_surrounding_git_does_not_reach_the_agents(project: Project, tmp_path: Path) -> None:
-    """Begun from a hook of another repository, each step still works in its own."""
+    """In a run started by a hook of another repository, each step works in its own."""
     elsewhere = tmp_path / "elsewhere"
     subprocess.run(["git", "init", "-q", str(elsewhere)], check=True)
     said = tmp_path / "said"
@@ -242,7 +242,7 @@ def test_a_run_works_with_closed_streams(project: Project, closed: str) -> None:
 
 @pytest.mark.parametrize("kind", ["exec", "script"])
 def test_a_session_begun_in_a_subfolder_is_resumed_at_the_top(project: Project, kind: str) -> None:
-    """kai FR15: `resume` needs no arguments, wherever it is typed."""
+    """kai FR15: `resume` needs no arguments, in any folder."""
     agent = project.write("below/agent", "#!/bin/sh\n" if kind == "exec" else "steps: {}\n")
     agent.chmod(0o755)
     name = playbook(project, "pr /feature.pr gate_always stop")
@@ -259,7 +259,7 @@ def test_a_session_begun_in_a_subfolder_is_resumed_at_the_top(project: Project, 
 
 
 def test_a_first_step_that_may_replace_a_file_is_warned_about(project: Project) -> None:
-    """Its command may replace what was done by hand."""
+    """Its command may replace work that was done by hand."""
     project.write(f"specs/{FEATURE}/plan.md", "by hand\n")
     name, agent = playbook(project, *STEPS[:2]), project.script(WORK)
     first = project.playbook("run", name, "013", "--agent", agent)
@@ -283,7 +283,7 @@ def test_there_is_no_warning_if_nothing_can_be_lost(project: Project, first: str
 
 
 def test_a_folder_that_was_removed_is_an_error(project: Project, tmp_path: Path) -> None:
-    """A worktree may vanish under a run: a clear error and 3, never a traceback."""
+    """A worktree may be removed during a run: a clear error and exit code 3, no traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
     command = f'rmdir "{gone}"; exec "{sys.executable}" -m playbook_supervisor status'
@@ -303,7 +303,7 @@ def test_a_folder_that_was_removed_is_an_error(project: Project, tmp_path: Path)
 
 
 def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) -> None:
-    """Two sessions would work in one tree; the open one goes first."""
+    """Two sessions would work in one tree; the open one has priority."""
     failing = playbook(project, "plan /speckit.plan auto stop", name="failing")
     assert project.playbook("run", failing, "013", "--agent", "exec:false").code == 2
     failed = project.session.name
@@ -326,7 +326,7 @@ def test_a_failed_session_is_not_resumed_beside_an_open_one(project: Project) ->
 def test_a_removed_session_is_restored_with_a_note(
     project: Project, command: tuple[str, ...]
 ) -> None:
-    """A worker's `git clean -fdx` loses nothing, and every command says what it put back."""
+    """A worker's `git clean -fdx` loses nothing; every command names what it restored."""
     name = playbook(project, "pr /feature.pr gate_always stop")
     project.playbook("run", name, "013", "--agent", "exec:true")
     shutil.rmtree(project.session)
@@ -342,7 +342,7 @@ def test_a_client_gets_the_same_warning_as_a_person(project: Project) -> None:
 
 
 def test_a_group_is_limited_by_the_open_files_of_the_system(project: Project) -> None:
-    """Systems that give a program few files to open at first let it ask for more."""
+    """A program may raise a low soft limit of open files."""
     names = [f"s{number}" for number in range(16)]
     held = Held.put(project)
     name = playbook(project, *(f"{each} /qa.plan auto stop parallel_group=g" for each in names))
@@ -369,7 +369,7 @@ def test_a_group_is_limited_by_the_open_files_of_the_system(project: Project) ->
 def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its error is told, and `resume` finds no orphan to wait for."""
+    """The error is reported, and `resume` finds no orphan to wait for."""
     supervisor = unsynced(monkeypatch, tmp_path).create(
         step("quick", parallel_group="g"), step("slow", parallel_group="g")
     )
@@ -389,7 +389,7 @@ def test_a_runner_that_cannot_write_the_journal_ends_its_workers(
 def test_an_outcome_is_journaled_once_the_full_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent's step is dear: nothing is run again for a disk that was full for a moment."""
+    """A step is expensive: it does not run again because the disk was full for a moment."""
     supervisor = unsynced(monkeypatch, tmp_path).create("a")
     report, full = supervisor.report, [True]
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM where no agent is at work: while git or `gh` is waited for, and at a gate."""
+"""SIGINT and SIGTERM while no agent works: during calls of git or `gh`, and at a gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ while [ ! -e "{held}.go" ]; do sleep 0.05; done
 
 @dataclass(frozen=True)
 class Hook:
-    """One of git's, or a `gh`, that waits until it is let go."""
+    """A git hook, or a `gh`, that waits until it is released."""
 
     held: Path
 
@@ -53,7 +53,7 @@ class Hook:
 
     @property
     def ended(self) -> bool:
-        """Whether it has been called, and is gone."""
+        """Whether it was called and has ended."""
         return gone(int(self.held.read_text()))
 
     def let_go(self) -> None:
@@ -75,7 +75,7 @@ PR = "pr /feature.pr auto stop postconditions=pr_created"
 def test_a_session_interrupted_before_its_runner_began_is_begun_by_resume(
     number: int, project: Project
 ) -> None:
-    """What it says of the feature finds no room on stderr; so nothing has been launched yet."""
+    """Its first note blocks on a full stderr, so nothing has been launched yet."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
@@ -106,7 +106,7 @@ def test_a_session_interrupted_before_its_runner_began_is_begun_by_resume(
 def test_an_early_interruption_ends_the_call_of_the_forge(
     command: str, number: int, code: int, project: Project
 ) -> None:
-    """`run` asks it whether what it is to make is there already."""
+    """`run` asks the forge whether the pull request exists already."""
     forge = Hook.forge(project)
     ways = {
         "run": ("run", playbook(project, PR), "013", "--agent", project.script("steps: {}")),
@@ -157,7 +157,7 @@ def test_an_interruption_during_the_session_commit_begins_no_step(
 def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(
     number: int, publishing: Project
 ) -> None:
-    """Nothing is left to interrupt but git: the session's end is what is told."""
+    """Only git can be interrupted by then: the end of the session is reported."""
     hook = Hook.put(publishing, "pre-push")
     name, agent = playbook(publishing, PR), "exec:git push -q --no-verify"
     with publishing.spawn("run", name, "013", "--agent", agent) as runner:
@@ -175,7 +175,7 @@ def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(
 def test_an_interruption_is_not_an_answer_of_the_forge(
     number: int, code: int, project: Project
 ) -> None:
-    """What came back stays journaled, nothing is concluded, and the next look asks again."""
+    """The outcome stays journaled, nothing is concluded, and the next command asks again."""
     forge = Hook.forge(project)
     name = playbook(project, "qa /qa.plan auto stop", PR)
     agent = project.script("steps: {}")
@@ -198,7 +198,7 @@ def test_an_interruption_is_not_an_answer_of_the_forge(
 def test_an_interruption_during_recovery_settles_no_step(
     project: Project,
 ) -> None:
-    """The evidence of a step whose runner was killed is looked at when it is resumed again."""
+    """The evidence of a step whose runner was killed is examined by the next `resume`."""
     with project.spawn("run", playbook(project, PR), "013", "--agent", "exec:sleep 600") as runner:
         wait_until(lambda: at_work(project, "pr"))
         runner.kill()
