@@ -38,7 +38,7 @@ class Stopwatch(NullObserver):
     def __init__(self) -> None:
         self.launched: list[float] = []
 
-    def happened(self, event: Event, snapshot: Snapshot) -> None:
+    def on_event(self, event: Event, snapshot: Snapshot) -> None:
         del snapshot
         if event.change is Change.LAUNCHED:
             self.launched.append(time.perf_counter())
