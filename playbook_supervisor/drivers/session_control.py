@@ -20,7 +20,7 @@ def require_open(snapshot: Snapshot) -> None:
     raise StateError(
         "PB-STATE-ENDED",
         f"session {session_id} {'has' if failed else 'is'} {status} already",
-        guidance=f"`playbook resume {session_id} --retry` takes it up."
+        guidance=f"`playbook resume {session_id} --retry` resumes it."
         if failed
         else "Begin a new session.",
     )
@@ -35,7 +35,7 @@ def require_no_runner(supervisor: Supervisor) -> None:
 def go_on(
     supervisor: Supervisor, snapshot: Snapshot, *, start: str = "", retry: bool = False
 ) -> Snapshot:
-    """Begin a pending session, take up a failed one if `retry`, else answer the checks due."""
+    """Begin a pending session, retry a failed one if `retry`, else answer the due checks."""
     if snapshot.pending:
         return supervisor.begin(start)
     if retry and snapshot.manifest.status is SessionStatus.FAILED:

@@ -239,7 +239,7 @@ class TestResume:
         )
         try:
             error = refused(at_work, "/playbook.resume")
-            assert "the worker of plan#1 still runs" in error.message
+            assert "the worker of plan#1 is still running" in error.message
         finally:
             worker.stop()
             list(worker.lines())
@@ -250,7 +250,7 @@ class TestPause:
         reply = at_work.types("/playbook.pause")
         assert reply.decision == "block"
         assert "is paused; /playbook.resume goes on" in reply.reason
-        assert "Still at work, and not supervised now: plan#1." in reply.reason
+        assert "Still running, but no longer supervised: plan#1." in reply.reason
         assert binding.load(at_work.private) is None
         assert at_work.calls("Write", file_path="x") is None
         assert at_work.project.manifest()["status"] == "in_progress"

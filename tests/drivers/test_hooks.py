@@ -93,7 +93,7 @@ class TestAnotherConversation:
     def test_is_told_once_that_a_session_waits(self, hooked: Hooked) -> None:
         reply = self.other(hooked)("SessionStart", source="startup")
         assert reply is not None
-        assert reply.note.endswith("waits here: /playbook.resume takes it up.")
+        assert reply.note.endswith("waits here: /playbook.resume continues it.")
         assert reply.shown == reply.note, "the person may have lost the session with its terminal"
 
     @pytest.mark.parametrize("source", ["clear", "resume", "compact"])

@@ -103,7 +103,7 @@ class TestASuggestedCommandNamesTheSession:
         with pytest.raises(StateError) as caught:
             driving.abort(cwd=project.root)
         assert caught.value.guidance == (
-            f"`playbook resume {project.session.name} --retry` takes it up."
+            f"`playbook resume {project.session.name} --retry` resumes it."
         )
 
     def test_where_its_journal_is_gone(self, project: Project) -> None:

@@ -65,7 +65,7 @@ class TypedCommand(Record):
     interactive: bool
 
     def bind(self, session_id: str, former: Binding | None = None) -> None:
-        """The conversation drives from now on, and keeps the work that it had before."""
+        """Let the conversation drive the session, and keep the work of `former`."""
         bound = former or Binding(session_id, self.client, self.pid)
         bound.client, bound.pid = self.client, self.pid
         bound.turn, bound.at_work = "supervised", True
@@ -76,14 +76,14 @@ class TypedCommand(Record):
         binding.bind(self.store.checkout, private, bound)
 
     def former(self, private: Path) -> Binding | None:
-        """The binding so far. Only a person who types may take it from a living client."""
+        """The current binding. Only a person who types may take it from a running client."""
         living = binding.living(private)
         if living is not None and living.pid != self.pid and not self.interactive:
             raise binding.driven(living)
         return binding.load(private)
 
     def leave(self, former: Binding) -> None:
-        """Note its agents, which may go on for a while: the next binding refuses their calls."""
+        """Record its agents, which may keep working: the next binding refuses their calls."""
         former.dismiss()
         left = json.dumps(former.dismissed).encode()
         write_atomically(self.store.checkout.runtime / _LEFT, left, durable=False)
@@ -123,7 +123,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         raise ArgumentError(
             "PB-ARG-USAGE",
             f"/playbook.resume does not know {' '.join(words)!r}",
-            guidance="It takes nothing, or --retry to take up a failed session.",
+            guidance="Its only argument is --retry, which resumes a failed session.",
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
     supervisor = client_supervisor(typed.store, chosen.session_id)
@@ -147,10 +147,10 @@ def _resume(typed: TypedCommand) -> HookReply:
 def _recover(
     supervisor: Supervisor, snapshot: Snapshot, former: Binding | None, typed: TypedCommand
 ) -> None:
-    """Judge by its evidence what an earlier driver launched and nothing has reported.
+    """Judge by evidence the attempts that an earlier driver launched and that have no report.
 
-    Work that was given to an agent and never launched becomes due again. Agents of this very
-    client are waited for, unless waiting has led nowhere.
+    An agent that was allowed but never launched becomes due again. Agents of this same client are
+    waited for, unless the session has stalled.
     """
     waits = former is not None and former.pid == typed.pid and not former.stalled
     given = set() if former is None else set(former.workers)
@@ -158,7 +158,7 @@ def _recover(
         if worker_alive(supervisor.worker_file(member)):
             raise StateError(
                 "PB-STATE-DRIVEN",
-                f"the worker of {member.id} still runs",
+                f"the worker of {member.id} is still running",
                 guidance=f"Wait for it, or `playbook resume {supervisor.id} --kill` in a terminal.",
             )
         if former is None or (member.id in given and not waits):
@@ -175,14 +175,14 @@ def _pause(typed: TypedCommand) -> HookReply:
         at_work = [] if former is None else list(former.workers)
         if former is not None:
             typed.leave(former)
-    said = f"Session {supervisor.id} is paused; /playbook.resume goes on with it."
+    message = f"Session {supervisor.id} is paused; /playbook.resume continues it."
     if at_work:
-        said += f"\nStill at work, and not supervised now: {', '.join(at_work)}."
-    return HookReply(_EVENT, decision="block", reason=said)
+        message += f"\nStill running, but no longer supervised: {', '.join(at_work)}."
+    return HookReply(_EVENT, decision="block", reason=message)
 
 
 def _abort(typed: TypedCommand) -> HookReply:
-    """End the session. Agents of this client are refused every further call, until they end."""
+    """End the session. Further calls of this client's agents are refused."""
     supervisor = _open_session(typed, "")
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
@@ -194,8 +194,8 @@ def _abort(typed: TypedCommand) -> HookReply:
             binding.save(supervisor.private, former)
         else:
             binding.unbind(typed.store.checkout, supervisor.private)
-    said = [f"Session {supervisor.id} is {snapshot.manifest.status}.", *snapshot.notices]
-    return HookReply(_EVENT, decision="block", reason="\n".join(said))
+    lines = [f"Session {supervisor.id} is {snapshot.manifest.status}.", *snapshot.notices]
+    return HookReply(_EVENT, decision="block", reason="\n".join(lines))
 
 
 _COMMANDS = {
@@ -207,7 +207,7 @@ _COMMANDS = {
 
 
 def _open_session(typed: TypedCommand, named: str) -> Supervisor:
-    """The selected session, which is open and which no runner drives."""
+    """The selected session, if it is open and no runner drives it."""
     supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
     session_control.require_open(supervisor.look())
     session_control.require_no_runner(supervisor)

@@ -67,7 +67,7 @@ class HookContext(Record, frozen=False):
 
     @property
     def worker(self) -> bool:
-        """Whether it is a subagent's hook."""
+        """Whether a subagent triggered the hook."""
         return bool(self.payload.get("agent_id"))
 
     @property
@@ -100,7 +100,7 @@ class HookContext(Record, frozen=False):
         return self.supervisor.advance()
 
     def progress(self) -> None:
-        """Something was accepted: the model is not going in circles."""
+        """A launch or an answer was accepted: reset the counts."""
         self.bound.progress()
         request_limit.reset(str(self.private))
 
@@ -121,9 +121,9 @@ def client_supervisor(
 
 def process(environment: Mapping[str, str]) -> int:
     """The client's process: as the environment says, else the one above the shells above us."""
-    said = environment.get("CLAUDE_PID", "")
-    if said.isdecimal():
-        return int(said)
+    pid = environment.get("CLAUDE_PID", "")
+    if pid.isdecimal():
+        return int(pid)
     above = (each.pid for each in ancestry.ancestors() if each.name not in _SHELLS)
     return next(above, os.getppid())
 

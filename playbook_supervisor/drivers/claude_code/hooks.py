@@ -240,8 +240,8 @@ def _other_conversation(hook: HookContext) -> HookReply | None:
         return None
     if hook.same_process and hook.text("source") in ("clear", "resume", "compact"):
         return _started(hook)
-    said = f"playbook: session {hook.bound.session} waits here: /playbook.resume takes it up."
-    return HookReply("SessionStart", note=said, shown=said)
+    message = f"playbook: session {hook.bound.session} waits here: /playbook.resume continues it."
+    return HookReply("SessionStart", note=message, shown=message)
 
 
 def _settings_changed(hook: HookContext) -> HookReply | None:
@@ -274,16 +274,16 @@ def _permission(hook: HookContext) -> HookReply | None:
 
 
 def _error_reply(event: str, error: PlaybookError) -> HookReply | None:
-    said = f"playbook: {error.message} [{error.code}]. {error.guidance}"
+    message = f"playbook: {error.message} [{error.code}]. {error.guidance}"
     match event:
         case "PreToolUse":
-            return HookReply(event, decision="deny", reason=said)
+            return HookReply(event, decision="deny", reason=message)
         case "ConfigChange":
-            return HookReply(event, decision="block", reason=said)
+            return HookReply(event, decision="block", reason=message)
         case "Stop":  # for the person
-            return HookReply(event, ring=first_line(said), shown=said)
+            return HookReply(event, ring=first_line(message), shown=message)
         case _:
-            return HookReply(event, note=said)
+            return HookReply(event, note=message)
 
 
 _EVENTS = {
