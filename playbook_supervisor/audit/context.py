@@ -46,7 +46,7 @@ class AuditContext(Record):
     now: int
 
     @property
-    def slack(self) -> int:
+    def tolerance(self) -> int:
         """How far times may be rounded, in ms: other tools write whole seconds."""
         return 0 if self.journal.ours else _WHOLE_SECONDS
 

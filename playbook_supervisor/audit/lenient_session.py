@@ -104,7 +104,7 @@ class LooseEntry(Record):
         return self.status in (EntryStatus.DONE, EntryStatus.FAILED, EntryStatus.SKIPPED)
 
     @property
-    def through(self) -> bool:
+    def passed(self) -> bool:
         """Whether it lets the next phase begin."""
         done = self.status in (EntryStatus.DONE, EntryStatus.SKIPPED)
         return done and self.resolution is not Resolution.ABORT

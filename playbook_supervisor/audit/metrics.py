@@ -118,7 +118,7 @@ def measure(records: Iterable[SessionRecord]) -> Metrics:
     attempts = [attempt for record in records for attempt in _attempts(record)]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
-        lasted=_spread(map(_session_duration, records)),
+        lasted=_stats(map(_session_duration, records)),
         steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step_id, each.command)),
         commands=_grouped(attempts, lambda each: ("", each.command, "")),
         models=_grouped(attempts, lambda each: ("", each.model, "")),
@@ -182,7 +182,7 @@ def _figures(names: tuple[str, str, str], attempts: Sequence[_Attempt]) -> Figur
         failed=statuses[EntryStatus.FAILED],
         skipped=statuses[EntryStatus.SKIPPED],
         again=sum(entry.number > 1 for entry in entries),
-        lasted=_spread(_worked(entry) for entry in ran),
+        lasted=_stats(_worked(entry) for entry in ran),
         cost_usd=_known(ran, "cost_usd"),
         input_tokens=_known(ran, "input_tokens"),
         output_tokens=_known(ran, "output_tokens"),
@@ -270,7 +270,7 @@ def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
             reasons.setdefault(gate.reason, []).append(_plausible(waited) if known else None)
             waiting[gate.reason] += not gate.answered and not attempt.entry.settled
     return tuple(
-        WaitTimes(reason, len(waits), waiting[reason], _spread(waits))
+        WaitTimes(reason, len(waits), waiting[reason], _stats(waits))
         for reason, waits in reasons.items()
     )
 
@@ -293,7 +293,7 @@ def _plausible(ms: float) -> int | None:
     return round(ms) if 0 <= ms <= _LARGEST else None
 
 
-def _spread(lengths: Iterable[int | None]) -> DurationStats | None:
+def _stats(lengths: Iterable[int | None]) -> DurationStats | None:
     known = sorted(length for length in lengths if length is not None)
     if not known:
         return None

@@ -122,7 +122,7 @@ def _phases(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:
 def settled(context: AuditContext, entry: LooseEntry) -> bool:
     """Whether the run may continue after the entry, perhaps because a failure was waived."""
     if entry.status is not EntryStatus.FAILED or entry.resolution is Resolution.ABORT:
-        return entry.through
+        return entry.passed
     return bool(entry.waived) or context.step(entry).goes_on
 
 
@@ -152,6 +152,6 @@ def _end(entry: LooseEntry | None) -> int:
 def _overlap(context: AuditContext, entry: LooseEntry, previous: LooseEntry) -> Iterator[Problem]:
     start, end = entry.started_at, previous.completed_at
     backwards = end is not None and end < (previous.started_at or end)
-    if start is not None and end is not None and not backwards and start < end - context.slack:
+    if start is not None and end is not None and not backwards and start < end - context.tolerance:
         message = f"{entry.name} began at {to_time(start)}, before {previous.name} ended"
         yield found("AUD-OVERLAP", message, entry, "started_at")

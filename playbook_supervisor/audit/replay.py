@@ -11,7 +11,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.records import Record
 
-_MOST = 1_000
+_MAX_ATTEMPTS = 1_000
 
 
 class Replay(Record):
@@ -28,7 +28,7 @@ class Replay(Record):
 def replay(entries: Sequence[Entry], playbook: Playbook) -> Replay:
     """Replay the entries, unless a step has so many attempts that it would take too long."""
     attempts = Counter(entry.step_id for entry in entries)
-    if max(attempts.values(), default=0) > _MOST:
+    if max(attempts.values(), default=0) > _MAX_ATTEMPTS:
         return Replay()
     state, why = _replay(playbook, entries)
     if not why:

@@ -48,7 +48,7 @@ def _duration(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     if start is None or end is None or seconds is None:
         return
     lasted = (end - start) / 1000
-    if seconds >= 0 and abs(lasted - seconds) > context.slack / 1000:
+    if seconds >= 0 and abs(lasted - seconds) > context.tolerance / 1000:
         message = f"{entry.name} took {lasted:g} s by its times, but states {seconds:g} s"
         yield found("AUD-DURATION", message, entry, "duration_seconds")
 
@@ -141,7 +141,7 @@ def _session(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
     elif session.ended:
         for entry in context.journal.entries:
             keys, latest = max(entry.times, key=lambda each: each[1], default=((), end))
-            if latest > end + context.slack:
+            if latest > end + context.tolerance:
                 message = f"{entry.name} states {to_time(latest)}, but the session ended at "
                 yield found("AUD-AFTER-END", message + to_time(end), entry, *keys)
     elif session.status is not None:
