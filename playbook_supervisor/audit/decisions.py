@@ -23,6 +23,7 @@ _AT_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Decisions that their entry contradicts."""
     for entry in context.journal.entries:
         yield from _escalated(context, entry)
         yield from _decided(context, entry)

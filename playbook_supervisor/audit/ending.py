@@ -17,6 +17,7 @@ from playbook_supervisor.sessions.manifest import SESSION_ID
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Contradictions between session.yaml and the journal."""
     session = context.session
     if session is None:
         return

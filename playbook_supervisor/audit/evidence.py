@@ -18,6 +18,7 @@ _CONDITIONS = frozenset(condition.value for condition in Condition)
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Evidence that is missing or contradicts its entry."""
     accepted = _first_accepted(context)
     for entry in context.journal.entries:
         yield from _refuted(context, entry)

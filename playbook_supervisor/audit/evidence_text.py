@@ -33,6 +33,7 @@ def split(line: str) -> tuple[str, str]:
 
 
 def says_not_held(statement: str) -> bool:
+    """Whether the condition does not hold, in our words or in those of others."""
     return any((_NEGATIVE.match(statement), _REFUSAL.match(statement), _FLAW.search(statement)))
 
 

@@ -18,6 +18,7 @@ _AT_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Gates that were left out or wrongly answered."""
     cleared: set[str] = set()
     for entry in context.journal.entries:
         for number, gate in enumerate(entry.gates, 1):

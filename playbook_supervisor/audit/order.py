@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, ErrorPolicy, Reso
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Steps and attempts that are out of order."""
     yield from _attempts(context)
     if context.journal.ours:
         yield from _by_start(context)

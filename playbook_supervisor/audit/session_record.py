@@ -90,9 +90,11 @@ def _read(
 
 
 def missing(file: SessionFile) -> Problem:
+    """The finding about a file without content."""
     problem = finding("AUD-READ", file.problem, file.file)
     return replace(problem, guidance=file.guidance) if file.guidance else problem
 
 
 def unreadable(code: str, error: PlaybookError, file: SessionFile) -> Problem:
+    """The finding about a file that a reader refused."""
     return finding(code, error.message, file.file, error.position or (1, 1))

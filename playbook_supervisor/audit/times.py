@@ -14,6 +14,7 @@ _COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
+    """Impossible times and figures."""
     for entry in context.journal.entries:
         yield from _completion(context, entry)
         backwards = _backwards(entry)

@@ -140,7 +140,7 @@ class TestStatus:
     def test_says_that_a_folder_is_missing(self, waiting: Project) -> None:
         shutil.rmtree(waiting.session)
         status = waiting.playbook("status")
-        assert "its files have vanished; the next command restores them" in status.out
+        assert "its files are gone; the next command restores them" in status.out
         assert waiting.playbook("next").code == 0
         assert "WAITS FOR A HUMAN" in waiting.playbook("status").out
 

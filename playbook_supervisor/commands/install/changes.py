@@ -136,6 +136,7 @@ def current_fingerprint(root: Path, path: str) -> str:
 
 
 def current_content(root: Path, path: str) -> bytes:
+    """The file's content; empty if there is none."""
     try:
         return read_bytes(contained(root, path), limit=MAX_BYTES)
     except FileNotFoundError:
