@@ -138,7 +138,7 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
     places = {step.id: index for index, step in enumerate(playbook.steps)}
     for effect in effects(playbook, merged(rules, playbook)):
         path = ("steps", places[effect.step], "autonomy")
-        message = f"policy {effect.policy}: {effect.said}"
+        message = f"policy {effect.policy}: {effect.summary}"
         yield problem_at(
             document,
             path,

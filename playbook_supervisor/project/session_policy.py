@@ -45,7 +45,7 @@ class Effect(Record):
     answered_by: tuple[str, ...] = ()
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """`gate_always instead of auto, also spec_exists, answered by *@example.org`."""
         words = [f"{self.autonomy} instead of {self.was}"] if self.autonomy != self.was else []
         words += [f"also {condition}" for condition in self.postconditions]

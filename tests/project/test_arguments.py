@@ -77,11 +77,11 @@ def test_a_missing_required_argument_is_named_with_what_it_wants_and_an_example(
 
 
 @pytest.mark.parametrize("nothing", ["", "  ", "feature="])
-def test_a_required_argument_given_as_nothing_is_missing(nothing: str) -> None:
+def test_a_required_argument_without_a_value_is_missing(nothing: str) -> None:
     assert "feature is missing" in refused(playbook(FEATURE), nothing).message
 
 
-def test_all_faults_come_in_one_error() -> None:
+def test_one_error_reports_all_problems() -> None:
     error = refused(playbook(FEATURE, URL), "feature=", "x\x07", "target-url=b", "c", "d")
     assert error.message == (
         "auto-feature: feature is given twice; target-url is given twice; "
@@ -89,7 +89,7 @@ def test_all_faults_come_in_one_error() -> None:
     )
 
 
-def test_an_argument_given_by_place_and_by_name_is_given_twice() -> None:
+def test_an_argument_given_by_position_and_by_name_is_refused() -> None:
     assert "feature is given twice" in refused(playbook(FEATURE), "013", "feature=014").message
     assert "feature is given twice" in refused(playbook(FEATURE), "feature=014", "013").message
 
@@ -116,7 +116,7 @@ def test_a_surplus_argument_is_shown_without_its_control_characters() -> None:
 
 
 @given(st.lists(st.text(max_size=12), max_size=4))
-def test_arguments_are_bound_or_refused_and_nothing_else(given_args: list[str]) -> None:
+def test_any_arguments_are_bound_or_refused(given_args: list[str]) -> None:
     declared = playbook(FEATURE, URL)
     message = ""
     try:

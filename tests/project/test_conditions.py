@@ -169,7 +169,7 @@ def test_a_link_within_the_repository_holds(bare: Workspace) -> None:
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
-def test_a_file_that_cannot_be_read_is_an_error_and_not_a_quiet_no(
+def test_a_file_that_cannot_be_read_is_an_error(
     bare: Workspace, name: Condition, path: str, mocker: MockerFixture
 ) -> None:
     put(bare, path)
@@ -202,7 +202,7 @@ def test_a_giant_file_is_an_error_and_is_not_read(
     assert f"{path} is larger than" in evidence
 
 
-def test_either_qa_plan_will_do(bare: Workspace) -> None:
+def test_one_of_the_two_qa_plans_is_enough(bare: Workspace) -> None:
     path = f".qa/{FEATURE}/_index.yaml"
     put(bare, path, "scripts: []\n")
     assert said(Condition.QA_PLAN_EXISTS, bare) == (HELD, f"{path}, 1 line")
@@ -275,12 +275,12 @@ def test_front_matter_that_does_not_parse_is_the_reason(bare: Workspace) -> None
     assert evidence.endswith(f") in {REPORT}")
 
 
-def test_bytes_that_are_no_text_state_no_verdict(bare: Workspace) -> None:
+def test_binary_data_has_no_verdict(bare: Workspace) -> None:
     put(bare, REPORT, b"\xff\xfe\x00Verdict\x80")
     assert said(Condition.AGREEMENT_PASS, bare) == (NOT_HELD, f"no verdict in {REPORT}")
 
 
-def test_no_report_is_no_verdict(bare: Workspace) -> None:
+def test_without_a_report_there_is_no_verdict(bare: Workspace) -> None:
     assert said(Condition.AGREEMENT_PASS, bare) == (
         NOT_HELD,
         f"{REPORT} is missing, and no report is no verdict",
@@ -291,7 +291,7 @@ def test_no_report_is_no_verdict(bare: Workspace) -> None:
     )
 
 
-def test_a_yaml_verdict_will_do(bare: Workspace) -> None:
+def test_a_yaml_verdict_is_read(bare: Workspace) -> None:
     put(bare, VERDICT_YAML, 'verdict: "PASS"\n')
     assert said(Condition.QA_VERDICT_PASS, bare) == (HELD, f"{VERDICT_YAML} says PASS")
 
@@ -331,7 +331,7 @@ REPORTS = [(Condition.AGREEMENT_PASS, REPORT), (Condition.QA_VERDICT_PASS, VERDI
 
 
 @pytest.mark.parametrize(("name", "path"), REPORTS)
-def test_last_weeks_pass_does_not_pass_todays_run(
+def test_an_old_verdict_does_not_hold_for_a_new_run(
     bare: Workspace, name: Condition, path: str
 ) -> None:
     """kai FR4, FR19."""
@@ -383,7 +383,7 @@ def test_without_a_record_the_time_decides_and_the_evidence_says_so(bare: Worksp
         )
 
 
-def test_where_nothing_is_known_from_before_a_verdict_does_not_hold(bare: Workspace) -> None:
+def test_without_a_record_or_a_time_a_verdict_does_not_hold(bare: Workspace) -> None:
     put(bare, REPORT)
     assert said(Condition.AGREEMENT_PASS, bare, since={}) == (
         NOT_HELD,
@@ -391,7 +391,7 @@ def test_where_nothing_is_known_from_before_a_verdict_does_not_hold(bare: Worksp
     )
 
 
-def test_of_two_agreeing_verdicts_one_written_since_is_enough(bare: Workspace) -> None:
+def test_one_of_two_agreeing_verdicts_has_to_be_new(bare: Workspace) -> None:
     put(bare, VERDICT)
     launch = record([Condition.QA_VERDICT_PASS], bare)
     put(bare, VERDICT_YAML, "verdict: PASS\n")
@@ -480,14 +480,14 @@ def test_every_word_of_the_vocabulary_has_its_artifacts(bare: Workspace) -> None
         ("\x1b[2Jzzz", "no condition 'zzz'"),
     ],
 )
-def test_a_word_of_no_vocabulary_is_refused(bare: Workspace, word: str, told: str) -> None:
+def test_an_unknown_word_is_refused(bare: Workspace, word: str, told: str) -> None:
     with pytest.raises(ConditionError) as caught:
         artifacts(word, bare)
     assert caught.value.code == "PB-COND-UNKNOWN"
     assert caught.value.message == told
 
 
-def test_a_record_holds_every_artifact_once(bare: Workspace) -> None:
+def test_a_record_lists_every_artifact_once(bare: Workspace) -> None:
     put(bare, REPORT)
     kept = record([Condition.AGREEMENT_PASS, Trigger.AGREEMENT_BREAKING, "plan_exists"], bare)
     assert list(kept) == [REPORT, f"specs/{FEATURE}/plan.md"]
@@ -496,7 +496,7 @@ def test_a_record_holds_every_artifact_once(bare: Workspace) -> None:
 
 
 @given(text=st.binary(max_size=300))
-def test_any_report_yields_an_answer(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
+def test_any_report_gives_an_answer(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
     world = Workspace(tmp_path_factory.getbasetemp() / "fuzzed", FEATURE, "", Config())
     put(world, REPORT, text)
     assert probe(Condition.AGREEMENT_PASS, world).answer in (HELD, NOT_HELD)
@@ -637,7 +637,7 @@ def test_without_a_proper_branch_nothing_is_asked(
         '[{"number":1,"url":"x","state":[]}]',
     ],
 )
-def test_whatever_else_gh_prints_is_an_error(
+def test_unexpected_output_of_gh_is_an_error(
     project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
     answer, evidence = gh_saying(f"printf '%s' '{printed}'", project, world, monkeypatch)
@@ -645,7 +645,7 @@ def test_whatever_else_gh_prints_is_an_error(
     assert "no list of pull requests" in evidence
 
 
-def test_of_several_pull_requests_the_open_one_counts_then_the_merged(
+def test_an_open_pull_request_counts_before_a_merged_one(
     project: Project, world: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = '{{"number":{},"url":"u{}","state":"{}"}}'

@@ -51,7 +51,7 @@ def settings(root: Path, text: str | bytes) -> Config:
 
 
 def faults(root: Path, text: str) -> list[str]:
-    """`line:col: message` of every fault, and how to mend it where there is more to say."""
+    """`line:col: message` of every problem, with its guidance if it has its own."""
     with pytest.raises(CheckError) as caught:
         settings(root, text)
     error = caught.value
@@ -62,7 +62,7 @@ def faults(root: Path, text: str) -> list[str]:
     return [line.removesuffix(". docs/config.md shows every key.") for line in told]
 
 
-def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+def test_without_a_file_the_defaults_apply(tmp_path: Path) -> None:
     config = load(tmp_path)
     assert config == Config()
     assert (config.specs, config.agreements, config.qa) == ("specs", ".agreements", ".qa")
@@ -75,16 +75,16 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "nothing", ["", "# nothing yet\n", "{}", "agents:\nallow:\nartifacts: ~\n"]
 )
-def test_a_file_that_says_nothing_leaves_the_defaults(tmp_path: Path, nothing: str) -> None:
+def test_an_empty_file_leaves_the_defaults(tmp_path: Path, nothing: str) -> None:
     assert settings(tmp_path, nothing) == Config()
 
 
-def test_where_playbooks_is_no_folder_the_defaults_hold(tmp_path: Path) -> None:
+def test_if_playbooks_is_not_a_folder_the_defaults_apply(tmp_path: Path) -> None:
     (tmp_path / ".playbooks").write_text("")
     assert load(tmp_path) == Config()
 
 
-def test_settings_under_another_name_are_not_passed_over(tmp_path: Path) -> None:
+def test_settings_in_a_yml_file_are_refused(tmp_path: Path) -> None:
     """Playbooks and policies may end in `.yml`."""
     misnamed = tmp_path / ".playbooks/config.yml"
     misnamed.parent.mkdir()
@@ -116,7 +116,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_text_stays_what_was_typed(tmp_path: Path) -> None:
+def test_text_is_read_as_typed(tmp_path: Path) -> None:
     config = settings(tmp_path, "notify: [echo, 013, no, 1:30]\nagent: 007\n")
     assert config.notify == ("echo", "013", "no", "1:30")
     assert config.agent == "007"
@@ -187,7 +187,7 @@ BEYOND_A_SCHEMA = {r'agent: "a\x07"', 'agent: " "'}
 
 
 @pytest.mark.parametrize(("text", "told"), FAULTY)
-def test_each_fault_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_each_problem_is_reported_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     assert faults(tmp_path, text) == [told]
 
 
@@ -216,7 +216,7 @@ def as_values(data: Any) -> Any:
     return getattr(data, "value", data)
 
 
-def test_all_faults_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = "push_sessions: 1\nagent: ''\nworktrees: ''\nnotfy: []\n"
     assert [line.split(": ")[0] for line in faults(tmp_path, text)] == [
         "1:16",
@@ -229,11 +229,11 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) ->
     assert caught.value.guidance == f"`playbook check {FILE}` lists them all."
 
 
-def test_of_a_hostile_file_no_more_faults_are_told_than_a_person_can_use(tmp_path: Path) -> None:
+def test_the_number_of_problems_is_limited(tmp_path: Path) -> None:
     assert len(faults(tmp_path, "".join(f"key{number}: x\n" for number in range(600)))) == 500
 
 
-def test_what_is_no_yaml_is_told_by_the_reader(tmp_path: Path) -> None:
+def test_invalid_yaml_is_reported_by_the_reader(tmp_path: Path) -> None:
     with pytest.raises(CheckError) as caught:
         settings(tmp_path, "agent: a\nagent: b\n")
     assert caught.value.code == "PB-CHECK-YAML"

@@ -37,19 +37,19 @@ def folders(root: Path, *paths: str) -> None:
 @pytest.mark.parametrize(
     "typed", ["013", "013-create", "specs/013-create", "specs/013-create/", "013/", " 013 "]
 )
-def test_every_way_to_say_it_means_the_one_folder(tmp_path: Path, typed: str) -> None:
+def test_every_form_of_a_feature_means_its_folder(tmp_path: Path, typed: str) -> None:
     """kai FR10."""
     folders(tmp_path, "specs/013-create", "specs/014-other", "specs/0130-third")
     assert resolve(tmp_path, typed, CONFIG, nobody_asks) == Feature("013-create")
 
 
-def test_a_timestamp_prefix_means_the_one_folder(tmp_path: Path) -> None:
+def test_a_timestamp_prefix_means_its_folder(tmp_path: Path) -> None:
     folders(tmp_path, "specs/20260219-101500-create", "specs/20260219-111500-other")
     found = resolve(tmp_path, "20260219-101500", CONFIG, nobody_asks)
     assert found == Feature("20260219-101500-create")
 
 
-def test_a_folder_that_no_feature_may_be_called_is_not_passed_by(tmp_path: Path) -> None:
+def test_a_matching_folder_with_an_invalid_name_is_refused(tmp_path: Path) -> None:
     """Else the session would work in a folder of its own beside the one that is meant."""
     folders(tmp_path, "specs/013-größe", "specs/014-other")
     with pytest.raises(ArgumentError, match="'013-größe' is not a valid feature name"):
@@ -63,13 +63,13 @@ def test_a_folder_of_exactly_that_name_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".agreements/013-create", ".qa/013-create"])
-def test_without_a_spec_another_folder_tells(tmp_path: Path, place: str) -> None:
+def test_without_a_spec_other_folders_are_searched(tmp_path: Path, place: str) -> None:
     folders(tmp_path, "specs/014-other", place)
     assert resolve(tmp_path, "013", CONFIG, branches()) == Feature("013-create")
     assert resolve(tmp_path, "013-create", CONFIG, branches()) == Feature("013-create")
 
 
-def test_without_a_folder_a_feature_file_or_a_branch_tells(tmp_path: Path) -> None:
+def test_without_a_folder_feature_files_and_branches_are_searched(tmp_path: Path) -> None:
     (tmp_path / ".features").mkdir()
     (tmp_path / ".features/013-create.yaml").write_text("")
     (tmp_path / ".features/014-notes.txt").write_text("")
@@ -102,7 +102,7 @@ def test_many_candidates_are_counted(tmp_path: Path) -> None:
         resolve(tmp_path, "013", CONFIG, nobody_asks)
 
 
-def test_places_that_disagree_are_several_candidates(tmp_path: Path) -> None:
+def test_different_places_give_several_candidates(tmp_path: Path) -> None:
     folders(tmp_path, ".agreements/013-a", ".qa/013-b")
     with pytest.raises(ArgumentError, match="013-a, 013-b, 013-c"):
         resolve(tmp_path, "013", CONFIG, branches("013-c", "013-a"))
@@ -131,9 +131,7 @@ def test_an_unknown_feature_with_nothing_near_is_kept_with_a_warning(tmp_path: P
         *(".git", "a b", "a\nb", "a\x00b", "\x1b[2J", "é", "a;b", "$(x)", "{{x}}", "a" * 201, "~"),
     ],
 )
-def test_what_is_no_name_is_refused_before_anything_is_looked_at(
-    tmp_path: Path, hostile: str
-) -> None:
+def test_an_invalid_name_is_refused_before_anything_is_read(tmp_path: Path, hostile: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         resolve(tmp_path, hostile, CONFIG, nobody_asks)
     assert caught.value.code == "PB-ARG-FEATURE"
@@ -158,14 +156,12 @@ def test_hostile_names_of_folders_and_branches_are_no_candidates(tmp_path: Path)
         ("a b", ""),
     ],
 )
-def test_a_branch_serves_as_the_feature_where_a_folder_may_be_called_so(
-    branch: str, feature: str
-) -> None:
+def test_a_branch_is_the_feature_if_its_name_is_valid(branch: str, feature: str) -> None:
     assert of_branch(branch) == feature
 
 
 @given(st.text(max_size=30))
-def test_no_name_that_passes_leaves_its_folder(text: str) -> None:
+def test_no_valid_name_leads_out_of_its_folder(text: str) -> None:
     if is_name(text):
         assert Path("specs", text).parts == ("specs", text)
         assert text.isascii()
@@ -201,7 +197,7 @@ def test_a_spec_kit_that_keeps_a_pointer_is_given_one(project: Project, script: 
     assert pointer(project) == {"feature_directory": "specs/013-a"}
 
 
-def test_an_existing_pointer_is_turned_and_its_other_keys_are_kept(project: Project) -> None:
+def test_an_existing_pointer_is_updated_and_its_other_keys_are_kept(project: Project) -> None:
     project.write(".specify/feature.json", '{"note": "é", "feature_directory": "specs/014-b"}')
     point_speckit(project.root, "013-a", Config(specs="docs"))
     assert pointer(project) == {"note": "é", "feature_directory": "docs/013-a"}
@@ -217,7 +213,7 @@ def test_a_right_pointer_is_left_alone(project: Project, spelling: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"specs/013-a"', "null", "[" * 100_000])
-def test_a_pointer_that_is_no_object_is_refused_and_left(project: Project, text: str) -> None:
+def test_a_pointer_that_is_not_an_object_is_refused_and_kept(project: Project, text: str) -> None:
     project.write(".specify/feature.json", text)
     with pytest.raises(StateError) as caught:
         point_speckit(project.root, "013-a", CONFIG)
@@ -246,7 +242,7 @@ def test_an_older_spec_kit_goes_by_the_variable_on_any_branch(project: Project) 
 
 
 @pytest.mark.parametrize(("script", "exported"), [(BY_VARIABLE, False), (BY_BRANCH, True)])
-def test_where_only_the_branch_tells_the_wrong_one_is_refused(
+def test_if_only_the_branch_is_read_a_wrong_branch_is_refused(
     project: Project, script: str, exported: bool
 ) -> None:
     speckit(project, script)
@@ -258,7 +254,7 @@ def test_where_only_the_branch_tells_the_wrong_one_is_refused(
     assert caught.value.guidance == ("Switch to it: git switch 013-a (with -c to create it)")
 
 
-def test_where_only_the_branch_tells_the_right_one_passes(project: Project) -> None:
+def test_if_only_the_branch_is_read_the_right_branch_is_accepted(project: Project) -> None:
     speckit(project, BY_BRANCH)
     project.git("switch", "-q", "-c", "013-a")
     assert point_speckit(project.root, "013-a", CONFIG, exported=False) == VARIABLES

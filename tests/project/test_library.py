@@ -68,7 +68,7 @@ class TestListing:
         playbook(project, "mine.json", text)
         assert "mine" in names(project)
 
-    def test_other_files_and_those_of_editors_are_none(self, project: Project) -> None:
+    def test_other_files_and_those_of_editors_are_skipped(self, project: Project) -> None:
         before = names(project)
         for file in ("notes.md", ".#mine.yaml", "mine.yaml~", "a\x1b[1m.yaml"):
             playbook(project, file, small("mine"))
@@ -81,7 +81,7 @@ class TestListing:
         assert mine.problem.endswith("(and 1 more)")
         assert (mine.description, mine.steps) == ("", 0)
 
-    def test_one_with_a_single_fault_counts_no_more(self, project: Project) -> None:
+    def test_a_single_problem_is_not_counted(self, project: Project) -> None:
         playbook(project, "mine.yaml", small("mine").replace("/one,", "one,"))
         (mine,) = [each for each in library.playbooks(project.root) if each.name == "mine"]
         assert mine.problem.startswith("line 6: ")
@@ -90,14 +90,12 @@ class TestListing:
     @pytest.mark.parametrize(
         "text", ["a: [", "", "- a list", "name: [a, b]", "name: ''", "description: d"]
     )
-    def test_one_that_does_not_say_its_name_goes_by_its_files(
-        self, project: Project, text: str
-    ) -> None:
+    def test_one_without_a_name_has_that_of_its_file(self, project: Project, text: str) -> None:
         playbook(project, "broken.yaml", text)
         (broken,) = [each for each in library.playbooks(project.root) if each.problem]
         assert broken.name == "broken"
 
-    def test_one_that_cannot_be_opened_is_listed_all_the_same(self, project: Project) -> None:
+    def test_one_that_cannot_be_opened_is_listed(self, project: Project) -> None:
         os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
         (pipe,) = [each for each in library.playbooks(project.root) if each.problem]
         assert pipe.name == "pipe"
@@ -111,7 +109,7 @@ class TestListing:
         assert mine.name == "mine"
         assert "leads outside" in mine.problem
 
-    def test_what_a_description_says_can_be_shown(self, project: Project) -> None:
+    def test_a_description_is_printable(self, project: Project) -> None:
         playbook(project, "mine.yaml", small("mine", '"\\e[2Jred\\nand more"'))
         (mine,) = [each for each in library.playbooks(project.root) if each.name == "mine"]
         assert "\x1b" not in mine.description + mine.problem
@@ -143,7 +141,7 @@ class TestListing:
 
 
 class TestFindingByName:
-    def test_the_text_is_handed_over_as_it_stands(self, project: Project) -> None:
+    def test_the_data_is_that_of_the_file(self, project: Project) -> None:
         """kai FR1: a playbook is a YAML file, called by its name."""
         found = library.find(project.root, "auto-feature")
         assert found.file == project.root / ".playbooks/playbooks/auto-feature.yaml"
@@ -178,7 +176,7 @@ class TestFindingByName:
         )
         assert caught.value.guidance == "Did you mean `auto-feature`?"
 
-    def test_where_nothing_is_near_nothing_is_suggested(self, project: Project) -> None:
+    def test_without_a_near_name_nothing_is_suggested(self, project: Project) -> None:
         with pytest.raises(ArgumentError) as caught:
             library.find(project.root, "zzz")
         assert caught.value.guidance == "`playbook list` shows the playbooks."
@@ -189,20 +187,16 @@ class TestFindingByName:
         with pytest.raises(ArgumentError, match=r"\.playbooks/playbooks/ is empty"):
             library.find(project.root, "auto-feature")
 
-    def test_a_broken_one_is_found_so_that_its_fault_can_be_told(self, project: Project) -> None:
+    def test_a_broken_one_is_found_by_the_name_of_its_file(self, project: Project) -> None:
         playbook(project, "broken.yaml", "a: [")
         assert library.find(project.root, "broken").data == b"a: ["
 
-    def test_a_broken_file_does_not_shadow_the_one_that_bears_the_name(
-        self, project: Project
-    ) -> None:
+    def test_a_broken_file_does_not_hide_the_one_with_the_name(self, project: Project) -> None:
         playbook(project, "mine.yaml", "a: [")
         playbook(project, "other.yaml", small("mine"))
         assert library.find(project.root, "mine").file.name == "other.yaml"
 
-    def test_one_that_cannot_be_opened_is_no_reason_not_to_find_another(
-        self, project: Project
-    ) -> None:
+    def test_one_that_cannot_be_opened_does_not_hide_others(self, project: Project) -> None:
         os.mkfifo(project.root / ".playbooks/playbooks/pipe.yaml")
         assert library.find(project.root, "auto-feature").data
         with pytest.raises(StorageError, match="not a regular file"):
@@ -222,7 +216,7 @@ class TestFindingByName:
 
 
 class TestFindingByPath:
-    def test_a_path_is_seen_from_where_the_person_stands(
+    def test_a_path_is_relative_to_the_current_folder(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         here = project.write("drafts/mine.yaml", small("mine"))
@@ -240,7 +234,7 @@ class TestFindingByPath:
         found = library.find(project.root, "drafts/mine.yaml")
         assert (found.file, found.data) == (file, small("mine").encode())
 
-    def test_a_current_folder_elsewhere_has_no_say(
+    def test_a_current_folder_outside_of_the_repository_does_not_count(
         self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "elsewhere/drafts").mkdir(parents=True)
@@ -270,17 +264,17 @@ class TestFindingByPath:
             library.find(project.root, how)
         assert (caught.value.code, caught.value.exit_code) == ("PB-IO-ESCAPE", 1)
 
-    def test_a_file_that_is_not_there_is_said_not_to_be(self, project: Project) -> None:
+    def test_a_missing_file_is_an_error(self, project: Project) -> None:
         with pytest.raises(ArgumentError, match=r"there is no file drafts/mine\.yaml") as caught:
             library.find(project.root, "drafts/mine.yaml")
         assert caught.value.code == "PB-ARG-PLAYBOOK"
 
-    def test_a_name_with_an_ending_is_told_how_names_are_given(self, project: Project) -> None:
+    def test_a_name_with_an_extension_gets_a_hint(self, project: Project) -> None:
         with pytest.raises(ArgumentError) as caught:
             library.find(project.root, "auto-feature.yaml")
         assert "`auto-feature`" in caught.value.guidance
 
-    def test_a_folder_is_no_playbook(self, project: Project) -> None:
+    def test_a_folder_is_refused(self, project: Project) -> None:
         with pytest.raises(StorageError) as caught:
             library.find(project.root, ".playbooks/playbooks")
         assert caught.value.code == "PB-IO-READ"
@@ -310,7 +304,7 @@ class TestTheIndex:
         assert (written.st_ino, written.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
         assert "2026-02-19" in project.read(".playbooks/_index.yaml")
 
-    def test_it_is_stale_until_it_says_what_stands_there(self, project: Project) -> None:
+    def test_it_is_stale_until_it_matches_the_files(self, project: Project) -> None:
         assert library.index_is_stale(project.root) == ".playbooks/_index.yaml is missing"
         library.write_index(project.root, NOON)
         assert library.index_is_stale(project.root) == ""
@@ -363,7 +357,7 @@ class TestTheIndex:
             library.write_index(project.root, NOON)
         assert project.read(".playbooks/_index.yaml") == before
 
-    def test_what_a_killed_writer_left_is_swept_out(self, project: Project) -> None:
+    def test_temporary_files_of_a_killed_writer_are_removed(self, project: Project) -> None:
         code = (
             "import os, signal, pathlib, sys; from playbook_supervisor.project import library\n"
             "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -400,7 +394,7 @@ class TestTheIndex:
         names = [each["name"] for each in yaml.safe_load(project.read(library.INDEX))["playbooks"]]
         assert names[-2:] == ["zeal", "zest"]
 
-    def test_is_checked_as_what_it_is_and_not_as_a_playbook(self, project: Project) -> None:
+    def test_is_not_checked_as_a_playbook(self, project: Project) -> None:
         library.write_index(project.root, NOON)
         assert project.playbook("check", library.INDEX).code == 0
         project.write(".playbooks/playbooks/own.yaml", small("own"))

@@ -73,7 +73,7 @@ def test_every_warning_has_a_place_a_code_and_a_cure() -> None:
     )
 
 
-def test_a_trigger_that_waits_for_postconditions_where_there_are_none_never_fires() -> None:
+def test_a_trigger_without_postconditions_never_fires() -> None:
     found = warnings(step("a", escalation_triggers="[subagent_error, postcondition_fail]"))
     assert without_unseen(found) == [(6, "LINT-TRIGGER")]
     assert (
@@ -94,7 +94,7 @@ def test_a_trigger_that_waits_for_postconditions_where_there_are_none_never_fire
         ("[]", "[plan_exists]", False),
     ],
 )
-def test_a_retry_that_triggers_always_forestall_is_named(
+def test_a_retry_that_never_happens_is_named(
     triggers: str, postconditions: str, idle: bool
 ) -> None:
     found = warnings(
@@ -141,7 +141,7 @@ def test_each_command_is_looked_up_once() -> None:
     assert [line for line, code in codes(found) if code == "COMMAND"] == [6, 7]
 
 
-def test_commands_are_not_judged_where_nobody_can_say() -> None:
+def test_without_a_lookup_commands_are_not_checked() -> None:
     assert without_unseen(warnings(step("gone"))) == []
 
 
@@ -154,7 +154,7 @@ def test_a_precondition_that_only_a_later_step_provides_is_named() -> None:
     assert "`plan_exists` is provided by `plan`" in found[0].message
 
 
-def test_a_precondition_that_a_neighbour_provides_at_the_same_time_is_named() -> None:
+def test_a_precondition_that_a_step_of_the_group_provides_is_named() -> None:
     found = warnings(
         step("plan", postconditions="[plan_exists]", parallel_group="g"),
         step(
@@ -229,12 +229,12 @@ def test_a_name_that_differs_from_the_files_is_named() -> None:
     "publishing",
     [step("open", postconditions="[pr_created]"), step("open", command="/feature.pr")],
 )
-def test_a_gate_after_the_step_that_cannot_be_taken_back_comes_too_late(publishing: str) -> None:
+def test_a_gate_after_the_publishing_step_comes_too_late(publishing: str) -> None:
     found = warnings(publishing, step("review", autonomy="gate_always"))
     assert without_unseen(found) == [(7, "LINT-GATE")]
 
 
-def test_a_gate_before_or_at_the_step_that_cannot_be_taken_back_is_in_time() -> None:
+def test_a_gate_before_or_at_the_publishing_step_is_in_time() -> None:
     gate = step("review", autonomy="gate_always")
     assert without_unseen(warnings(gate, step("pr"), gate.replace("id: review", "id: again"))) == []
     assert without_unseen(warnings(step("pr", autonomy="gate_always"), gate)) == []

@@ -64,7 +64,7 @@ class Prompter:
 
 
 class TestAnAnswer:
-    def test_at_the_prompt_is_refused_and_asked_for_again(self, gated: Project) -> None:
+    def test_at_the_prompt_is_refused_and_the_gate_is_asked_again(self, gated: Project) -> None:
         person = Prompter("continue", "skip")
         ending = run(gated, Mode.MANUAL, person)
         assert ending.why == "waiting"
@@ -74,7 +74,7 @@ class TestAnAnswer:
         assert person.told[0].endswith("; the gate stays open.")
         assert not person.hurried  # nothing has changed by a refusal
 
-    def test_at_the_prompt_of_somebody_who_is_named_counts(self, gated: Project) -> None:
+    def test_at_the_prompt_of_a_named_person_counts(self, gated: Project) -> None:
         sign(gated, "rita@release.example.org")
         assert run(gated, Mode.MANUAL, Prompter("continue")).why == "completed"
 
@@ -100,7 +100,7 @@ class TestAnAnswer:
         driving.answer(["continue"], cwd=gated.root)
         assert gated.journal()[0]["gates"][0]["by"].endswith("<rita@release.example.org>")
 
-    def test_to_abort_is_anybodys(self, gated: Project) -> None:
+    def test_abort_is_allowed_for_anyone(self, gated: Project) -> None:
         run(gated, Mode.MANUAL)
         driving.answer(["abort"], cwd=gated.root)
         assert gated.manifest()["status"] == "aborted"
@@ -118,7 +118,7 @@ class TestInsideClaudeCode:
         person.does("plan#1", "speckit.plan", PLAN)
         return person
 
-    def test_a_typed_answer_of_somebody_else_is_talk(self, asked: Hooked) -> None:
+    def test_a_typed_answer_of_another_person_is_only_text(self, asked: Hooked) -> None:
         asked.stops()
         reply = asked.says("continue")
         assert reply is not None
@@ -138,7 +138,9 @@ class TestInsideClaudeCode:
         assert asked.says("continue") is not None
         assert asked.bound.turn == "supervised"
 
-    def test_a_dialogs_answer_of_somebody_else_leaves_the_gate_open(self, asked: Hooked) -> None:
+    def test_an_answer_of_another_person_in_a_dialog_leaves_the_gate_open(
+        self, asked: Hooked
+    ) -> None:
         put = asked.calls("AskUserQuestion")
         assert put is not None
         question = asked.project.manifest()["gate"]["question"]
@@ -151,7 +153,7 @@ class TestInsideClaudeCode:
 
 
 class TestABeginning:
-    def test_may_not_pass_over_what_is_guarded(self, project: Project) -> None:
+    def test_may_not_skip_guarded_steps(self, project: Project) -> None:
         """`--from` leaves earlier steps out, and is said by those alone who may leave them out."""
         text = f"match: {{step: qa-plan}}\nanswered_by: ['{RELEASE}']\n"
         project.write(".playbooks/policies/release.yaml", text)
@@ -170,7 +172,7 @@ class TestABeginning:
         from_the_second()
         assert [entry["status"] for entry in project.journal()][:1] == ["skipped"]
 
-    def test_is_refused_while_a_policy_is_none(self, gated: Project) -> None:
+    def test_is_refused_while_a_policy_is_invalid(self, gated: Project) -> None:
         """A misspelt one would be believed to hold."""
         gated.write(".playbooks/policies/other.yaml", "match: {stp: x}\nautonomy: skip\n")
         with pytest.raises(CheckError) as caught:
@@ -179,7 +181,7 @@ class TestABeginning:
         assert caught.value.where == ".playbooks/policies/other.yaml:1:9"
         assert not gated.sessions
 
-    def test_writes_down_that_none_concerns_it(self, gated: Project) -> None:
+    def test_records_that_no_policy_applies(self, gated: Project) -> None:
         """Where a project has policies, a session says what held, also where that is nothing."""
         drive = driving.DriveOptions(agent=gated.script(WORKS))
         driving.run("auto-validate", ["013"], cwd=gated.root, drive=drive)
@@ -191,7 +193,7 @@ class TestABeginning:
         driving.run("auto-validate", ["013"], cwd=project.root, drive=drive)
         assert not (project.session / "policy.yaml").exists()
 
-    def test_that_the_originals_tools_made_is_held_to_them_too(self, gated: Project) -> None:
+    def test_of_the_originals_tools_also_follows_the_policies(self, gated: Project) -> None:
         gated.write(
             ".playbooks/sessions/20260219-a7k/session.yaml",
             "session_id: 20260219-a7k\nplaybook: gated\nfeature: 013\nargs: {}\n"
@@ -215,7 +217,7 @@ class TestWhatIsShown:
             {"policy": "release.yaml", "step": "publish", "answered_by": [RELEASE]}
         ]
 
-    def test_stands_on_the_page_and_in_the_picture(self, gated: Project) -> None:
+    def test_appears_on_the_page_and_in_the_picture(self, gated: Project) -> None:
         gated.write(".playbooks/policies/release.yaml", f"{GUARD}postconditions: [pr_created]\n")
         run(gated, Mode.MANUAL)
         page = gated.playbook("show", "--html", "-").out
@@ -235,8 +237,8 @@ class TestCheck:
         (checked,) = checking.check([str(project.root / file)])
         return [(each.severity, each.line, each.col, each.code) for each in checked.problems]
 
-    def test_notes_at_each_step_what_policies_make_of_it(self, gated: Project) -> None:
-        """A note is nothing to mend: also `--strict` is content with it."""
+    def test_notes_what_policies_change_in_each_step(self, gated: Project) -> None:
+        """A note needs no action: `--strict` accepts it."""
         text = GATED.replace("    autonomy", "    postconditions: [pr_created]\n    autonomy")
         gated.write(".playbooks/playbooks/gated.yaml", text)
         done = gated.playbook("check", ".playbooks/playbooks/gated.yaml", "--strict")
@@ -256,7 +258,7 @@ class TestCheck:
         found = self.problems(gated, ".playbooks/playbooks/gated.yaml")
         assert found[0] == ("warning", 1, 1, "PB-CHECK-YAML")
 
-    def test_tells_all_faults_of_a_policy(self, gated: Project) -> None:
+    def test_reports_all_problems_of_a_policy(self, gated: Project) -> None:
         file = ".playbooks/policies/release.yaml"
         gated.write(file, "match: {stp: x}\nautonomy: skip\n")
         assert self.problems(gated, file) == [
@@ -274,7 +276,7 @@ class TestCheck:
             playbook.unlink()
         assert self.problems(gated, file) == []  # nobody can tell
 
-    def test_asks_nothing_of_a_project_where_there_is_none(self, tmp_path: Path) -> None:
+    def test_works_outside_of_a_project(self, tmp_path: Path) -> None:
         for name in ("policies/x.yaml", "playbooks/gated.yaml", "config.yaml"):
             file = tmp_path / ".playbooks" / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -290,7 +292,7 @@ class TestCheck:
         folder.symlink_to(gated.root.parent / "elsewhere")
         assert self.problems(gated, ".playbooks/policies/release.yaml") == []
 
-    def test_tells_all_faults_of_the_settings(self, gated: Project) -> None:
+    def test_reports_all_problems_of_the_settings(self, gated: Project) -> None:
         """As text each on a line, where every other command has room for the first alone."""
         gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
         done = gated.playbook("check", "config.yaml", cwd=gated.root / ".playbooks")
@@ -306,7 +308,7 @@ class TestCheck:
         assert self.problems(gated, ".playbooks/config.yaml") == []
 
 
-def test_the_error_of_settings_says_where_all_faults_are_listed(gated: Project) -> None:
+def test_the_error_of_settings_names_the_command_that_lists_all(gated: Project) -> None:
     gated.write(".playbooks/config.yaml", "agnet: x\npush_sessions: maybe\n")
     with pytest.raises(PlaybookError) as caught:
         view.probe(["spec_exists"], cwd=gated.root)

@@ -27,7 +27,7 @@ def test_each_reference_becomes_its_value() -> None:
     )
 
 
-def test_an_optional_arg_that_was_not_given_interpolates_to_nothing() -> None:
+def test_an_optional_arg_without_a_value_is_replaced_by_nothing() -> None:
     assert interpolate("before{{extra}}after", {"extra": ""}) == "beforeafter"
 
 
@@ -42,7 +42,7 @@ def test_an_unknown_name_is_an_error_that_says_what_is_declared() -> None:
     assert "feature" in caught.value.guidance
 
 
-def test_where_nothing_is_declared_the_error_says_so() -> None:
+def test_without_declared_args_the_error_says_so() -> None:
     with pytest.raises(CheckError) as caught:
         interpolate("{{}}", {})
     assert caught.value.guidance.endswith("none.")

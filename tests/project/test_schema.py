@@ -85,7 +85,7 @@ def test_the_originals_own_playbook_is_read_with_every_field() -> None:
     assert [len(phase) for phase in playbook.phases] == [1, 1, 1, 1, 2, 1]
 
 
-def test_playbooks_as_people_write_them_are_read_as_they_mean_them() -> None:
+def test_real_playbooks_are_read_as_their_authors_mean() -> None:
     playbook = read_playbook(fixture("revue-de-site.yaml"), "revue-de-site.yaml")
     assert playbook.version == "2.0"
     assert playbook.args == (
@@ -106,7 +106,7 @@ def test_json_is_read_in_the_same_way() -> None:
     assert playbook.args == ()
 
 
-def test_the_least_step_has_empty_options() -> None:
+def test_a_minimal_step_has_empty_options() -> None:
     step = read_playbook(with_step("").encode(), "x").steps[0]
     assert (step.args, step.model, step.parallel_group) == ("", "", "")
     assert (step.preconditions, step.postconditions, step.escalation_triggers) == ((), (), ())
@@ -192,7 +192,7 @@ def test_every_violation_is_reported_at_once_with_its_place_in_order() -> None:
     assert [each.severity for each in found].count("warning") == 1
 
 
-def test_no_message_speaks_the_schemas_own_language_and_each_says_how_to_mend_it() -> None:
+def test_no_message_uses_terms_of_json_schema_and_each_has_guidance() -> None:
     for problem in examine(fixture("every-fault.yaml"), "x")[1]:
         assert problem.guidance.endswith((".", "?"))
         said = problem.message + problem.guidance
@@ -266,7 +266,7 @@ def test_no_message_speaks_the_schemas_own_language_and_each_says_how_to_mend_it
         (with_step("", "[{name: a, description: c}]"), "`required` is missing", "true or false"),
     ],
 )
-def test_each_kind_of_violation_says_what_is_wrong_and_how_to_mend_it(
+def test_each_kind_of_violation_has_a_message_and_guidance(
     text: str, message: str, guidance: str
 ) -> None:
     found = [each for each in problems(text) if message in each.message]
@@ -316,7 +316,7 @@ def steps(*groups: str) -> str:
     return f"{HEAD}args: []\nsteps:\n" + "\n".join(lines)
 
 
-def test_steps_of_one_parallel_group_stand_next_to_each_other() -> None:
+def test_steps_of_a_parallel_group_are_next_to_each_other() -> None:
     """kai FR7."""
     assert problems(steps("a", "a", "", "b", "b", "c")) == ()
     problem = only(steps("a", "", "a", "a"))
@@ -325,7 +325,7 @@ def test_steps_of_one_parallel_group_stand_next_to_each_other() -> None:
     assert len(problems(steps("a", "b", "a", "b"))) == 2
 
 
-def test_control_characters_in_text_are_refused_wherever_text_may_stand() -> None:
+def test_control_characters_are_refused_in_every_text() -> None:
     text = (
         'name: x\ndescription: "\\a"\nversion: "1.0"\nargs:\n'
         '- {name: a, description: "\\b", required: true}\n'
@@ -380,7 +380,7 @@ def test_a_version_that_is_not_known_is_read_with_a_warning(version: str, said: 
         (with_step("").replace("/one", "checkpoint"), "a `checkpoint` command"),
     ],
 )
-def test_what_only_a_later_version_has_is_refused_by_that_name(
+def test_features_of_a_later_version_are_refused_as_such(
     version: str, text: str, word: str
 ) -> None:
     errors = [each for each in problems(text.replace('"1.0"', version)) if each.severity == "error"]
@@ -412,20 +412,20 @@ def test_reading_an_invalid_playbook_names_the_first_error_and_lists_all() -> No
     assert "playbook check" in error.guidance
 
 
-def test_reading_a_playbook_with_one_error_says_at_once_how_to_mend_it() -> None:
+def test_reading_a_playbook_with_one_error_gives_its_guidance() -> None:
     with pytest.raises(CheckError) as caught:
         read_playbook(with_step("").replace("auto,", "autoo,").encode(), "p.yaml")
     assert caught.value.message == "`autoo` is not a valid value of `autonomy`"
     assert caught.value.guidance.startswith("Did you mean `auto`?")
 
 
-def test_reading_what_is_no_yaml_is_the_same_error() -> None:
+def test_reading_invalid_yaml_is_the_same_error() -> None:
     with pytest.raises(CheckError) as caught:
         read_playbook(b"a: 'x", "p.yaml")
     assert (caught.value.code, caught.value.where) == ("PB-CHECK-INVALID", "p.yaml:1:4")
 
 
-def test_a_file_of_thousands_of_faults_is_not_listed_to_the_end() -> None:
+def test_the_number_of_listed_problems_is_limited() -> None:
     found = problems(with_step(", preconditions: [" + "a," * 20_000 + "]"))
     assert len(found) == MAX_PROBLEMS + 1
     assert any(f"more than {MAX_PROBLEMS} problems" in each.message for each in found)
@@ -542,7 +542,7 @@ def test_the_other_documents_schemas_use_the_vocabulary() -> None:
     assert of_journal["entry"]["properties"]["decision"]["enum"] == list(Decision)
 
 
-def test_booleans_and_names_are_known_to_the_reader_as_the_schema_has_them() -> None:
+def test_the_reader_knows_the_booleans_and_names_of_the_schema() -> None:
     properties = {
         key: {**PLAYBOOK_SCHEMA["definitions"]["slug"], **each} if "$ref" in each else each
         for node in definitions(PLAYBOOK_SCHEMA)
@@ -597,13 +597,13 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_generated_validator_is_what_the_generator_makes_today() -> None:
+def test_the_generated_validator_is_up_to_date() -> None:
     written = (SCHEMAS / "playbook_validator.py").read_text("utf-8")
     assert written == generator().generate(), "run: python tools/generate_validator.py"
 
 
 @given(ANY)
-def test_the_generated_validator_says_what_jsonschema_says(data: Any) -> None:
+def test_the_generated_validator_agrees_with_jsonschema(data: Any) -> None:
     typed = schema._typed("", load(json.dumps(data).encode(), "x.json").data)
     assert conforms(typed) == Draft7Validator(PLAYBOOK_SCHEMA).is_valid(typed)
 
@@ -695,7 +695,7 @@ def test_the_documents_of_the_format_conform_to_their_schemas(name: str) -> None
         ("config", {"notify": []}, "$.notify"),
     ],
 )
-def test_documents_that_do_not_conform_are_seen_by_their_schemas(
+def test_invalid_documents_are_refused_by_their_schemas(
     name: str, change: dict[str, Any], path: str
 ) -> None:
     data = {**values(load(SAMPLES[name].encode(), name).data), **change}

@@ -78,24 +78,24 @@ def held(text: str, made: Playbook) -> Step:
         ("gate_always", "gate_on_breaking", "gate_always"),
     ],
 )
-def test_the_stricter_of_two_autonomies_holds(written: str, demanded: str, becomes: str) -> None:
+def test_the_stricter_of_two_autonomies_applies(written: str, demanded: str, becomes: str) -> None:
     text = f"match: {{step: a}}\nautonomy: {demanded}\n"
     assert held(text, one(Autonomy(written))).autonomy == becomes
 
 
 @pytest.mark.parametrize("demand", ["autonomy: auto", "postconditions: [plan_exists]"])
-def test_a_step_that_the_playbook_leaves_out_is_put_to_a_person(demand: str) -> None:
-    """Neither run for a policy's sake nor left out silently: nobody dodges one by `skip`."""
+def test_a_skipped_step_gets_a_gate(demand: str) -> None:
+    """It neither runs unasked nor is it silently skipped."""
     found = held(f"match: {{step: a}}\n{demand}\n", one(Autonomy.SKIP))
     assert found.autonomy is Autonomy.GATE_ALWAYS
 
 
-def test_who_may_answer_for_a_step_that_is_left_out_does_not_bring_it_back() -> None:
+def test_a_skipped_step_with_only_named_people_stays_skipped() -> None:
     found = held("match: {step: a}\nanswered_by: ['*']\n", one(Autonomy.SKIP))
     assert found.autonomy is Autonomy.SKIP
 
 
-def test_postconditions_come_on_top_of_the_steps_own() -> None:
+def test_postconditions_are_added_to_those_of_the_step() -> None:
     text = "match: {step: a}\npostconditions: [plan_exists, tasks_exists, plan_exists]\n"
     found = held(text, one(Autonomy.AUTO, Condition.TASKS_EXISTS))
     assert found.postconditions == (Condition.TASKS_EXISTS, Condition.PLAN_EXISTS)
@@ -152,11 +152,11 @@ def test_policies_only_tighten(made: Playbook, policy: Policy) -> None:
     assert (after != before) == any(
         each.was != each.autonomy or each.postconditions for each in said
     )
-    assert all(each.said for each in said)
+    assert all(each.summary for each in said)
 
 
 @given(st.lists(DEMANDS, max_size=4).map(lambda many: Policy(tuple(many))))
-def test_what_is_kept_of_them_is_read_again(policy: Policy) -> None:
+def test_kept_policies_are_read_again(policy: Policy) -> None:
     assert read_policy(emit_policy(policy), "policy.yaml") == policy
     assert policy_from_json(policy_to_json(policy)) == policy
 
@@ -172,7 +172,7 @@ def test_what_is_kept_of_them_is_read_again(policy: Policy) -> None:
         ("schema: 1\ndemands: [{step: a, policy: x, postconditions: [y]}]\n", "policy.yaml:2:10"),
     ],
 )
-def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: str) -> None:
+def test_an_invalid_kept_policy_is_refused_with_its_place(text: str, told: str) -> None:
     with pytest.raises(StateError) as caught:
         read_policy(text.encode(), "policy.yaml")
     assert (caught.value.code, caught.value.where) == ("PB-STATE-CORRUPT", told)
@@ -204,7 +204,7 @@ def test_a_kept_policy_that_is_none_is_refused_with_its_place(text: str, told: s
         ("{match: {step: a}, answered_by: [team]}", "1:33: answered_by: `team` is not an e-mail"),
     ],
 )
-def test_each_fault_of_a_policy_is_told_with_its_place(
+def test_each_problem_of_a_policy_is_reported_with_its_place(
     tmp_path: Path, text: str, told: str
 ) -> None:
     file = tmp_path / policy_files.FOLDER / "team.yaml"
@@ -231,7 +231,7 @@ def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
         assert list(validator.iter_errors(each)), each
 
 
-def test_policies_are_read_by_name_and_what_is_none_is_left_alone(tmp_path: Path) -> None:
+def test_policies_are_read_by_name_and_other_files_are_skipped(tmp_path: Path) -> None:
     assert policy_files.project_rules(tmp_path) == ()
     folder = tmp_path / policy_files.FOLDER
     folder.mkdir(parents=True)
@@ -248,7 +248,7 @@ def test_policies_are_read_by_name_and_what_is_none_is_left_alone(tmp_path: Path
     ]
 
 
-def test_a_folder_that_cannot_be_listed_is_no_folder_without_policies(
+def test_a_folder_that_cannot_be_listed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path) -> None:
@@ -327,7 +327,7 @@ def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -
     assert work(supervisor.advance()).id == "b#1"
 
 
-def test_anybody_may_abort(scene: Scene) -> None:
+def test_anyone_may_abort(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     supervisor.answer(ask(supervisor.look()).id, Resolution.ABORT, "abort", Principal(ADA))
     assert supervisor.look().manifest.status is SessionStatus.ABORTED
@@ -352,7 +352,7 @@ def test_two_policies_that_name_people_have_to_agree() -> None:
         policy.admit("b", CONTINUE, "Sam <sam@release.example.org>")
 
 
-def test_what_is_guarded_is_not_passed_over_from_elsewhere(scene: Scene) -> None:
+def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:
     made = read_playbook(playbook("a", "b", "c"), "x")
     GUARDED.admit_start(made, "", lambda: pytest.fail("nobody needs to be asked for"))
     GUARDED.admit_start(made, "b", lambda: pytest.fail("nobody needs to be asked for"))
@@ -362,14 +362,14 @@ def test_what_is_guarded_is_not_passed_over_from_elsewhere(scene: Scene) -> None
     assert caught.value.code == "PB-POLICY-SKIP"
 
 
-def test_a_required_postcondition_is_looked_at(scene: Scene) -> None:
+def test_a_required_postcondition_is_checked(scene: Scene) -> None:
     supervisor = begun(scene, Policy((Demand("a", "x.yaml", None, (Condition.PLAN_EXISTS,)),)))
     snapshot = supervisor.report("a#1", Outcome(output="all is well"))
     assert snapshot.manifest.status is SessionStatus.FAILED
     assert "plan_exists" in scene.journal(supervisor)[-1]["error"]
 
 
-def test_another_machine_holds_the_session_to_the_same(scene: Scene) -> None:
+def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     private = scene.store.runtime(supervisor.id)
     for file in private.iterdir():
@@ -420,7 +420,7 @@ def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
     assert work(scene.again(supervisor).advance()).id == "b#1"
 
 
-def test_comments_in_it_are_a_persons_own(scene: Scene) -> None:
+def test_comments_in_it_may_be_added(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     for remark in ("as agreed in May", "as agreed in June"):
         scene.edit(supervisor, "policy.yaml", ("schema: 1", f"# {remark}\nschema: 1"))
@@ -441,7 +441,7 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
     assert difference.what.startswith("it cannot be read")
 
 
-def test_where_nothing_is_known_of_the_session_it_has_to_be_readable(scene: Scene) -> None:
+def test_it_has_to_be_readable_without_local_state(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     scene.file(supervisor, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
     for file in scene.store.runtime(supervisor.id).iterdir():
@@ -463,7 +463,7 @@ def test_one_that_was_removed_comes_back(scene: Scene) -> None:
     assert scene.file(supervisor, "policy.yaml").is_file()
 
 
-def test_one_that_is_put_there_later_is_nobodys(scene: Scene) -> None:
+def test_one_that_is_added_later_is_refused(scene: Scene) -> None:
     supervisor = begun(scene, None)
     scene.file(supervisor, "policy.yaml").write_bytes(emit_policy(GUARDED))
     again = scene.again(supervisor)
@@ -476,7 +476,7 @@ def test_one_that_is_put_there_later_is_nobodys(scene: Scene) -> None:
     assert work(scene.again(supervisor).look()).id == "a#1"
 
 
-def test_the_copy_that_the_session_keeps_says_nothing_new(scene: Scene) -> None:
+def test_the_playbook_of_the_session_has_no_new_effects(scene: Scene) -> None:
     """An edit of the policies of the project does not reach a session that has begun."""
     supervisor = begun(scene)
     scene.write(".playbooks/policies/team.yaml", "match: {step: a}\nautonomy: gate_always\n")
@@ -490,4 +490,4 @@ def test_a_step_of_that_name_is_meant_and_no_other() -> None:
     assert tightened(made, Policy()) is made
     assert [each.autonomy for each in tightened(made, GUARDED).steps] == ["auto", "gate_always"]
     (effect,) = effects(made, GUARDED)
-    assert effect.said == f"answered by {RELEASE}"
+    assert effect.summary == f"answered by {RELEASE}"

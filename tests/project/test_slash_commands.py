@@ -94,7 +94,7 @@ def test_without_a_separator_the_spelling_of_the_playbook_wins(
     )
 
 
-def test_of_other_spellings_the_first_one_is_taken(root: Path, home: Path) -> None:
+def test_the_first_of_other_spellings_is_used(root: Path, home: Path) -> None:
     put(root, ".claude/commands/a.b-c.md")
     first = put(root, ".claude/commands/a-b-c.md")
     assert resolve(root, "/a.b.c", home=home) == InstalledCommand("/a-b-c", first, closed=False)
@@ -184,7 +184,7 @@ def test_a_plugins_commands_carry_its_name(
     assert shelf.resolve("/check") is None
 
 
-def test_the_search_for_plugins_has_a_bound(root: Path, home: Path) -> None:
+def test_the_search_for_plugins_is_limited(root: Path, home: Path) -> None:
     put(home, ".claude/plugins/a/b/c/d/e/f/g/commands/deep.md")
     assert resolve(root, "/g:deep", home=home) is None
 

@@ -94,7 +94,7 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
         "",
     ],
 )
-def test_what_a_template_leaves_and_what_merely_mentions_a_word_is_no_verdict(line: str) -> None:
+def test_templates_and_sentences_that_mention_a_word_state_no_verdict(line: str) -> None:
     assert read_report(line, yaml=False) == Reading("", "no verdict")
 
 
@@ -113,7 +113,7 @@ def test_front_matter_goes_before_the_body() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "pending", "PASS | FAIL", "[PASS]", "{a: 1}"])
-def test_a_verdict_left_open_in_the_front_matter_is_not_made_good_by_the_body(value: str) -> None:
+def test_an_open_verdict_in_the_front_matter_hides_the_body(value: str) -> None:
     reading = read_report(f"---\nverdict: {value}\n---\nVerdict: PASS\n", yaml=False)
     assert reading.verdict == ""
     assert reading.reason.startswith("no PASS, FAIL or STALE but `verdict: ")
@@ -159,7 +159,7 @@ def test_a_rule_at_the_top_is_not_taken_for_front_matter() -> None:
 @pytest.mark.parametrize(
     "text", ["- PASS", "PASS", "verdict: *x", "verdict: PASS\n---\nverdict: FAIL"]
 )
-def test_yaml_that_is_no_mapping_does_not_parse(text: str) -> None:
+def test_yaml_that_is_not_a_mapping_does_not_parse(text: str) -> None:
     reading = read_report(text, yaml=True)
     assert reading.verdict == ""
     assert reading.reason.startswith("YAML that does not parse (")

@@ -90,7 +90,7 @@ def _step(
     if gate := _gate(planned, plan.mode):
         yield f"      gate   {paint(gate, _YELLOW)}"
     for effect in planned.effects:
-        yield f"      policy {first_line(f'{effect.policy}: {effect.said}', paint.room)}"
+        yield f"      policy {first_line(f'{effect.policy}: {effect.summary}', paint.room)}"
     yield f"      runs   {_file(planned, plan.root) or paint('not installed here', _RED)}"
     named = [need.probed.name for need in planned.preconditions]
     named += [probed.name for probed in planned.postconditions]

@@ -93,7 +93,7 @@ def details(
             f" with {first_line(args)}" if args else ""
         )
     for effect in effects:
-        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.said}', 400)}"
+        yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', 400)}"
     for entry in entries:
         yield ""
         yield from _attempt(entry)
