@@ -160,13 +160,11 @@ class Builder:
         if self._open and self._open[-1].wants_key:
             self._complex(line, col)
         if len(self._open) >= MAX_DEPTH:
-            refuse(
-                self._source,
+            self._refuse_hostile(
                 line,
                 col,
                 f"nested deeper than {MAX_DEPTH} levels",
                 "Flatten it; no valid file needs such depth.",
-                hostile=True,
             )
         self._open.append(_Mapping(line, col) if mapping else _Sequence(line, col))
 
@@ -178,13 +176,8 @@ class Builder:
     def scalar(self, text: str, line: int, col: int) -> None:
         """A scalar: `Plain` if it is unquoted."""
         if re.search(_UNSTORABLE, text):
-            refuse(
-                self._source,
-                line,
-                col,
-                "this text contains a NUL or a lone surrogate",
-                "Remove the escape.",
-                hostile=True,
+            self._refuse_hostile(
+                line, col, "this text contains a NUL or a lone surrogate", "Remove the escape."
             )
         top = self._open[-1] if self._open else None
         if isinstance(top, _Mapping) and top.wants_key:
@@ -195,13 +188,8 @@ class Builder:
     def _add(self, value: Data, line: int, col: int, members: _Members) -> None:
         self._values_left -= 1
         if self._values_left < 0:
-            refuse(
-                self._source,
-                line,
-                col,
-                "too many values for one file",
-                "Split it; no valid file needs so many.",
-                hostile=True,
+            self._refuse_hostile(
+                line, col, "too many values for one file", "Split it; no valid file needs so many."
             )
         if self._open:
             self._open[-1].add(value, line, col, members)
@@ -214,13 +202,8 @@ class Builder:
         if isinstance(text, Plain) and not text:
             refuse(self._source, line, col, "a value without a key", "Give it a key.")
         if isinstance(text, Plain) and text == "<<":
-            refuse(
-                self._source,
-                line,
-                col,
-                "merge keys (`<<`) are not allowed",
-                "Write the keys out.",
-                hostile=True,
+            self._refuse_hostile(
+                line, col, "merge keys (`<<`) are not allowed", "Write the keys out."
             )
         if text in top.data:
             refuse(
@@ -234,11 +217,12 @@ class Builder:
         top.wants_key, top.key, top.key_line, top.key_col = False, str(text), line, col
 
     def _complex(self, line: int, col: int) -> NoReturn:
-        refuse(
-            self._source,
+        self._refuse_hostile(
             line,
             col,
             "a key is a list, a mapping or longer than one line",
             "Write keys as words on one line.",
-            hostile=True,
         )
+
+    def _refuse_hostile(self, line: int, col: int, message: str, guidance: str) -> NoReturn:
+        refuse(self._source, line, col, message, guidance, hostile=True)

@@ -158,13 +158,11 @@ class _Strictness:
         if event.anchor is not None:
             self.refuse_anchor(line, col)
         if event.tag is not None or self._text.startswith("!", event.start_mark.index):
-            refuse(
-                self._source,
+            self._refuse_hostile(
                 line,
                 col,
                 "tags (`!…`) are not allowed",
                 "Remove the tag, or quote a text that begins with `!`.",
-                hostile=True,
             )
         if self._tabbed and re.match(_TAB_INDENT, self._tabbed[line - 1][: col - 1]):
             self._refuse_tab(line, col)
@@ -183,13 +181,11 @@ class _Strictness:
                     self._refuse_directive(number)
 
     def refuse_anchor(self, line: int, col: int) -> NoReturn:
-        refuse(
-            self._source,
+        self._refuse_hostile(
             line,
             col,
             "anchors and aliases (`&…`, `*…`) are not allowed",
             "Write the value out, or quote a text that begins with `&` or `*`.",
-            hostile=True,
         )
 
     def explain(self, fault: Any) -> NoReturn:
@@ -215,11 +211,12 @@ class _Strictness:
         refuse(self._source, line, col, message, "Indent with spaces, as YAML requires.")
 
     def _refuse_directive(self, line: int) -> NoReturn:
-        refuse(
-            self._source,
+        self._refuse_hostile(
             line,
             1,
             "directives (`%…`) are not allowed",
             "Remove the line; YAML 1.2 is always assumed.",
-            hostile=True,
         )
+
+    def _refuse_hostile(self, line: int, col: int, message: str, guidance: str) -> NoReturn:
+        refuse(self._source, line, col, message, guidance, hostile=True)
