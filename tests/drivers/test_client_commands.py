@@ -249,7 +249,7 @@ class TestPause:
     def test_releases_the_session_and_names_what_still_runs(self, at_work: Hooked) -> None:
         reply = at_work.types("/playbook.pause")
         assert reply.decision == "block"
-        assert "is paused; /playbook.resume goes on" in reply.reason
+        assert "is paused; /playbook.resume continues it" in reply.reason
         assert "Still running, but no longer supervised: plan#1." in reply.reason
         assert binding.load(at_work.private) is None
         assert at_work.calls("Write", file_path="x") is None
