@@ -27,19 +27,19 @@ WHOLE = {
     "ours": "Ours, completed: retried, accepted, skipped, with a group and a gate.",
     "ours-open": "Ours, waiting at a gate.",
     "kai": "Another tool's, completed.",
-    "kai-open": "Another tool's, broken off.",
-    "kai-resumed": "Another tool's, which we went on with.",
-    "original/in-order": "A model's, in order.",
+    "kai-open": "Another tool's, interrupted.",
+    "kai-resumed": "Another tool's, continued by this program.",
+    "original/in-order": "A model's, without contradictions.",
     "original/durations": "A model's, with guessed durations.",
-    "original/escalation": "A model's, which forgot a trigger.",
-    "original/never-ended": "A model's, whose end was never written.",
-    "original/invented": "A model's, made up afterwards.",
+    "original/escalation": "A model's, without a trigger that it needs.",
+    "original/never-ended": "A model's, without an end.",
+    "original/invented": "A model's, invented afterwards.",
 }
-"""Each session that stands there as a whole, and whose it is."""
+"""Each complete session, and what it is."""
 
 
 class Broken(Record):
-    """A session spoilt on purpose: `rule` is broken, `at` stands in the line where that shows."""
+    """A session edited to break `rule`; `at` is in the line of the finding."""
 
     name: str
     why: str
