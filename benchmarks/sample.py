@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
@@ -25,14 +25,14 @@ def repository(folder: Path) -> Path:
 def playbook(
     steps: int, name: str = "sample", *, conditions: bool = False, gated: int = -1
 ) -> bytes:
-    """A valid playbook with that number of steps; step `gated` is `gate_always`."""
+    """A valid playbook with that number of steps; a failure of step `gated` opens a gate."""
     head = f"name: {name}\ndescription: Steps that do nothing.\n"
     head += 'version: "1.0"\nargs: [{name: feature, description: It., required: true}]\nsteps:\n'
     step = "  - id: s{}\n    command: /nothing\n    autonomy: auto\n    error_policy: stop\n"
     step += "    postconditions: [plan_exists]\n" if conditions else ""
     each = [step.format(number) for number in range(steps)]
     if gated >= 0:
-        each[gated] = each[gated].replace("autonomy: auto", "autonomy: gate_always")
+        each[gated] = each[gated].replace("error_policy: stop", "error_policy: gate")
     return (head + "".join(each)).encode()
 
 
@@ -46,10 +46,27 @@ def session(root: Path, steps: int, *, gated: int = -1) -> Supervisor:
     )
 
 
+def commit(root: Path) -> None:
+    """Commit everything in the repository."""
+    (root / "changed.txt").write_text("before\n")
+    identity = ("-c", "user.name=Ada Example", "-c", "user.email=ada@example.org")
+    for command in (["add", "--all"], [*identity, "commit", "--quiet", "--message=Begin"]):
+        subprocess.run(["git", "-C", str(root), *command], check=True)
+
+
 def part_of_the_way(root: Path, entries: int, steps: int, *, gate: bool = False) -> Supervisor:
-    """A session with that number of settled entries; the next step runs or waits at its gate."""
+    """A session with that number of settled entries; the next step runs, or waits at a gate.
+
+    At the gate, the step has failed and has changed a file since the commit that it began at.
+    """
+    if gate:
+        commit(root)
     supervisor = session(root, steps, gated=entries if gate else -1)
     supervisor.begin()
     for number in range(entries):
         supervisor.report(f"s{number}#1", Outcome(output="nothing"))
+    if gate:
+        (root / "changed.txt").write_text("changed\n")
+        error = Failure("PB-AGENT-FAILED", "the agent failed", "Look at its output.")
+        supervisor.report(f"s{entries}#1", Outcome(error, "a last line"))
     return supervisor
