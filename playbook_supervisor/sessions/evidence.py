@@ -28,7 +28,7 @@ from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 
 
-def asks_the_world(check: Check) -> bool:
+def runs_programs(check: Check) -> bool:
     """Whether answering starts a program, for which the lock must not be held."""
     return any(
         conditions.need_network(_conditions(member.step, check.place)) for member in check.members
@@ -43,7 +43,7 @@ def asks_nothing(check: Check) -> bool:
     )
 
 
-def nothing(check: Check, at: int) -> Checked:
+def empty_answer(check: Check, at: int) -> Checked:
     """The answer to a check that `asks_nothing`."""
     return Checked(at, check.id, {member.step.id: Report() for member in check.members})
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def begun_with(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
+def load(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
     """The playbook that the session runs, tightened by its policies, and these policies.
 
     Each is parsed once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if its data
@@ -45,7 +45,7 @@ def pin(
     playbook: Playbook | None,
     policy: Policy | None,
 ) -> tuple[Playbook, Policy]:
-    """Write what a new session begins with, and return it as `begun_with` will.
+    """Write what a new session begins with, and return it as `load` will.
 
     `playbook` is what `text` says; None if it is still to be read.
     """

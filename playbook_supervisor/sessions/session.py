@@ -183,7 +183,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     are accepted, and what a crash left unfinished is finished.
     """
     known = {name: list(digests) for name, digests in runtime.digests.items()}
-    playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
+    playbook, policy = pinned_inputs.load(folder, private, runtime)
     try:
         state, text = _load_journal(folder, private, playbook, runtime)
         manifest, data = _load_manifest(folder, runtime)
@@ -226,7 +226,7 @@ def create(
 def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     """The session from its files alone: this worktree has no runtime state of it."""
     runtime = Runtime()
-    playbook, policy = pinned_inputs.begun_with(folder, private, runtime)
+    playbook, policy = pinned_inputs.load(folder, private, runtime)
     data = integrity.read_file(folder, JOURNAL)
     parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
     state = machine.replay(playbook, parsed.entries)

@@ -59,7 +59,7 @@ Observe = Callable[[OpenSession], Observation]
 class Supervisor:
     """Supervises one session of one worktree. Talks to no person and no agent.
 
-    `exports` says whether the driver gives `environment` to its workers; `asks_the_world` whether
+    `exports` says whether the driver gives `environment` to its workers; `runs_programs` whether
     it may wait for programs that conditions start (if not, such a check is left outstanding).
     `copies`: keep copies of the files with each change; a long drive makes them when it waits.
     `config` is the project's, if the caller has read it.
@@ -71,13 +71,13 @@ class Supervisor:
         session_id: str,
         *,
         exports: bool = True,
-        asks_the_world: bool = True,
+        runs_programs: bool = True,
         copies: bool = False,
         config: Config | None = None,
     ) -> None:
         self.store = store
         self.exports = exports
-        self.asks_the_world = asks_the_world
+        self.runs_programs = runs_programs
         self.copies = copies
         self.id = session_id
         self.root = store.checkout.root
@@ -222,7 +222,7 @@ class Supervisor:
 
     @property
     def _git_timeout(self) -> float:
-        return _GIT_TIMEOUT if self.asks_the_world else _GIT_TIMEOUT_IN_HOOK
+        return _GIT_TIMEOUT if self.runs_programs else _GIT_TIMEOUT_IN_HOOK
 
     def _advance(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
         """Accept an observation and answer checks until a driver must act.
@@ -235,7 +235,7 @@ class Supervisor:
             events += accepted + self._answer_checks(opened, observed=bool(accepted))
             snapshot = self._snapshot(opened, events)
             asked = snapshot.directive
-            asking = isinstance(asked, Check) and self.asks_the_world
+            asking = isinstance(asked, Check) and self.runs_programs
             inputs = self._check_inputs(opened) if asking else None
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot)
@@ -259,10 +259,10 @@ class Supervisor:
         while isinstance(asked := machine.directive(opened.state), Check):
             from playbook_supervisor.sessions import evidence
 
-            if evidence.asks_the_world(asked):
+            if evidence.runs_programs(asked):
                 break
             if evidence.asks_nothing(asked):
-                checked = evidence.nothing(asked, self.store.clock())
+                checked = evidence.empty_answer(asked, self.store.clock())
             else:
                 if observed:
                     opened.write()

@@ -320,7 +320,7 @@ def forge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 OPEN = '[{"number":7,"url":"https://forge.example/7","state":"OPEN"}]'
 
 
-def test_a_condition_that_asks_the_world_is_judged_like_any_other(
+def test_a_condition_that_starts_a_program_is_judged_like_any_other(
     scene: Scene, forge: Path
 ) -> None:
     pr = step("pr", postconditions=["pr_created"], **GATED)

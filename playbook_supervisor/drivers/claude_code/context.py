@@ -115,7 +115,7 @@ def client_supervisor(
 ) -> Supervisor:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
     return Supervisor(
-        store, session_id, exports=False, asks_the_world=False, copies=True, config=config
+        store, session_id, exports=False, runs_programs=False, copies=True, config=config
     )
 
 
