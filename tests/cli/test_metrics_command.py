@@ -56,7 +56,7 @@ def test_an_unknown_playbook_is_refused(project: Project, sessions: Path) -> Non
     assert project.playbook("metrics", "--playbook", "another").code == 0
     done = project.playbook("metrics", "--playbook", "auto-featur")
     assert (done.code, done.out) == (1, "")
-    assert "no playbook is called 'auto-featur'; there is another, auto-feature" in done.err
+    assert "no playbook is called 'auto-featur'; the project has another, auto-feature" in done.err
     assert "  do: Did you mean `auto-feature`?" in done.err
     assert project.playbook("metrics", "--playbook", "").code == 1
 
