@@ -131,10 +131,6 @@ def _first(found: Iterable[Problem], source: str) -> Iterator[Problem]:
         yield problem
 
 
-def _by_place(problem: Problem) -> tuple[int, int, str]:
-    return problem.line, problem.col, problem.message
-
-
 def _playbook(data: dict[str, Any]) -> Playbook:
     return Playbook(
         name=data["name"],
