@@ -140,7 +140,7 @@ class TestAFailedSession:
         client.run("/playbook.run straight 013", *FREE)
         assert project.manifest()["status"] == "failed"
         asked = len(client.model.main)
-        assert "--retry resumes it" in client.run("/playbook.resume", *FREE).text
+        assert "--retry` resumes it" in client.run("/playbook.resume", *FREE).text
         assert "does not know" in client.run("/playbook.resume --retri", *FREE).text
         assert len(client.model.main) == asked
         good = start(Obedient())
