@@ -46,6 +46,7 @@ HOT = (
     "cli.directive_output",
     "cli.hook_handler",
     "drivers.claude_code.fast_path",
+    "drivers.claude_code.hooks",
     "kernel.machine",
     "project.conditions",
     "sessions.journal",

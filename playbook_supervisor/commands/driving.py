@@ -17,7 +17,7 @@ from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import DriveResult, Runner
 from playbook_supervisor.drivers.live_output import LiveOutput
-from playbook_supervisor.drivers.notifications import Notifier
+from playbook_supervisor.drivers.notifier import Notifier
 from playbook_supervisor.drivers.observers import (
     CompositeObserver,
     NullObserver,

@@ -1,26 +1,20 @@
 """Notifying people who are not at the terminal, by the project's own command.
 
-Each gate and each end is notified once, however often it is asked about.
+Each gate and each end is notified once, however often it is asked about. Hooks import this module;
+the observer of a headless run is in `notifier.py`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.state import Event
 
 DEADLINE = 10.0
 """Seconds that the command may take."""
@@ -107,46 +101,3 @@ def _record_failure(problem: str, private: Path) -> None:
         write_atomically(private / _FAILED, problem.encode(), durable=False)
     else:
         remove(private / _FAILED)
-
-
-class Notifier(NullObserver):
-    """Sends notices by running `argv` at `root`, and reports failures to `warn`.
-
-    The drive waits for the commands only at its end, and at most until their deadline.
-    """
-
-    def __init__(
-        self, argv: Sequence[str], root: Path, private: Path, warn: Callable[[str], None]
-    ) -> None:
-        self._argv, self._root, self._private, self._warn = argv, root, private, warn
-        self._threads: list[threading.Thread] = []
-        self._failures: list[str] = []
-
-    def on_event(self, event: Event, snapshot: Snapshot) -> None:
-        del event, snapshot
-        self._report_failures()
-
-    def on_gate(self, snapshot: Snapshot) -> None:
-        self._notify(snapshot)
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        self._notify(snapshot)
-        for thread in self._threads:
-            thread.join()
-        self._report_failures()
-
-    def _notify(self, snapshot: Snapshot) -> None:
-        notice = notice_for(snapshot)
-        with suppress(PlaybookError):  # the journal's own writes report a full disk
-            if notice is not None and claim(notice, self._private):
-                thread = threading.Thread(target=self._send, args=(notice,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
-
-    def _send(self, notice: Notice) -> None:
-        if problem := send(self._argv, notice, self._root):
-            self._failures.append(problem)
-
-    def _report_failures(self) -> None:
-        while self._failures:
-            self._warn(self._failures.pop(0))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, Literal, cast
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record
@@ -29,10 +28,11 @@ from playbook_supervisor.system.process_groups import (
     worker_record,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from selectors import BaseSelector, SelectorKey
-    from typing import IO, NoReturn
+    from typing import IO, Literal, NoReturn
 
 POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
 """Set by a surrounding git (a hook, an alias). A child does not get them: its folder decides."""
@@ -76,7 +76,7 @@ def run(
         if worker.stopped_by == "stop":
             raise Interrupted
     return Completed(
-        returncode=cast("int", worker.returncode),  # lines() ends with the process
+        returncode=worker.returncode or 0,  # never None: lines() ends with the process
         stdout=worker.stdout,
         stderr=worker.stderr,
         timed_out=worker.stopped_by == "wall",
@@ -325,7 +325,8 @@ def _without_pointers(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    return cast("IO[bytes]", pipe)  # `_spawn` asked for it
+    assert pipe is not None  # noqa: S101 - `_spawn` asked for it
+    return pipe
 
 
 def _wait(
