@@ -26,6 +26,9 @@ class PlaybookError(Exception):
 
     exit_code: ClassVar[int] = 70
 
+    def __init_subclass__(cls, *, exit_code: int) -> None:
+        cls.exit_code = exit_code
+
     def __init__(
         self,
         code: str,
@@ -67,52 +70,36 @@ class PlaybookError(Exception):
         return shape
 
 
-class CheckError(PlaybookError):
-    """A file that a person wrote is not valid (exit 1)."""
-
-    exit_code = 1
+class CheckError(PlaybookError, exit_code=1):
+    """A file that a person wrote is not valid."""
 
 
-class ArgumentError(PlaybookError):
-    """An argument of the command line or of a caller is not valid (exit 1)."""
-
-    exit_code = 1
+class ArgumentError(PlaybookError, exit_code=1):
+    """An argument of the command line or of a caller is not valid."""
 
 
-class StateError(PlaybookError):
-    """The session's state does not allow the request, or cannot be trusted (exit 3)."""
-
-    exit_code = 3
+class StateError(PlaybookError, exit_code=3):
+    """The session's state does not allow the request, or cannot be trusted."""
 
 
-class PolicyError(PlaybookError):
-    """A policy of the project does not allow this person or program to do it (exit 3)."""
-
-    exit_code = 3
+class PolicyError(PlaybookError, exit_code=3):
+    """A policy of the project does not allow this person or program to do it."""
 
 
-class StorageError(PlaybookError):
-    """A file cannot be read or written; its former content is unchanged (exit 3)."""
-
-    exit_code = 3
+class StorageError(PlaybookError, exit_code=3):
+    """A file cannot be read or written; its former content is unchanged."""
 
 
-class GitError(PlaybookError):
-    """Git failed, or the repository's state does not allow the request (exit 3)."""
-
-    exit_code = 3
+class GitError(PlaybookError, exit_code=3):
+    """Git failed, or the repository's state does not allow the request."""
 
 
-class AgentError(PlaybookError):
-    """The agent could not be started, or its work failed (exit 2)."""
-
-    exit_code = 2
+class AgentError(PlaybookError, exit_code=2):
+    """The agent could not be started, or its work failed."""
 
 
-class ConditionError(PlaybookError):
-    """A condition does not hold or could not be evaluated (exit 2)."""
-
-    exit_code = 2
+class ConditionError(PlaybookError, exit_code=2):
+    """A condition does not hold or could not be evaluated."""
 
 
 def with_session(template: str, session: str) -> str:

@@ -7,6 +7,7 @@ Type checkers and readers see a dataclass. Defining one takes microseconds, whil
 from __future__ import annotations
 
 from operator import attrgetter
+from types import SimpleNamespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,24 +36,8 @@ _MISSING = object()
 _set = object.__setattr__
 
 
-class _Field:
-    """What a class body says about one field."""
-
-    __slots__ = ("compared", "default", "factory", "settable", "shown")
-
-    def __init__(
-        self,
-        default: Any,
-        factory: Callable[[], Any] | None,
-        settable: bool,
-        shown: bool,
-        compared: bool,
-    ) -> None:
-        self.default = default
-        self.factory = factory
-        self.settable = settable
-        self.shown = shown
-        self.compared = compared
+class _Field(SimpleNamespace):
+    """What a class body says about one field: the arguments of `field`."""
 
 
 def field(
@@ -68,7 +53,9 @@ def field(
     `default_factory` makes a new default for every record. `init=False` is no argument: it has a
     default, or `__post_init__` sets it. `repr=False` and `compare=False` leave the field out.
     """
-    return _Field(default, default_factory, init, repr, compare)
+    return _Field(
+        default=default, factory=default_factory, settable=init, shown=repr, compared=compare
+    )
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -91,19 +91,21 @@ class Section:
 
     def lines(self, key: str) -> tuple[str, ...] | None:
         """A list of one-line strings; None if the key is absent."""
-        items = self._items(key)
-        return None if items is None else tuple(items)
+        if key not in self._data:
+            return None
+        items, path = self._data[key], (*self._path, key)
+        if not isinstance(items, list):
+            self.report(key, "must be a list of strings (`[]` for none)")
+            return None
+        return tuple(self._line(item, (*path, index)) for index, item in enumerate(items))
 
     def words(self, key: str, allowed: Sequence[Word]) -> tuple[Word, ...]:
         """A list of allowed words, without repetitions."""
-        found: dict[Word, None] = {}
-        for index, text in enumerate(self._items(key) or ()):
-            word = next((word for word in allowed if word == text), None)
-            if word is not None:
-                found[word] = None
-            elif text:
-                self._not_allowed((*self._path, key, index), text, allowed)
-        return tuple(found)
+        found = [
+            self._word(text, allowed, (*self._path, key, index))
+            for index, text in enumerate(self.lines(key) or ())
+        ]
+        return tuple(dict.fromkeys(word for word in found if word is not None))
 
     def argv(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
         """A program and its arguments, one string each; there is no shell."""
@@ -128,15 +130,7 @@ class Section:
 
     def maybe(self, key: str, allowed: Sequence[Word]) -> Word | None:
         """One of the allowed words; None if the key is absent."""
-        if key not in self._data:
-            return None
-        text = self.line(key, "")
-        for word in allowed:
-            if text == word:
-                return word
-        if text:
-            self._not_allowed((*self._path, key), text, allowed)
-        return None
+        return self._word(self.line(key, ""), allowed, (*self._path, key))
 
     def folder(self, key: str, default: str) -> str:
         """A folder inside the repository, without a trailing slash."""
@@ -146,19 +140,13 @@ class Section:
             self.report(key, "must be a folder inside the repository")
         return str(path)
 
-    def _items(self, key: str) -> list[str] | None:
-        if key not in self._data:
-            return None
-        items, path = self._data[key], (*self._path, key)
-        if not isinstance(items, list):
-            self.report(key, "must be a list of strings (`[]` for none)")
-            return None
-        return [self._line(item, (*path, index)) for index, item in enumerate(items)]
-
-    def _not_allowed(self, path: Path, text: str, allowed: Sequence[str]) -> None:
-        near = did_you_mean(text, allowed)
-        hint = f"Did you mean `{near}`?" if near else ""
-        self._problems.add(path, f"must be one of {', '.join(allowed)}", hint)
+    def _word(self, text: str, allowed: Sequence[Word], path: Path) -> Word | None:
+        word = next((word for word in allowed if word == text), None)
+        if text and word is None:
+            near = did_you_mean(text, allowed)
+            hint = f"Did you mean `{near}`?" if near else ""
+            self._problems.add(path, f"must be one of {', '.join(allowed)}", hint)
+        return word
 
     def _line(self, data: Data, path: Path) -> str:
         if not isinstance(data, str):

@@ -7,16 +7,13 @@ with the indentation and the line ends of the document.
 from __future__ import annotations
 
 import json
+from typing import NoReturn
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.located import MAX_DEPTH
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-    Path = tuple[str | int, ...]
+Path = tuple[str | int, ...]
 
 _BLANK = " \t\r\n"
 _LONGEST_NUMBER = 100

@@ -15,7 +15,7 @@ class _Explanation(Record):
     words: str
     message: str
     guidance: str
-    at_context: bool
+    at_context: bool = False
 
 
 _QUOTE = "Put the text in quotes."
@@ -30,43 +30,29 @@ _EXPLANATIONS = (
         "mapping values are not allowed",
         "there is one `:` too many, or the line is indented wrongly",
         "Quote a text that contains `: `, or correct the indentation.",
-        at_context=False,
     ),
     _Explanation(
         "end of stream", "this quotation mark is never closed", "Close it.", at_context=True
     ),
     _Explanation(
-        "document indicator",
-        "there is a `---` or `...` line within quotes",
-        "Indent it.",
-        at_context=False,
+        "document indicator", "there is a `---` or `...` line within quotes", "Indent it."
     ),
     _Explanation(
-        "document separator",
-        "there is a `---` or `...` line within quotes",
-        "Indent it.",
-        at_context=False,
+        "document separator", "there is a `---` or `...` line within quotes", "Indent it."
     ),
     _Explanation(
         "escape",
         "this text in double quotes has an escape that YAML does not know",
         r"Write `\\` for a backslash, or use single quotes.",
-        at_context=False,
     ),
     _Explanation("an alias", "an unquoted text cannot begin with `*`", _QUOTE, at_context=True),
     _Explanation("an anchor", "an unquoted text cannot begin with `&`", _QUOTE, at_context=True),
     _Explanation("a tag", "an unquoted text cannot begin with `!`", _QUOTE, at_context=True),
-    _Explanation(
-        "cannot start any token",
-        "an unquoted text cannot begin with `{found}`",
-        _QUOTE,
-        at_context=False,
-    ),
+    _Explanation("cannot start any token", "an unquoted text cannot begin with `{found}`", _QUOTE),
     _Explanation(
         "block scalar",
         "there is unexpected text after `|` or `>`",
         "Begin the text on the next line.",
-        at_context=False,
     ),
     _Explanation(
         "flow",
@@ -78,13 +64,9 @@ _EXPLANATIONS = (
         "block",
         "this does not fit the list or mapping around it",
         "Align items that belong together, and quote a text as a whole.",
-        at_context=False,
     ),
     _Explanation(
-        "document start",
-        "there is more text after the end of the document",
-        "Remove it.",
-        at_context=False,
+        "document start", "there is more text after the end of the document", "Remove it."
     ),
 )
 

@@ -78,9 +78,6 @@ class LineSplitter:
         return line
 
 
-# ── secrets ─────────────────────────────────────────────────────────────────────────────────
-
-
 def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` without the values of the secrets, and without any long line of one."""
     hidden: set[str] = set()

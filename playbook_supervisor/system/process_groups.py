@@ -131,12 +131,10 @@ def _holders(worker_file: Path) -> Iterator[int]:
     with suppress(OSError):
         for process in _PROC.iterdir():
             with suppress(OSError):  # not our process, or it has just ended
-                if process.name.isdecimal() and _has_open(process, name):
+                if process.name.isdecimal() and any(
+                    link.readlink() == name for link in (process / "fd").iterdir()
+                ):
                     yield int(process.name)
-
-
-def _has_open(process: Path, name: Path) -> bool:
-    return any(link.readlink() == name for link in (process / "fd").iterdir())
 
 
 def _recorded(worker_file: Path) -> set[int]:

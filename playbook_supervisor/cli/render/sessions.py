@@ -75,9 +75,6 @@ def _location(seen: SessionOverview) -> str:
     return "" if here.is_relative_to(seen.root) else f"  in {relpath(seen.root, here)}"
 
 
-# ── every attempt ───────────────────────────────────────────────────────────────────────────
-
-
 def details(
     seen: SessionOverview,
     entries: Sequence[Entry],
