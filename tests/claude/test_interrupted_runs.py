@@ -225,7 +225,7 @@ def test_begun_headless_and_killed_it_is_finished_in_the_terminal_interface(
     terminal = open_terminal(client, *FREE)
     terminal.say("/playbook.resume")
     terminal.wait_for(
-        r"the worker of tasks#1 still runs\s+do: Wait for it, or `playbook resume \S+ --kill`"
+        r"the worker of tasks#1 is still running\s+do: Wait for it, or `playbook resume \S+ --kill`"
     )
     (worker,) = project.root.glob(".git/playbook/*/worker-tasks#1")
     client.model.release()
