@@ -34,21 +34,12 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.system.process_groups import worker_alive
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
+DEADLINE = 0.5  # seconds, wall or idle, after which a hanging agent must be stopped
+PATIENCE = 20.0  # seconds within which a stopped process must be gone, even on a busy machine
+CAP = 1_000  # bytes of output that are kept
+MARK = 200  # bytes that the mark of a cut may take
 
-DEADLINE = 0.5
-"""Seconds, wall or idle, after which a hanging agent must be stopped."""
-
-PATIENCE = 20.0
-"""Seconds within which a stopped process must be gone, even on a busy machine."""
-
-CAP = 1_000
-MARK = 200
-"""Bytes of output that are kept, and those that the mark of a cut may take."""
-
-AgentCheck: TypeAlias = Callable[[Agent, Path], None]
+AgentCheck = Callable[[Agent, Path], None]
 
 
 class ConformanceError(AssertionError):
@@ -65,7 +56,7 @@ def call_for(
 ) -> Call:
     """The call of a check: `command` without its slash, in a new subfolder of `folder`."""
     cwd = folder / "repository"
-    cwd.mkdir(exist_ok=True)
+    cwd.mkdir(parents=True, exist_ok=True)
     return Call(
         session="20260219-a7k",
         directive=f"{command}#1",
@@ -116,11 +107,7 @@ def works_in_the_directory_given(agent: Agent, folder: Path) -> None:
 
 def concurrent_calls_do_not_interfere(agent: Agent, folder: Path) -> None:
     """A parallel group runs several calls of one agent at the same time."""
-    folders = [folder / "first", folder / "second"]
-    calls = []
-    for each in folders:
-        each.mkdir()
-        calls.append(call_for("works", each))
+    calls = [call_for("works", folder / name) for name in ("first", "second")]
     for running in [agent.run(call) for call in calls]:
         outcome = _outcome(list(running))
         _expect(outcome.ok, f"/works, two at once: {outcome.error}")

@@ -13,10 +13,7 @@ from playbook_supervisor.agents.claude_conversation import Client, Conversation
 from playbook_supervisor.agents.process import environment
 from playbook_supervisor.agents.protocol import Budget, Call, Running
 from playbook_supervisor.errors import ArgumentError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.config import Claude, Config
+from playbook_supervisor.project.config import Claude, Config
 
 NAME = "claude"
 _GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."

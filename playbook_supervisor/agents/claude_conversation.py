@@ -7,7 +7,7 @@ is waited for if the config says so; a conversation that had begun to work then 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from threading import Event, Lock
 
 from playbook_supervisor.agents.claude_stream import Stream
@@ -32,10 +32,6 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.processes import Worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds before each retry, where the model's server failed before the first tool call."""
@@ -76,7 +72,7 @@ class Account(Record, frozen=False):
     def as_journaled(self, name: str) -> dict[str, str | int | float]:
         """The journal's `agent`, without the unknown values."""
         last = self.streams[-1] if self.streams else Stream()
-        costs = self._costs()
+        costs = self._largest("cost_usd")
         usage: dict[str, str | int | float | None] = {
             "name": name,
             "id": last.session or None,
@@ -92,24 +88,18 @@ class Account(Record, frozen=False):
     def left_of(self, budget: Budget, session: str = "") -> Budget:
         """What the next process may use, in the conversation `session` or in a new one."""
         turns, cost = budget.max_turns, budget.max_cost_usd
-        others = sum(cost for id_, cost in self._costs().items() if id_ != session)
+        others = sum(cost for id_, cost in self._largest("cost_usd").items() if id_ != session)
         return replace(
             budget,
             max_turns=None if turns is None else turns - self.turns,
             max_cost_usd=None if cost is None else cost - others,
         )
 
-    def _costs(self) -> dict[str, float]:
-        costs: dict[str, float] = {}
+    def _largest(self, name: str) -> dict[str, float]:
+        found: dict[str, float] = {}
         for stream in self.streams:
-            if (cost := stream.usage.cost_usd) is not None:
-                costs[stream.session] = max(cost, costs.get(stream.session, 0.0))
-        return costs
-
-    def _largest(self, name: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for stream in self.streams:
-            found[stream.session] = max(getattr(stream.usage, name), found.get(stream.session, 0))
+            if (number := getattr(stream.usage, name)) is not None:
+                found[stream.session] = max(number, found.get(stream.session, 0))
         return found
 
 

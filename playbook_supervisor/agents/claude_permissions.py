@@ -9,14 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from playbook_supervisor.agents.claude_stream import Denial, described
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Failure
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _MAX_CALLS = 3  # denied calls in a message
 _MAX_RULES = 6  # rules in the suggested line
@@ -53,19 +50,16 @@ def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: 
     message = f"claude was not permitted: {', '.join(calls[:_MAX_CALLS])}{more}"
     cause = "\n".join(first_line(denial.reason) for denial in denials[:_MAX_CALLS])
     if any(_PLAN_MODE in denial.reason for denial in denials):
-        return Failure("PB-AGENT-PERMISSION", message, _LEAVE_PLAN_MODE, cause, lasts=True)
-    rules = [rule for denial in denials for rule in _rules(denial, root)]
-    if not rules:
-        return Failure("PB-AGENT-PERMISSION", message, _NO_RULE, cause, lasts=True)
-    line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
-    return Failure(
-        "PB-AGENT-PERMISSION",
-        message,
-        "In .playbooks/config.yaml, under `agents:`, `claude:`, write "
-        f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; then run the step again.",
-        cause,
-        lasts=True,
-    )
+        guidance = _LEAVE_PLAN_MODE
+    elif rules := [rule for denial in denials for rule in _rules(denial, root)]:
+        line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
+        guidance = (
+            "In .playbooks/config.yaml, under `agents:`, `claude:`, write "
+            f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; then run the step again."
+        )
+    else:
+        guidance = _NO_RULE
+    return Failure("PB-AGENT-PERMISSION", message, guidance, cause, lasts=True)
 
 
 def _rules(denial: Denial, root: str) -> Iterator[str]:

@@ -9,23 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record, field
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+Event = Mapping[str, Any]
 
-    Event = Mapping[str, Any]
-
-_SYNTHETIC = "<synthetic>"
-"""The `model` of a message that the client wrote itself."""
+_SYNTHETIC = "<synthetic>"  # the model of a message that the client wrote itself
 _KEYS = ("file_path", "notebook_path", "command", "pattern", "path", "url", "query")
 _FALLBACK_KEYS = ("skill", "description", "prompt")
 """The keys of a tool's input that describe the call, the first one that is there."""
-_MAX_COST = 1e9
-"""Dollars; a higher cost is not plausible and is ignored."""
+_MAX_COST = 1e9  # dollars; a higher cost is not plausible and is ignored
 _LIMIT = r"usage limit reached\|(\d{9,11})\b"
 """How older clients report the end of a usage limit, in seconds since the epoch."""
 
@@ -93,7 +88,9 @@ class Stream(Record, frozen=False):
             case "user", _:
                 self._tool_results(event)
             case "rate_limit_event", _:
-                self._limited(_mapping(event, "rate_limit_info"))
+                info = _mapping(event, "rate_limit_info")
+                if _text(info, "status") == "rejected":
+                    self.limit_ends = _number(info, "resetsAt")
             case "result", _:
                 self._ended(event)
         return []
@@ -111,16 +108,12 @@ class Stream(Record, frozen=False):
         are those of the main conversation only, and the cost is unknown.
         """
         if not self.result:
-            inputs, outputs = (
-                zip(*self._answers.values(), strict=True) if self._answers else ((), ())
-            )
-            return Usage(None, sum(inputs), sum(outputs))
+            answers = self._answers.values()
+            return Usage(None, sum(read for read, _ in answers), sum(wrote for _, wrote in answers))
         cost = self.result.get("total_cost_usd")
         if not isinstance(cost, int | float) or not 0 <= cost < _MAX_COST:
             cost = None
-        models = [
-            each for each in _mapping(self.result, "modelUsage").values() if _is_mapping(each)
-        ]
+        models = list(filter(_is_mapping, _mapping(self.result, "modelUsage").values()))
         return Usage(
             None if cost is None else round(cost, 6),
             sum(_number(each, *_RESULT_INPUT) for each in models),
@@ -154,7 +147,7 @@ class Stream(Record, frozen=False):
             usage = _mapping(message, "usage")
             tokens = _number(usage, *_MESSAGE_INPUT), _number(usage, "output_tokens")
             self._answers[_text(message, "id")] = tokens
-        for block in _blocks(message):
+        for block in _mappings(message, "content"):
             match _text(block, "type"):
                 case "text" if main and (line := first_line(_text(block, "text"))):
                     yield line
@@ -164,21 +157,16 @@ class Stream(Record, frozen=False):
 
     def _tool_results(self, event: Event) -> None:
         """A refused call's result gives the reason, unless an event has given it before."""
-        for block in _blocks(_mapping(event, "message")):
+        for block in _mappings(_mapping(event, "message"), "content"):
             if block.get("is_error") is True:
                 self._reasons.setdefault(_text(block, "tool_use_id"), _text(block, "content"))
-
-    def _limited(self, info: Event) -> None:
-        if _text(info, "status") == "rejected":
-            self.limit_ends = _number(info, "resetsAt")
 
     def _ended(self, event: Event) -> None:
         self.result, self.finished = event, True
         self._turns += _number(event, "num_turns")
         if found := re.search(_LIMIT, _text(event, "result")):
             self.limit_ends = int(found[1])
-        denials = event.get("permission_denials")
-        for denial in filter(_is_mapping, denials if isinstance(denials, list) else ()):
+        for denial in _mappings(event, "permission_denials"):
             tool, given = _text(denial, "tool_name"), _mapping(denial, "tool_input")
             self._denials[_text(denial, "tool_use_id")] = Denial(tool, given)
 
@@ -217,11 +205,7 @@ def _text(event: Event, key: str) -> str:
 def _number(event: Event, *keys: str) -> int:
     """The sum of these keys' positive integers; other values are ignored."""
     values = (event.get(key) for key in keys)
-    return sum(
-        value
-        for value in values
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
-    )
+    return sum(value for value in values if type(value) is int and value > 0)
 
 
 def _mapping(event: Event, key: str) -> Mapping[str, Any]:
@@ -229,6 +213,6 @@ def _mapping(event: Event, key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _blocks(message: Event) -> Iterator[Event]:
-    content = message.get("content")
-    return filter(_is_mapping, content if isinstance(content, list) else ())
+def _mappings(event: Event, key: str) -> Iterator[Event]:
+    value = event.get(key)
+    return filter(_is_mapping, value if isinstance(value, list) else ())

@@ -25,15 +25,10 @@ _GUIDANCE = {
     404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
 }
 """What helps where a retry does not, by the HTTP status of the model's server."""
-_SPENT = {
-    "max_turns": "it reached its limit on turns",
-    "max_tool_calls": "it reached its limit on tool calls",
-    "max_cost_usd": "it reached its limit on cost",
-}
-_OPTIONS = {
-    "max_turns": "--max-turns N",
-    "max_tool_calls": "--max-tool-calls N",
-    "max_cost_usd": "--max-cost-usd USD",
+_LIMITS = {
+    "max_turns": ("turns", "--max-turns N"),
+    "max_tool_calls": ("tool calls", "--max-tool-calls N"),
+    "max_cost_usd": ("cost", "--max-cost-usd USD"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
 _LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT"})
@@ -65,8 +60,10 @@ def exhausted(left: Budget) -> Failure | None:
 
 def budget_failure(name: str) -> Failure:
     """The failure of a call that reached that limit of its `Budget`."""
-    guidance = f"Raise the limit: `playbook resume --retry {_OPTIONS[name]}`."
-    return _failure("PB-AGENT-BUDGET", f"claude was stopped: {_SPENT[name]}", guidance=guidance)
+    spent, option = _LIMITS[name]
+    message = f"claude was stopped: it reached its limit on {spent}"
+    guidance = f"Raise the limit: `playbook resume --retry {option}`."
+    return _failure("PB-AGENT-BUDGET", message, guidance=guidance)
 
 
 def unknown_command(stream: Stream, command: str) -> Failure | None:
@@ -77,10 +74,7 @@ def unknown_command(stream: Stream, command: str) -> Failure | None:
 
 
 def judge(stream: Stream, allowed: Sequence[str]) -> Verdict | None:
-    """The verdict on the client's result, or None if it ended without one.
-
-    `allowed` are the config's permission rules.
-    """
+    """The verdict on the client's result under these permission rules; None without a result."""
     if not stream.finished:
         return None
     result = stream.result
@@ -100,7 +94,6 @@ def judge(stream: Stream, allowed: Sequence[str]) -> Verdict | None:
 
 
 def _error_verdict(stream: Stream, text: str) -> Verdict:
-    """The client reports an error, of the model's server or of its own."""
     result = stream.result
     status, error = result.get("api_error_status"), result.get("api_error")
     disconnected = error == "connection_failed"

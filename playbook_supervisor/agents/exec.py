@@ -13,10 +13,7 @@ from playbook_supervisor.agents.process import launch
 from playbook_supervisor.agents.protocol import Call, Running, resolve_path
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.config import Config
 
 
 def create(argument: str, config: Config, root: Path) -> ExecAgent:
@@ -60,5 +57,4 @@ class ExecAgent:
         return f"{printable(program)} {wrong}"
 
     def run(self, call: Call) -> Running:
-        prompt = call.prompt.encode("utf-8", "replace")
-        return launch(self._argv, call, prompt, name=self.name)
+        return launch(self._argv, call, call.prompt.encode("utf-8", "replace"), name=self.name)

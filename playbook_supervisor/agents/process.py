@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from playbook_supervisor.agents.protocol import Call, Message, Running, capped, failed
 from playbook_supervisor.errors import PlaybookError
@@ -15,11 +16,7 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.capture import redact
 from playbook_supervisor.system.processes import Worker
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    Why = Literal["wall", "idle", "stop"]
+Why = Literal["wall", "idle", "stop"]
 
 LAST_LINES = 5
 """How many of a program's last lines a failure quotes as its cause."""
@@ -39,8 +36,8 @@ def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Runni
             cap=call.cap,
         )
     except PlaybookError as error:
-        outcome = not_started(error, name)
-        return Running(iter((Message(outcome=outcome),)), stop=_nothing_to_stop)
+        failure = Message(outcome=not_started(error, name))
+        return Running(iter((failure,)), stop=lambda: None)
     return Running(_follow(worker, call, name), stop=worker.stop)
 
 
@@ -48,9 +45,6 @@ def not_started(error: PlaybookError, name: str) -> Outcome:
     """The outcome where the program could not be started."""
     message = f"{name} could not be started: {error.message}"
     return failed("PB-AGENT-FAILED", message, name=name, guidance=error.guidance, cause=error.cause)
-
-
-def _nothing_to_stop() -> None: ...
 
 
 def environment(call: Call) -> dict[str, str]:
@@ -133,13 +127,11 @@ def _ended(worker: Worker, call: Call, name: str) -> Outcome:
 def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outcome:
     """The outcome of an exit status other than 0; the last lines are the cause."""
     last, status = _last_lines(worker, call), worker.returncode
-    reason = f": {last[-1]}" if last else ""
-    cause = "\n".join(last)
+    code, end = "PB-AGENT-FAILED", f"ended with exit status {status}"
     if status is None or status < 0:
-        message = f"{name} was killed by {_signal_name(status)}{reason}"
-        return failed("PB-AGENT-CRASHED", message, name=name, cause=cause, output=output)
-    message = f"{name} ended with exit status {status}{reason}"
-    return failed("PB-AGENT-FAILED", message, name=name, cause=cause, output=output)
+        code, end = "PB-AGENT-CRASHED", f"was killed by {_signal_name(status or 0)}"
+    message = f"{name} {end}{f': {last[-1]}' if last else ''}"
+    return failed(code, message, name=name, cause="\n".join(last), output=output)
 
 
 def _last_lines(worker: Worker, call: Call) -> list[str]:
@@ -151,10 +143,10 @@ def _last_lines(worker: Worker, call: Call) -> list[str]:
     return []
 
 
-def _signal_name(status: int | None) -> str:
+def _signal_name(status: int) -> str:
     import signal
 
     try:
-        return signal.Signals(-(status or 0)).name
+        return signal.Signals(-status).name
     except ValueError:
-        return f"signal {-(status or 0)}"
+        return f"signal {-status}"

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from playbook_supervisor.errors import CODES, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.capture import Capture
-
-if TYPE_CHECKING:
-    from playbook_supervisor.project.config import Config
 
 
 class Budget(Record):
@@ -92,15 +90,12 @@ class Agent(Protocol):
     @property
     def name(self) -> str:
         """Its name in the journal (`agent.name`)."""
-        ...
 
     def available(self) -> str | None:
         """Why it cannot be used on this machine, in one sentence, or None."""
-        ...
 
     def run(self, call: Call) -> Running:
         """Start the call at once. Every failure is an outcome, never an exception."""
-        ...
 
 
 def keeps_budgets(agent: Agent) -> bool:
@@ -113,7 +108,7 @@ def reads_claude_commands(agent: Agent) -> bool:
     return getattr(agent, "reads_claude_commands", False) is True
 
 
-Factory = Callable[[str, "Config", Path], Agent]
+Factory = Callable[[str, Config, Path], Agent]
 """`(argument, config, root)`: `argument` is the part after the colon of `--agent NAME:…`."""
 
 

@@ -43,8 +43,7 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
     if not wanted:
         return _first_available(config, root)
     agent = _create(wanted, config, root)
-    reason = agent.available()
-    if reason is not None:
+    if (reason := agent.available()) is not None:
         raise AgentError(
             "PB-AGENT-NONE",
             f"the agent {printable(wanted)} cannot be used: {reason}",
@@ -55,12 +54,8 @@ def choose(spec: str, config: Config, root: Path) -> Agent:
 
 def known(config: Config) -> tuple[str, ...]:
     """The values that `--agent` accepts here."""
-    return (
-        "claude",
-        "exec:PROGRAM",
-        "script:FILE.yaml",
-        *sorted({*config.agents_exec, *_plugins()}),
-    )
+    others = sorted({*config.agents_exec, *_plugins()})
+    return ("claude", "exec:PROGRAM", "script:FILE.yaml", *others)
 
 
 def is_default(spec: str) -> bool:
@@ -147,8 +142,7 @@ def _load(entry_point: EntryPoint) -> Factory:
 
 
 def _import(place: str) -> Factory:
-    from importlib import import_module
+    from pkgutil import resolve_name
 
-    module, _, name = place.partition(":")
-    factory: Factory = getattr(import_module(module), name)
+    factory: Factory = resolve_name(place)
     return factory

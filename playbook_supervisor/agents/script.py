@@ -16,12 +16,9 @@ from playbook_supervisor.agents.script_worker import ScriptAction, write_files
 from playbook_supervisor.errors import ArgumentError, PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.project.config import Config
 
 NAME = "script"
 # -P keeps the working directory off the module search path.
@@ -50,7 +47,7 @@ class ScriptAgent:
     def run(self, call: Call) -> Running:
         action = _interpolated(self._script.action(call.step, call.attempt), call)
         if not action.needs_a_process:
-            return Running(_perform(action, call), stop=_nothing_to_stop)
+            return Running(_perform(action, call), stop=lambda: None)
         running = launch(WORKER, call, action.as_json(), name=NAME)
         return replace(running, messages=_failing(running.messages, action))
 
@@ -73,7 +70,6 @@ def _interpolated(action: ScriptAction, call: Call) -> ScriptAction:
 
 
 def _perform(action: ScriptAction, call: Call) -> Iterator[Message]:
-    """Perform the action in this process."""
     for line in action.say:
         yield Message(printable(line))
     try:
@@ -96,6 +92,3 @@ def _failing(messages: Iterator[Message], action: ScriptAction) -> Iterator[Mess
             yield Message(message.text, outcome)
         else:
             yield message
-
-
-def _nothing_to_stop() -> None: ...

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 from playbook_supervisor.agents.script_worker import ScriptAction
 from playbook_supervisor.errors import AgentError, CheckError, StorageError
@@ -29,10 +30,6 @@ from playbook_supervisor.formats.sanitize import did_you_mean, printable
 from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 NAMES = ("feature", "step", "attempt", "args")
 """The names allowed between double braces."""
@@ -73,8 +70,6 @@ def read(path: Path) -> Script:
 
 
 class _Reading:
-    """Reads the document once and collects its faults."""
-
     def __init__(self, document: Document) -> None:
         self._document = document
         self._faults: list[tuple[str, str]] = []
@@ -101,9 +96,8 @@ class _Reading:
         action = self._mapping(at, data, KEYS)
         ends = [key for key in ENDS if key in action]
         if len(ends) > 1:
-            self._fault(
-                (*at, ends[1]), f"an action takes only one of {' and '.join(ends)}", key=True
-            )
+            message = f"an action takes only one of {' and '.join(ends)}"
+            self._fault((*at, ends[1]), message, key=True)
         return ScriptAction(
             say=self._lines((*at, "say"), action.get("say", [])),
             seconds=self._seconds((*at, "seconds"), action["seconds"])
@@ -178,9 +172,8 @@ class _Reading:
             if allowed is not None and key not in allowed:
                 near = did_you_mean(key, allowed)
                 hint = f", did you mean {near}?" if near else ""
-                self._fault(
-                    (*at, key), f"unknown key {printable(key)!r}{hint}{_keys(allowed)}", key=True
-                )
+                message = f"unknown key {printable(key)!r}{hint}{_keys(allowed)}"
+                self._fault((*at, key), message, key=True)
         return data
 
     def _fault(self, at: Place, message: str, *, key: bool = False) -> None:
@@ -195,9 +188,5 @@ def _keys(allowed: Sequence[str] | None) -> str:
 def _refuse(faults: Sequence[tuple[str, str]]) -> NoReturn:
     where, message = faults[0]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    raise AgentError(
-        "PB-AGENT-SCRIPT",
-        message + more,
-        where=where,
-        details=tuple(f"{place}: {fault}" for place, fault in faults),
-    )
+    details = tuple(f"{place}: {fault}" for place, fault in faults)
+    raise AgentError("PB-AGENT-SCRIPT", message + more, where=where, details=details)

@@ -18,10 +18,6 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system.files import contained, ensure_folder, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 
 class ScriptAction(Record):
     """One attempt: `say` lines, wait `seconds`, `write` files, then end.
@@ -65,16 +61,11 @@ def main() -> int:
     except PlaybookError as error:
         print(error.message, file=sys.stderr)  # noqa: T201
         return 1
-    if action.die or action.hang:  # pragma: no cover - a killed process reports no coverage
-        _end_badly(die=action.die)
-    return 0
-
-
-def _end_badly(*, die: bool) -> NoReturn:  # pragma: no cover
-    while True:
-        if die:
-            os.kill(os.getpid(), signal.SIGKILL)
+    if action.die:  # pragma: no cover - a killed process reports no coverage
+        os.kill(os.getpid(), signal.SIGKILL)
+    while action.hang:  # pragma: no cover
         time.sleep(3600)
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Run
-from playbook_supervisor.records import as_mapping, fields
+from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -33,23 +33,16 @@ def remaining(limits: Budget, supervisor: Supervisor, snapshot: Snapshot) -> Bud
 
 
 def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
-    """The requested limits; the session's stored ones where none is requested."""
-    earlier = from_local_state(stored)
-    return Budget(
-        *(
-            getattr(earlier, name) if getattr(requested, name) is None else getattr(requested, name)
-            for name in fields(Budget)
-        )
-    )
+    """The requested limits; the session's stored ones where none is requested.
 
-
-def from_local_state(stored: Mapping[str, float]) -> Budget:
-    """The limits as the session was begun with them; unknown keys are ignored."""
-    turns, calls = stored.get("max_turns"), stored.get("max_tool_calls")
+    Unknown stored keys are ignored.
+    """
+    limits = {**stored, **to_local_state(requested)}
+    turns, calls = limits.get("max_turns"), limits.get("max_tool_calls")
     return Budget(
         None if turns is None else int(turns),
         None if calls is None else int(calls),
-        stored.get("max_cost_usd"),
+        limits.get("max_cost_usd"),
     )
 
 

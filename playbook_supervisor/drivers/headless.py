@@ -23,7 +23,7 @@ from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
-from playbook_supervisor.sessions.snapshot import Snapshot, Work
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
@@ -127,12 +127,9 @@ class Runner(Record, frozen=False):
             self._shown_notices.add(notice)
 
     def _carry_out(self, snapshot: Snapshot) -> _Progress:
-        """Carry out the directive up to the next event."""
         match snapshot.directive:
             case Finish(status=status):
                 return snapshot, DriveResult(snapshot, status.value)
-            case Ask():
-                return self._ask(snapshot)
             case Run(members=members):
                 for attempt in members:
                     if attempt.id not in self._launched:
@@ -144,18 +141,16 @@ class Runner(Record, frozen=False):
                 return self._await(snapshot)
             case _ if self._pending_signal:
                 return self._handle_signal(snapshot, self._pending_signal)
+            case Ask() as gate:
+                return self._ask(snapshot, gate)
             case _:
                 return self.supervisor.advance(), None
 
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
-        call = self._call(snapshot, self.supervisor.work(snapshot, attempt))
-        self._workers.launch(attempt, call)
-
-    def _call(self, snapshot: Snapshot, work: Work) -> Call:
-        attempt = work.attempt
-        return Call(
+        work = self.supervisor.work(snapshot, attempt)
+        call = Call(
             session=self.supervisor.id,
             directive=attempt.id,
             step=attempt.step.id,
@@ -172,6 +167,7 @@ class Runner(Record, frozen=False):
             idle=self.idle,
             budget=budget.remaining(self.limits, self.supervisor, snapshot),
         )
+        self._workers.launch(attempt, call)
 
     def _await(self, snapshot: Snapshot) -> _Progress:
         event = self._next_event()
@@ -188,21 +184,16 @@ class Runner(Record, frozen=False):
 
     def _returned(self, attempt: Attempt, outcome: Outcome) -> _Progress:
         self._workers.returned(attempt)
-        if not self._pausing:
-            report = partial(self.supervisor.report, attempt.id, outcome)
-            return self._journaled(attempt, report), None
-        note_return = partial(self.supervisor.note_return, attempt.id, outcome)
-        snapshot = self._journaled(attempt, note_return)
-        return snapshot, None if self._workers.active else DriveResult(snapshot, "paused")
-
-    def _journaled(self, attempt: Attempt, journal: Callable[[], Snapshot]) -> Snapshot:
-        return full_disk.journaled(
+        journal = self.supervisor.note_return if self._pausing else self.supervisor.report
+        snapshot = full_disk.journaled(
             attempt,
-            journal,
+            partial(journal, attempt.id, outcome),
             session=self.supervisor.id,
             warn=self.observer.on_notice,
             interrupted=self._is_interrupted,
         )
+        paused = self._pausing and not self._workers.active
+        return snapshot, DriveResult(snapshot, "paused") if paused else None
 
     def _next_event(self) -> WorkerEvent:
         """Wait for the next event; copies are written as soon as that takes a moment."""
@@ -218,11 +209,7 @@ class Runner(Record, frozen=False):
 
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, snapshot: Snapshot) -> _Progress:
-        gate = snapshot.directive
-        assert isinstance(gate, Ask)  # noqa: S101 - the caller's match says so
-        if self._pending_signal:
-            return self._handle_signal(snapshot, self._pending_signal)
+    def _ask(self, snapshot: Snapshot, gate: Ask) -> _Progress:
         passable = gate.reason is GateReason.GATE_ALWAYS and not snapshot.answered_by
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
@@ -284,7 +271,6 @@ class Runner(Record, frozen=False):
         return self._pending_signal != 0
 
     def _handle_signal(self, snapshot: Snapshot, number: int) -> _Progress:
-        """An interruption, or a request from another terminal."""
         if number != _REQUEST:
             commits = bool(self._workers.active)  # without workers, git itself may be hanging
             self._stop_workers()
@@ -297,8 +283,7 @@ class Runner(Record, frozen=False):
         if request.what == "abort":
             self._stop_workers()
             self.supervisor.end_workers()  # those of an earlier runner
-            by = Principal(request.by, "request")
-            return self.supervisor.abort(request.text, by), None
+            return self.supervisor.abort(request.text, Principal(request.by, "request")), None
         self._pausing = True
         if not self._workers.active:
             return snapshot, DriveResult(snapshot, "paused")

@@ -15,13 +15,10 @@ from pathlib import Path
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Attempt
+from playbook_supervisor.kernel.state import Event
+from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.sessions.snapshot import Snapshot
 
 NAME = "said.json"
 _INTERVAL = 1.0  # seconds between two writes

@@ -28,11 +28,9 @@ class Prompter(Protocol):
         self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         """Ask the gate's question and wait; poll `overtaken` and stop waiting once it is true."""
-        ...
 
     def not_understood(self, snapshot: Snapshot, question: str) -> None:
         """Report that this was no valid answer; `question` is the follow-up question, if any."""
-        ...
 
 
 class Observer(Protocol):
@@ -40,23 +38,18 @@ class Observer(Protocol):
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         """An event was journaled."""
-        ...
 
     def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker printed a line, safe for a terminal."""
-        ...
 
     def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
-        ...
 
     def on_end(self, snapshot: Snapshot) -> None:
         """The drive is over: the session has ended, waits at a gate, or can be resumed."""
-        ...
 
     def on_notice(self, text: str) -> None:
         """A sentence for the person."""
-        ...
 
 
 class NullObserver:

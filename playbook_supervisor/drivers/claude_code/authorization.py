@@ -95,7 +95,7 @@ def require_human(private: Path, command: str, environment: Mapping[str, str]) -
     elif inside(environment) and not headless:
         _refuse(private.name, command, _SHELL)
     elif not ancestry.has_terminal():
-        if _driver_unknown(private):
+        if (private / _UNKNOWN).exists():
             _refuse(private.name, command, f"its last driver is unknown, and {_NO_TERMINAL}")
         elif binding.ever_bound(private) and not headless:
             _refuse(private.name, command, _NO_TERMINAL)
@@ -112,10 +112,6 @@ def note_unknown_driver(store: DiskStore, session_id: str) -> None:
     private = store.runtime(session_id)
     ensure_folder(private)
     write_atomically(private / _UNKNOWN, b"", durable=False)
-
-
-def _driver_unknown(private: Path) -> bool:
-    return (private / _UNKNOWN).exists()
 
 
 def _received(store: DiskStore, session_id: str) -> bool:

@@ -141,7 +141,7 @@ def _resume(typed: TypedCommand) -> HookReply:
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
     remarks = (selection.strayed(typed.store, chosen.session_id), others)
     at_work = frozenset() if former is None else frozenset(former.workers)
-    return _begun(supervisor, snapshot, [remark for remark in remarks if remark], at_work)
+    return _begun(supervisor, snapshot, list(filter(None, remarks)), at_work)
 
 
 def _recover(
@@ -230,7 +230,7 @@ def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:
     if snapshot.done:
         steps = f"{snapshot.done}/{steps} done"
     parts = (manifest.session_id, manifest.playbook, manifest.feature, steps)
-    return "\n".join([f"Session {' · '.join(part for part in parts if part)}", *remarks])
+    return "\n".join([f"Session {' · '.join(filter(None, parts))}", *remarks])
 
 
 def _words(text: str) -> list[str]:

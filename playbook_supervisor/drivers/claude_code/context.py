@@ -93,12 +93,6 @@ class HookContext(Record, frozen=False):
         value = self.payload.get(key)
         return value if isinstance(value, dict) else {}
 
-    def look(self) -> Snapshot:
-        return self.supervisor.look()
-
-    def advance(self) -> Snapshot:
-        return self.supervisor.advance()
-
     def progress(self) -> None:
         """A launch or an answer was accepted: reset the counts."""
         self.bound.progress()

@@ -8,10 +8,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.serialize import WorkItem
 from playbook_supervisor.sessions.snapshot import Snapshot, running
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.sessions.supervisor import Supervisor
 
 
 class DirectiveDetails(Record):

@@ -64,7 +64,7 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     from playbook_supervisor.kernel.answers import read_answer
 
     shown, hook.bound.question = hook.bound.question, ""
-    snapshot = hook.look()
+    snapshot = hook.supervisor.look()
     gate = snapshot.directive
     if not shown or not hook.interactive:
         return None
@@ -79,9 +79,9 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
         return recorded
     if text:
         hook.bound.turn = "human"
-        return HookReply("PostToolUse", note=unanswered(gate, reply.question))
-    hook.bound.refusals += 1
-    return HookReply("PostToolUse", note=unanswered(gate, ""))
+    else:
+        hook.bound.refusals += 1
+    return HookReply("PostToolUse", note=unanswered(gate, reply.question))
 
 
 def record_answer(
@@ -98,7 +98,7 @@ def record_answer(
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
     hook.progress()
-    return HookReply(event, snapshot=hook.advance().after(before))
+    return HookReply(event, snapshot=hook.supervisor.advance().after(before))
 
 
 def _late(gate: str) -> str:

@@ -124,11 +124,10 @@ def _notice(hook: HookContext, reply: HookReply | None) -> Notice | None:
     if reply.event == "PermissionRequest":  # one notice for each worker, however often it asks
         about = f"dialog of {hook.text('agent_id') or 'the conversation'}"
         return Notice(hook.bound.session, about, first_line(reply.ring))
-    return notifications.notice_for(reply.snapshot or hook.look())
+    return notifications.notice_for(reply.snapshot or hook.supervisor.look())
 
 
 def _notify(hook: HookContext, notice: Notice) -> None:
-    """Run the project's own command for notices, without waiting for it."""
     with suppress(PlaybookError):  # a full disk is reported by the journal's own writes
         argv = hook.supervisor.config.notify
         if argv and notifications.claim(notice, hook.private):
@@ -145,7 +144,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised"
     ours = not hook.worker and (supervised or tool in allowlist.AGENTS)
-    snapshot = hook.look() if ours else None
+    snapshot = hook.supervisor.look() if ours else None
     ruling = allowlist.rule(
         allowlist.ToolCall(
             tool,
@@ -173,9 +172,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
 
 def _skill(hook: HookContext, given: Mapping[str, Any]) -> HookReply | None:
     """Allow the command of a step without asking, even if it declares tools of its own."""
-    if _skill_call(given) in (
-        [worker.skill, worker.args] for worker in hook.bound.workers.values()
-    ):
+    if _skill_call(given) in ([each.skill, each.args] for each in hook.bound.workers.values()):
         return HookReply("PreToolUse", decision="allow", reason="the command of this step")
     return None
 
@@ -228,7 +225,7 @@ def _started(hook: HookContext) -> HookReply | None:
     if hook.text("source") != "compact":
         hook.bound.at_work = False  # Esc has ended any running turn
     binding.bind(hook.here, hook.private, hook.bound)
-    snapshot = hook.advance()
+    snapshot = hook.supervisor.advance()
     asked = isinstance(snapshot.directive, Ask) and hook.text("source") != "compact"
     shown = gates.reminder(snapshot) if asked else ""  # the screen is empty
     return HookReply("SessionStart", snapshot=snapshot, shown=shown)
@@ -250,9 +247,8 @@ def _settings_changed(hook: HookContext) -> HookReply | None:
 
     file = Path(os.path.realpath(hook.text("file_path")))
     text = read_bytes(file) if file.is_file() else b""
-    lost: tuple[str, ...] = ()
-    if file == Path(os.path.realpath(hook.here.root / settings.FILE)):
-        lost = settings.lacking(text)
+    project = file == Path(os.path.realpath(hook.here.root / settings.FILE))
+    lost = settings.lacking(text) if project else ()
     if settings.disables_hooks(text, str(file)):
         lost = (*lost, "disableAllHooks")
     if not lost:
@@ -266,9 +262,9 @@ def _settings_changed(hook: HookContext) -> HookReply | None:
 
 def _permission(hook: HookContext) -> HookReply | None:
     """A permission dialog waits for the person; a gate's own dialog has rung already."""
-    if hook.text("tool_name") == "AskUserQuestion":
-        return None
     tool = hook.text("tool_name")
+    if tool == "AskUserQuestion":
+        return None
     binding.dialog_opened(hook.private, hook.text("agent_id"), tool)
     return HookReply("PermissionRequest", ring=f"Claude asks for permission: {tool}")
 

@@ -27,7 +27,9 @@ def refuse(hook: HookContext, reason: str, snapshot: Snapshot | None = None) -> 
     if hook.bound.refusals >= _MAX_REFUSALS:
         message = _stalled(hook, f"{_MAX_REFUSALS} calls were refused, without progress")
         return HookReply("PreToolUse", decision="deny", reason=reason, end=message, ring=message)
-    return HookReply("PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.look())
+    return HookReply(
+        "PreToolUse", decision="deny", reason=reason, snapshot=snapshot or hook.supervisor.look()
+    )
 
 
 def round_over(hook: HookContext) -> HookReply | None:
@@ -46,7 +48,7 @@ def round_over(hook: HookContext) -> HookReply | None:
     if requests < request_limit.WARNED:
         return None
     note = f"Your last {requests} requests made no progress: do what is outstanding, or stop."
-    return HookReply("PostToolBatch", note=note, snapshot=hook.look())
+    return HookReply("PostToolBatch", note=note, snapshot=hook.supervisor.look())
 
 
 def stop(hook: HookContext) -> HookReply | None:
@@ -54,14 +56,14 @@ def stop(hook: HookContext) -> HookReply | None:
     bound = hook.bound
     _remember_crons(hook)
     busy = bool(hook.payload.get("background_tasks"))
-    if not busy:
-        turns.forget_unlaunched(bound)
+    if not busy:  # an allowed agent that never started is due again
+        bound.workers = {id_: each for id_, each in bound.workers.items() if each.agent}
     if late := turns.report_missed(hook):
         bound.turn = "supervised"
         return HookReply(
             "Stop", decision="block", reason="The end of a step was missed.", snapshot=late
         )
-    snapshot = hook.advance()
+    snapshot = hook.supervisor.advance()
     match snapshot.directive:
         case Run() if busy and not turns.not_launched(hook, snapshot):
             bound.at_work = False
@@ -93,12 +95,11 @@ def failed(hook: HookContext) -> HookReply | None:
     hook.bound.at_work = False
     if hook.worker or hook.bound.workers:
         return None  # the end of an agent begins another turn
-    snapshot = hook.look()
+    snapshot = hook.supervisor.look()
+    ring = snapshot.question
     if isinstance(snapshot.directive, Run | Check):
         error = first_line(hook.text("last_assistant_message") or hook.text("error"), _ERROR_LENGTH)
         ring = _stalled(hook, f"an error ended Claude's turn ({error})")
-    else:
-        ring = snapshot.question
     return HookReply("StopFailure", ring=ring)
 
 

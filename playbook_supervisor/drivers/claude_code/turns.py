@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.drivers.claude_code import gates, request_limit
-from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
+from playbook_supervisor.drivers.claude_code.binding import Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
@@ -61,12 +61,6 @@ def not_launched(hook: HookContext, snapshot: Snapshot) -> frozenset[str]:
     return frozenset(due - hook.bound.workers.keys())
 
 
-def forget_unlaunched(bound: Binding) -> None:
-    """Without background work, an allowed agent that never started is due again."""
-    for attempt in [name for name, worker in bound.workers.items() if not worker.agent]:
-        del bound.workers[attempt]
-
-
 def agent_result(hook: HookContext) -> HookReply | None:
     """An agent's call returned: the agent was launched in the background, or it has ended."""
     attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
@@ -94,10 +88,8 @@ def _last_text(response: Mapping[str, Any]) -> str:
 def agent_failed(hook: HookContext) -> HookReply | None:
     """The call of an agent failed, or a person interrupted it."""
     attempt = hook.bound.worker_of(tool_use=hook.text("tool_use_id"))
-    if not attempt:
-        return None
-    if hook.payload.get("is_interrupt"):
-        return None  # the prompt that follows says what the person wants
+    if not attempt or hook.payload.get("is_interrupt"):
+        return None  # after an interrupt, the next prompt says what the person wants
     return _ended(hook, attempt, False, hook.text("error"), "PostToolUseFailure")
 
 
@@ -130,7 +122,7 @@ def prompted(hook: HookContext) -> HookReply | None:
 
 def _answered(hook: HookContext, prompt: str) -> HookReply | None:
     """Record an answer to the open gate (kai FR26), or ask back what a bare "no" means."""
-    gate = hook.look().directive
+    gate = hook.supervisor.look().directive
     if not hook.interactive or not isinstance(gate, Ask):
         return None
     from playbook_supervisor.kernel.answers import read_answer
@@ -192,7 +184,7 @@ def report_missed(hook: HookContext) -> Snapshot | None:
 def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: str) -> HookReply:
     agent = hook.bound.workers[attempt].agent
     snapshot = _report(hook, attempt, completed, text or hook.bound.said.get(agent, ""))
-    return HookReply(event, snapshot=snapshot, ring=_call_for(snapshot))
+    return HookReply(event, snapshot=snapshot, ring=snapshot.question)
 
 
 def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snapshot:
@@ -218,10 +210,6 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
     bound.forget(worker.agent)
     hook.progress()
     return snapshot
-
-
-def _call_for(snapshot: Snapshot) -> str:
-    return snapshot.question if isinstance(snapshot.directive, Ask) else ""
 
 
 def _unseen_end(hook: HookContext) -> str:
