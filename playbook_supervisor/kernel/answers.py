@@ -81,7 +81,6 @@ def _resolution(said: str, clauses: Sequence[str]) -> Resolution | None:
 
 
 def _strip(clause: str) -> str:
-    """The clause without polite words, quotation marks and extra spaces."""
     return " ".join(re.sub(_POLITE, " ", clause).split()).strip(_PUNCTUATION)
 
 

@@ -68,12 +68,7 @@ _QUESTIONS: dict[tuple[GateReason, Place], str] = {
 
 
 def open_gate(
-    entry: Entry,
-    reason: GateReason,
-    place: Place,
-    at: int,
-    *,
-    failing: tuple[str, ...] = (),
+    entry: Entry, reason: GateReason, place: Place, at: int, *, failing: tuple[str, ...] = ()
 ) -> Event:
     """Add an open gate to the entry. A trigger makes the decision `escalated`, which stays."""
     gate = Gate(id=f"{entry.id}?{len(entry.gates) + 1}", reason=reason, place=place, opened_at=at)
@@ -87,13 +82,7 @@ def open_gate(
 
 def ask(attempt: Attempt, gate: Gate) -> Ask:
     """The directive for an open gate."""
-    return Ask(
-        id=gate.id,
-        member=attempt,
-        reason=gate.reason,
-        place=gate.place,
-        choices=CHOICES[gate.reason, gate.place],
-    )
+    return Ask(gate.id, attempt, gate.reason, gate.place, CHOICES[gate.reason, gate.place])
 
 
 def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
@@ -120,8 +109,6 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
             return Event(Change.ANSWERED, entry)
         case Resolution.ACCEPT:
             return settle(entry, EntryStatus.DONE, at)
-        case Resolution.RETRY:
-            return settle(entry, EntryStatus.FAILED, at)
         case _:
             return settle(entry, EntryStatus.SKIPPED if before else EntryStatus.FAILED, at)
 

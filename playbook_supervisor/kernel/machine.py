@@ -62,13 +62,10 @@ def directive(state: State) -> Directive:
     phase, where = state.phase or (), positions(state)
     for step in phase:
         if where[step.id] in _AT_A_GATE:
-            gate = state.last(step.id).gates[-1]
-            return gates.ask(attempt(state, step), gate)
-    running = [step for step in phase if where[step.id] is Position.RUNNING]
-    if running:
+            return gates.ask(attempt(state, step), state.last(step.id).gates[-1])
+    if running := [step for step in phase if where[step.id] is Position.RUNNING]:
         return Run(tuple(attempt(state, step) for step in running))
-    returned = [step for step in phase if where[step.id] is Position.RETURNED]
-    if returned:
+    if returned := [step for step in phase if where[step.id] is Position.RETURNED]:
         return _check(state, Place.AFTER, returned)
     return _check(state, Place.BEFORE, [step for step in phase if where[step.id] in _BEFORE_RUN])
 
@@ -153,10 +150,7 @@ def _require_rows(
 
 
 def _moves(state: State, observation: Observation) -> Moves | None:
-    """The steps that the observation concerns, each with its move.
-
-    Empty if it changes nothing, None if it does not answer what is outstanding.
-    """
+    """Empty if the observation changes nothing, None if it does not answer what is outstanding."""
     asked = directive(state)
     match observation:
         case Begun(start=start):
@@ -197,7 +191,6 @@ def _checked(asked: Directive, checked: Checked) -> Moves | None:
 
 
 def _has_returned(state: State, attempt_id: str) -> bool:
-    """Whether the return of this attempt is in the journal already."""
     step_id, _, _ = attempt_id.rpartition("#")
     if state.playbook.phase_of.get(step_id, state.past.phases) < state.past.phases:
         return True
@@ -205,7 +198,6 @@ def _has_returned(state: State, attempt_id: str) -> bool:
 
 
 def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
-    """The move of the step whose last attempt this is."""
     step_id, _, _ = attempt_id.rpartition("#")
     attempts = state.attempts(step_id)
     if not attempts or attempts[-1].id != attempt_id:

@@ -109,10 +109,7 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
 
 
 def _failed_in_its_run(entry: Entry) -> bool:
-    """Whether the attempt ran and failed without a human's `retry` or `abort` or an interruption.
-
-    A gate that was passed before the run makes no difference.
-    """
+    """A gate that was passed before the run makes no difference."""
     return (
         entry.ran
         and entry.status is EntryStatus.FAILED

@@ -176,7 +176,6 @@ def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
 
     An aborted entry keeps `returned_at`: nothing else records whether its worker returned.
     """
-    change = Change(status.value)
     repeats = entry.returned_at == at and entry.error_code != ABORTED
     entry = replace(
         entry,
@@ -185,7 +184,7 @@ def settle(entry: Entry, status: EntryStatus, at: int) -> Event:
         launched_at=None if entry.launched_at == entry.started_at else entry.launched_at,
         returned_at=None if repeats else entry.returned_at,
     )
-    return Event(change, entry)
+    return Event(Change(status.value), entry)
 
 
 def merged(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:

@@ -139,10 +139,9 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 
 
 def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:
-    """The breaking changes that a human must still decide on before this attempt.
+    """`continue` at a gate of this attempt means "fixed, check again".
 
-    `continue` at a gate of this attempt means "fixed, check again". A finding that is still there
-    was not decided by it.
+    A finding that is still there was not decided by it.
     """
     undecided = {Standing.NEW}
     if gates.continued((entry,), GateReason.AGREEMENT_BREAKING):
@@ -160,7 +159,6 @@ def _declared_triggers(step: Step) -> tuple[Trigger, ...]:
 
 
 def _findings_to_raise(step: Step, report: Report) -> list[Finding]:
-    """The findings for which the step declares a trigger, without accepted breaking changes."""
     return [
         finding
         for finding in report.findings

@@ -46,13 +46,7 @@ class Move(StrEnum):
     TAKEN_UP = "taken up again"
 
 
-ANSWERED = {
-    Resolution.CONTINUE: Move.CONTINUE,
-    Resolution.RETRY: Move.RETRY,
-    Resolution.ACCEPT: Move.ACCEPT,
-    Resolution.SKIP: Move.SKIP,
-    Resolution.ABORT: Move.ABORT,
-}
+ANSWERED = {resolution: Move(f"answered {resolution}") for resolution in Resolution}
 """The move of the step whose gate was answered."""
 
 

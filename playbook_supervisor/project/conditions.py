@@ -46,14 +46,6 @@ class ConditionTraits(Record):
     publishes: bool = False
 
 
-def _breaking(report: Reading) -> str:
-    return report.breaking
-
-
-def _failing(report: Reading) -> str:
-    return report.verdict if report.verdict != "PASS" else ""
-
-
 def _nothing(_report: Reading) -> str:
     return ""
 
@@ -85,8 +77,10 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
     ),
 }
 TRIGGERS: Mapping[Trigger, TriggerTraits] = {
-    Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, _breaking),
-    Trigger.VERDICT_FAIL: TriggerTraits(_QA_VERDICTS, _failing),
+    Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, lambda report: report.breaking),
+    Trigger.VERDICT_FAIL: TriggerTraits(
+        _QA_VERDICTS, lambda report: "" if report.verdict == "PASS" else report.verdict
+    ),
     Trigger.SUBAGENT_ERROR: TriggerTraits(),
     Trigger.POSTCONDITION_FAIL: TriggerTraits(),
 }

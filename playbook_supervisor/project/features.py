@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from os.path import normpath
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, StateError
@@ -229,14 +230,10 @@ def _pointed(root: Path, folder: str) -> bytes | None:
             guidance="Correct the file or remove it; spec-kit notes the current feature in it.",
         )
     there = pointer.get(_POINTER_KEY)
-    if isinstance(there, str) and _same_folder(root, there, folder):
+    if isinstance(there, str) and normpath(root / there) == normpath(root / folder):
         return None
     pointer[_POINTER_KEY] = folder
     return (json.dumps(pointer, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _same_folder(root: Path, one: str, other: str) -> bool:
-    return os.path.normpath(root / one) == os.path.normpath(root / other)
 
 
 def _require_branch(root: Path, feature: str, *, by_number: bool) -> None:

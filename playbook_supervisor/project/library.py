@@ -144,7 +144,6 @@ def playbooks(root: Path) -> tuple[PlaybookFile, ...]:
 
 
 def _files(root: Path) -> list[PlaybookFile]:
-    """The playbook files, sorted by file name."""
     if not os.path.lexists(root / TOP):
         raise StateError("PB-STATE-NOT-INITIALISED", f"{root} has no {TOP}/", where=str(root))
     names = yaml_folder.names(contained(root, FOLDER))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.records import Record
@@ -94,7 +94,8 @@ def exists(
         if not artifact.flaw:
             unchanged = launch.changed(artifact) is False
             remark = f", unchanged by this step{launch.remark(artifact)}" if unchanged else ""
-            evidence = f"{artifact.path}, {_size(artifact)}{remark}"
+            lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
+            evidence = f"{artifact.path}, {counted(lines, 'line')}{remark}"
             return Probed(name, Answer.HELD, evidence)
     answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
     return Probed(name, answer, _flaws(found))
@@ -140,11 +141,6 @@ def _flaws(found: list[Artifact]) -> str:
     return "; ".join(f"{artifact.path} {artifact.flaw}" for artifact in found)
 
 
-def _size(artifact: Artifact) -> str:
-    lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
-    return "1 line" if lines == 1 else f"{lines} lines"
-
-
 # ── reports ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -177,8 +173,7 @@ def passes(
     fresh = [report for report in readable if launch.changed(report)]
     remark = launch.remark((fresh or readable)[0])
     if not fresh:
-        evidence = f"{stated}; not written since the launch{remark}"
-        return Probed(name, Answer.NOT_HELD, evidence)
+        return Probed(name, Answer.NOT_HELD, f"{stated}; not written since the launch{remark}")
     answer = Answer.HELD if readings[0].verdict == "PASS" else Answer.NOT_HELD
     return Probed(name, answer, stated + remark)
 

@@ -12,12 +12,7 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.project.references import names
-from playbook_supervisor.project.schema_problems import (
-    LATER_VERSION,
-    READ_VERSION,
-    RULE,
-    VERSION,
-)
+from playbook_supervisor.project.schema_problems import LATER_VERSION, READ_VERSION, RULE, VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +107,7 @@ def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
 def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
     """Text for terminals and agents has no control characters except line ends and tabs."""
     for path, text in _free_texts(data):
-        found = re.search(_CONTROL, text)
-        if found:
+        if found := re.search(_CONTROL, text):
             yield problem_at(
                 document,
                 path,
@@ -140,6 +134,5 @@ def _things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
 
 
 def _text(each: Thing, key: str) -> str:
-    """The text under a key; empty if there is none."""
     value = each.get(key)
     return value if isinstance(value, str) else ""

@@ -11,12 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError
-from playbook_supervisor.formats.problems import (
-    MAX_PROBLEMS,
-    Problem,
-    problem_of,
-    refusal,
-)
+from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger

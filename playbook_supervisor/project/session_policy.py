@@ -59,7 +59,6 @@ class Policy(Record):
     demands: tuple[Demand, ...] = ()
 
     def of(self, step_id: str) -> Iterator[Demand]:
-        """The demands on a step."""
         return (demand for demand in self.demands if demand.step == step_id)
 
     def people(self, step_id: str) -> tuple[Demand, ...]:

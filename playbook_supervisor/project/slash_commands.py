@@ -188,7 +188,5 @@ def _is_closed(file: Path) -> bool:
     first, _, rest = head.removeprefix("\ufeff").partition("\n")
     if first.rstrip() != "---":
         return False
-    return (
-        re.search(_CLOSED, re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0])
-        is not None
-    )
+    front_matter = re.split(r"^---[ \t]*\r?$", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    return re.search(_CLOSED, front_matter) is not None

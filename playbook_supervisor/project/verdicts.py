@@ -14,13 +14,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.records import Record
 
-_WORDS = {
-    "pass": "PASS",
-    "passed": "PASS",
-    "fail": "FAIL",
-    "failed": "FAIL",
-    "stale": "STALE",
-}
+_WORDS = {"pass": "PASS", "passed": "PASS", "fail": "FAIL", "failed": "FAIL", "stale": "STALE"}
 _STATED = re.compile(r"(passed|pass|failed|fail|stale)(?!\w)\s*", re.IGNORECASE)
 _TERMINATORS = ".,;:!-\u2013\u2014([{)]}"
 _ANOTHER = re.compile(r"[\W_]{0,9}(?:or\b)?[\W_]{0,9}(passed|pass|failed|fail|stale)\b")

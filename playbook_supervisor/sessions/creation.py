@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library
 from playbook_supervisor.project.conditions import Workspace, probe
@@ -169,18 +169,18 @@ def pending_session(store: SessionStore, request: RunRequest, *, reserved: str =
 
 def _require_speckit(root: Path, request: RunRequest, start: str, *, exports: bool) -> None:
     """StateError PB-STATE-SPECKIT where spec-kit would run the first steps on another feature."""
-    playbook = request.tightened
-    ids = [step.id for step in playbook.steps]
-    running = [
-        step
-        for step in playbook.steps[ids.index(start) if start else 0 :]
-        if step.autonomy is not Autonomy.SKIP
-    ]
-    first = [
-        step for step in running if playbook.phase_of[step.id] == playbook.phase_of[running[0].id]
-    ]
+    phase_of = request.tightened.phase_of
+    steps = _running(request.tightened, start)
+    first = [step for step in steps if phase_of[step.id] == phase_of[steps[0].id]]
     if any(step.command.startswith(features.SPECKIT) for step in first):
         features.require_speckit(root, request.feature, request.config, exported=exports)
+
+
+def _running(playbook: Playbook, start: str) -> list[Step]:
+    """The steps from `start` on, without those that are skipped."""
+    ids = [step.id for step in playbook.steps]
+    steps = playbook.steps[ids.index(start) if start else 0 :]
+    return [step for step in steps if step.autonomy is not Autonomy.SKIP]
 
 
 def _as_yaml(text: bytes) -> bytes:
@@ -229,11 +229,10 @@ def _commands(playbook: Playbook, root: Path) -> tuple[tuple[str, ...], list[str
 
 def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tuple[str, ...]:
     """A warning where the first step would replace a result, which may have been made by hand."""
-    ids = [step.id for step in playbook.steps]
-    steps = playbook.steps[ids.index(start) if start else 0 :]
-    first = next((step for step in steps if step.autonomy is not Autonomy.SKIP), None)
-    if first is None or not first.postconditions:
+    steps = _running(playbook, start)
+    if not steps or not steps[0].postconditions:
         return ()
+    first = steps[0]
     probed = [probe(condition, workspace) for condition in first.postconditions]
     if not all(each.held for each in probed):
         return ()

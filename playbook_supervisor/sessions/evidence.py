@@ -139,24 +139,18 @@ def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[st
 def _probe(
     condition: Condition, known: Launch | None, inputs: CheckInputs, failing: dict[str, str]
 ) -> Probed:
-    workspace = inputs.workspace
-    if known is None:
-        probed = conditions.probe(condition, workspace)
-    else:
-        probed = conditions.probe(condition, workspace, since=known.artifacts, since_ms=known.at)
+    since, since_ms = (known.artifacts, known.at) if known else (None, None)
+    probed = conditions.probe(condition, inputs.workspace, since=since, since_ms=since_ms)
     if probed.held:
         return probed
-    evidence = _evidence_digest(probed, workspace)
+    evidence = _evidence_digest(probed, inputs.workspace)
     failing[condition] = evidence
     as_waived = inputs.runtime.waivers.get(condition, evidence) == evidence
     return Probed(probed.name, probed.answer, probed.evidence, as_waived)
 
 
 def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
-    """A digest that changes with what the condition depends on.
-
-    That is the content of its files, not their times; without files, it is the answer itself.
-    """
+    """Of the content of the condition's files, not their times; without files, of the answer."""
     stamps = conditions.record([probed.name], workspace)
     contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
     return digest("\n".join(contents or [probed.evidence]).encode())
@@ -175,10 +169,9 @@ def _finding(
 
 
 def _changed(condition: Condition, known: Launch | None, workspace: Workspace) -> bool:
-    """Whether the attempt changed what the condition looks at.
+    """A condition that looks at no file counts as changed.
 
-    A condition that looks at no file counts as changed. Without a record of the launch, existing
-    artifacts decide, as kai asks.
+    Without a record of the launch, existing artifacts decide, as kai asks.
     """
     now = conditions.record([condition], workspace)
     if known is None or not now:

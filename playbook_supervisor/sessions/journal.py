@@ -51,32 +51,36 @@ def entry_mapping(entry: Entry, *, time: Callable[[int], str | int] = to_time) -
     duration = None
     if entry.completed_at is not None:
         duration = (entry.completed_at - entry.started_at) / 1000
-    pairs = {
-        "step_id": entry.step_id,
-        "status": entry.status,
-        "decision": entry.decision,
-        "started_at": time(entry.started_at),
-        "launched_at": maybe(entry.launched_at),
-        "returned_at": maybe(entry.returned_at),
-        "completed_at": maybe(entry.completed_at),
-        "duration_seconds": duration,
-        "attempt": entry.attempt if entry.attempt > 1 else None,
-        "trigger": entry.trigger,
-        "human_response": entry.human_response,
-        "resolution": entry.resolution,
-        "error": entry.error,
-        "error_code": entry.error_code,
-        "error_guidance": entry.error_guidance,
-        "error_cause": entry.error_cause,
-        "error_lasts": entry.error_lasts or None,
-        "failing": list(entry.failing),
-        "waived": list(entry.waived),
-        "recovered": entry.recovered or None,
-        "evidence": list(entry.evidence),
-        "output": entry.output,
-        "agent": dict(entry.agent),
-        "gates": [_gate_mapping(gate, time) for gate in entry.gates],
-    }
+    return valued(
+        step_id=entry.step_id,
+        status=entry.status,
+        decision=entry.decision,
+        started_at=time(entry.started_at),
+        launched_at=maybe(entry.launched_at),
+        returned_at=maybe(entry.returned_at),
+        completed_at=maybe(entry.completed_at),
+        duration_seconds=duration,
+        attempt=entry.attempt if entry.attempt > 1 else None,
+        trigger=entry.trigger,
+        human_response=entry.human_response,
+        resolution=entry.resolution,
+        error=entry.error,
+        error_code=entry.error_code,
+        error_guidance=entry.error_guidance,
+        error_cause=entry.error_cause,
+        error_lasts=entry.error_lasts or None,
+        failing=list(entry.failing),
+        waived=list(entry.waived),
+        recovered=entry.recovered or None,
+        evidence=list(entry.evidence),
+        output=entry.output,
+        agent=dict(entry.agent),
+        gates=[_gate_mapping(gate, time) for gate in entry.gates],
+    )
+
+
+def valued(**pairs: object) -> dict[str, object]:
+    """These pairs without empty values."""
     return {key: value for key, value in pairs.items() if value not in _ABSENT}
 
 
@@ -84,17 +88,16 @@ _ABSENT: tuple[object, ...] = (None, "", [], {})
 
 
 def _gate_mapping(gate: Gate, time: Callable[[int], str | int]) -> dict[str, object]:
-    pairs = {
-        "id": gate.id,
-        "reason": gate.reason,
-        "place": gate.place,
-        "opened_at": time(gate.opened_at),
-        "answered_at": None if gate.answered_at is None else time(gate.answered_at),
-        "by": gate.by,
-        "text": gate.text,
-        "resolution": gate.resolution,
-    }
-    return {key: value for key, value in pairs.items() if value not in _ABSENT}
+    return valued(
+        id=gate.id,
+        reason=gate.reason,
+        place=gate.place,
+        opened_at=time(gate.opened_at),
+        answered_at=None if gate.answered_at is None else time(gate.answered_at),
+        by=gate.by,
+        text=gate.text,
+        resolution=gate.resolution,
+    )
 
 
 def emit_entry(entry: Entry, *, indent: int = 2) -> bytes:

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-Span = tuple[int, int]
-
 
 class JournalText(Record):
     """`due` is the text of each entry of the due phase; `past` is all before, `rest` all after.
@@ -30,7 +28,7 @@ class JournalText(Record):
     due: tuple[bytes, ...] = ()
     rest: bytes = b""
     indent: int = 2
-    hollow: Span = (len(EMPTY) - 4, len(EMPTY) - 1)
+    hollow: tuple[int, int] = (len(EMPTY) - 4, len(EMPTY) - 1)
 
     @property
     def data(self) -> bytes:

@@ -35,11 +35,14 @@ class Launch(Record):
     artifacts: Artifacts
 
     def as_json(self) -> dict[str, Any]:
-        return {"at": self.at, "head": self.head, "artifacts": _stamps_to_json(self.artifacts)}
+        stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
+        return {"at": self.at, "head": self.head, "artifacts": stamps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Launch:
-        return cls(data["at"], data["head"], _stamps_from_json(data["artifacts"]))
+        stamps = data["artifacts"].items()
+        artifacts = {path: Stamp.from_list(stamp) if stamp else None for path, stamp in stamps}
+        return cls(data["at"], data["head"], artifacts)
 
 
 class Runtime(Record, frozen=False):
@@ -161,14 +164,6 @@ class Runtime(Record, frozen=False):
         self.failing = dict(snapshot["failing"])
         self.waivers = dict(snapshot["waivers"])
         self.findings = dict(snapshot["findings"])
-
-
-def _stamps_to_json(artifacts: Artifacts) -> dict[str, Any]:
-    return {path: stamp.as_list() if stamp else None for path, stamp in artifacts.items()}
-
-
-def _stamps_from_json(data: Mapping[str, Any]) -> Artifacts:
-    return {path: Stamp.from_list(stamp) if stamp else None for path, stamp in data.items()}
 
 
 def unreadable(place: ABFile, why: str) -> StateError:

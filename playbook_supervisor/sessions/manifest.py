@@ -75,12 +75,7 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     if manifest.legacy:
         del mapping["schema"]
     if gate := manifest.gate:
-        mapping["gate"] = Block(
-            id=gate.id,
-            reason=gate.reason,
-            question=gate.question,
-            opened_at=to_time(gate.opened_at),
-        )
+        mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
 
 
@@ -155,17 +150,8 @@ def _read_gate(fields: Fields) -> Waiting | None:
 def manifest_to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest for the runtime state."""
     gate = manifest.gate
-    made = {"args": dict(manifest.args), "gate": gate and _gate_to_json(gate)}
+    made = {"args": dict(manifest.args), "gate": gate and as_mapping(gate)}
     return as_mapping(manifest) | made
-
-
-def _gate_to_json(gate: Waiting) -> dict[str, Any]:
-    return {
-        "id": gate.id,
-        "reason": gate.reason,
-        "question": gate.question,
-        "opened_at": gate.opened_at,
-    }
 
 
 def manifest_from_json(data: dict[str, Any]) -> Manifest:

@@ -82,8 +82,7 @@ def _here(store: SessionStore, *, ended: bool) -> list[str]:
         for name, manifest in manifests.items()
         if manifest is not None and (manifest.status not in OPEN) is ended
     }
-    ours = [name for name in wanted if store.drives(name)]
-    if ours:
+    if ours := [name for name in wanted if store.drives(name)]:
         return ours
     home = {name: m for name, m in wanted.items() if not _lives_elsewhere(store, m)}
     branch = store.checkout.branch

@@ -15,8 +15,8 @@ from playbook_supervisor.kernel.directives import Ask, Failure, Finish, Outcome,
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
-from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.journal import entry_mapping, entry_of
+from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.sessions.journal import entry_mapping, entry_of, valued
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,16 +36,13 @@ def playbook_to_json(playbook: Playbook) -> Json:
         "name": playbook.name,
         "description": playbook.description,
         "version": playbook.version,
-        "args": [
-            {"name": arg.name, "description": arg.description, "required": arg.required}
-            for arg in playbook.args
-        ],
+        "args": [as_mapping(arg) for arg in playbook.args],
         "steps": [_step_to_json(step) for step in playbook.steps],
     }
 
 
 def _step_to_json(step: Step) -> Json:
-    return _valued(
+    return valued(
         id=step.id,
         command=step.command,
         args=step.args,
@@ -107,13 +104,7 @@ def state_to_json(state: State) -> Json:
     """The summary of the settled phases and the entries of the due one, without the playbook."""
     past = state.past
     return {
-        "past": {
-            "phases": past.phases,
-            "steps": past.steps,
-            "entries": past.entries,
-            "waived": sorted(past.waived),
-            "latest": past.latest,
-        },
+        "past": as_mapping(past) | {"waived": sorted(past.waived)},
         "entries": [entry_to_json(entry) for entry in state.entries],
     }
 
@@ -234,9 +225,9 @@ def run_to_json(
                 "step": member.step.id,
                 "command": handout.command,
                 "args": handout.args,
-                **_valued(model=member.step.model),
+                **valued(model=member.step.model),
                 "description": f"{member.id} {handout.command}",
-                **_valued(prompt=handout.prompt),
+                **valued(prompt=handout.prompt),
             }
         )
     return {**_opening("run", scene, outstanding=outstanding), "steps": steps}
@@ -264,7 +255,7 @@ def ask_to_json(
 
 def wait_to_json(steps: Sequence[str], scene: SessionHeader, command: str = "") -> Json:
     """The directive to wait for running work; `command` is what to run for that, if anything."""
-    return {**_opening("wait", scene), "steps": list(steps), **_valued(command=command)}
+    return {**_opening("wait", scene), "steps": list(steps), **valued(command=command)}
 
 
 def finish_to_json(finish: Finish, scene: SessionHeader, summary: str) -> Json:
@@ -280,12 +271,5 @@ def _opening(directive: str, scene: SessionHeader, *, outstanding: bool = False)
         "feature": scene.feature,
         "progress": {"done": scene.done, "total": scene.total},
         "directive": directive,
-        **_valued(outstanding=outstanding or None),
+        **valued(outstanding=outstanding or None),
     }
-
-
-def _valued(**pairs: object) -> Json:
-    return {key: value for key, value in pairs.items() if value not in _ABSENT}
-
-
-_ABSENT: tuple[object, ...] = (None, "", [], {})

@@ -35,10 +35,6 @@ from playbook_supervisor.sessions.manifest import (
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 _ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
 
 
@@ -144,7 +140,6 @@ class OpenSession(Record, frozen=False):
         self.text, self._entered = self.text.settled(), ()
 
     def _update_text(self, entries: tuple[Entry, ...]) -> None:
-        """Bring the text of the due phase's entries up to date."""
         for index, entry in enumerate(entries):
             if index == len(self._entered):
                 self.text = self.text.with_new(entry)

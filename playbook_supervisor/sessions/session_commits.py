@@ -160,25 +160,19 @@ class SessionInGit:
         )
 
     def _require_a_branch(self, seen: _Seen) -> None:
-        for name, what in _UNDER_WAY.items():
-            if os.path.lexists(self._at.git_dir / name):
-                raise GitError(
-                    "PB-GIT-COMMIT",
-                    f"{what} is under way",
-                    guidance=f"Finish it, then commit {self._folder} yourself.",
-                )
-        if not seen.head:
-            raise GitError(
-                "PB-GIT-COMMIT",
-                "there is no commit yet, and the first one is yours",
-                guidance=f"Commit your project; {self._folder} may go with it.",
-            )
-        if not seen.branch:
-            raise GitError(
-                "PB-GIT-COMMIT",
-                "HEAD is on no branch",
-                guidance=f"`git switch` to one, and commit {self._folder} there.",
-            )
+        git_dir = self._at.git_dir
+        if begun := [_UNDER_WAY[name] for name in _UNDER_WAY if os.path.lexists(git_dir / name)]:
+            why = f"{begun[0]} is under way"
+            guidance = f"Finish it, then commit {self._folder} yourself."
+        elif not seen.head:
+            why = "there is no commit yet, and the first one is yours"
+            guidance = f"Commit your project; {self._folder} may go with it."
+        elif not seen.branch:
+            why = "HEAD is on no branch"
+            guidance = f"`git switch` to one, and commit {self._folder} there."
+        else:
+            return
+        raise GitError("PB-GIT-COMMIT", why, guidance=guidance)
 
     def _add(self) -> None:
         """Add new files by name only; the commit adds their content."""
@@ -216,8 +210,7 @@ class SessionInGit:
         made, branch = self.latest(), self._look().branch
         if made is None or not branch or not self._holds_nothing_else(made):
             return ""
-        remote = self._remote(branch)
-        if not remote:
+        if not (remote := self._remote(branch)):
             return ""
         ref, place = f"refs/heads/{branch}", f"{remote}/{branch}"
         quietly = self._ssh()

@@ -31,7 +31,6 @@ class SessionStore(Protocol):
 
     def open(self, session_id: str) -> AbstractContextManager[OpenSession]:
         """The session as it is now, held exclusively."""
-        ...
 
     def create(
         self,
@@ -46,36 +45,27 @@ class SessionStore(Protocol):
         runtime: Runtime | None = None,
     ) -> str:
         """A new, pending session with what it is pinned to; returns its id."""
-        ...
 
     def changed(self, session_id: str) -> bool:
         """Whether another process has written the session since it was last opened here."""
-        ...
 
     def manifest(self, session_id: str) -> Manifest:
         """What is known of the session, without its lock."""
-        ...
 
     def journal(self, session_id: str) -> ParsedJournal:
         """All entries of the session, without its lock."""
-        ...
 
     def ids(self) -> list[str]:
         """The sessions that are kept here, oldest first."""
-        ...
 
     def drives(self, session_id: str) -> bool:
         """Whether the session runs, or ran, in this worktree."""
-        ...
 
     def driven(self) -> list[str]:
         """The open sessions that run in this worktree."""
-        ...
 
     def activity(self, session_id: str) -> int:
         """When the session was last written, ns since the epoch; 0 where that is not known."""
-        ...
 
     def runtime(self, session_id: str) -> Path:
         """The session's local folder on this machine, in the git directory."""
-        ...

@@ -115,9 +115,7 @@ class Snapshot(Record):
     def after(self, earlier: Snapshot) -> Snapshot:
         """A copy that reports the events and notices of `earlier` before its own."""
         return replace(
-            self,
-            events=(*earlier.events, *self.events),
-            notices=(*earlier.notices, *self.notices),
+            self, events=(*earlier.events, *self.events), notices=(*earlier.notices, *self.notices)
         )
 
     def entry(self, attempt: Attempt) -> Entry:

@@ -110,7 +110,6 @@ class DiskStore:
         return runtime is None or runtime.manifest.get("status") not in ended
 
     def _recorded(self, session_id: str) -> Runtime | None:
-        """The runtime state; None if there is none that can be read."""
         try:
             return Runtime.load(self._place(session_id))
         except StateError:
@@ -264,8 +263,10 @@ class DiskStore:
         sweep(private)
         place = self._place(session_id)
         runtime = Runtime.load(place)
-        if runtime is None:
-            return self._adopt(session_id)
+        if runtime is None:  # another machine began the session
+            opened = session.adopt(folder, private, place)
+            opened.copy()
+            return opened
         self.require_worktree(session_id)
         ensure_folder(folder)
         sweep(folder)
@@ -289,14 +290,6 @@ class DiskStore:
                 guidance=f"`playbook repair {session_id} --restore` brings back what was committed "
                 "and staged there, and the session; `git worktree prune` gives it up.",
             )
-
-    def _adopt(self, session_id: str) -> OpenSession:
-        """Take over the files of a session that another machine began."""
-        place = self._place(session_id)
-        folder, private = self.folder(session_id), self.runtime(session_id)
-        opened = session.adopt(folder, private, place)
-        opened.copy()
-        return opened
 
     def pinned(self, session_id: str) -> bool:
         """Whether the session has a pinned playbook."""

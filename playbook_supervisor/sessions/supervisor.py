@@ -313,8 +313,7 @@ class Supervisor:
     def _point_speckit(self, feature: str) -> dict[str, str]:
         from playbook_supervisor.project import features
 
-        exported = self.exports
-        return dict(features.point_speckit(self.root, feature, self.config, exported=exported))
+        return dict(features.point_speckit(self.root, feature, self.config, exported=self.exports))
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.evidence import CheckInputs
