@@ -32,8 +32,7 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
     """
     snapshot = driving.answer(words, session=session, gate=gate)
     output.show_notices(snapshot.notices)
-    for event in snapshot.events:
-        output.write(text.event_line(event, snapshot, log.now()))
+    output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
     if protocol.in_a_client(snapshot):
         output.write("next: Claude Code continues at your next message there")
         return 0

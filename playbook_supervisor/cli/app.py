@@ -130,15 +130,8 @@ def invoke(argv: Sequence[str]) -> int:
     except click.Abort as error:
         raise KeyboardInterrupt from error
     except click.UsageError as error:
-        raise _usage_error(error) from error
+        path = error.ctx.command_path if error.ctx else "playbook"
+        message = error.format_message().strip().rstrip(".")
+        message = message[:1].lower() + message[1:]
+        raise ArgumentError("PB-ARG-USAGE", message, guidance=f"See `{path} --help`.") from error
     return code or 0
-
-
-def _usage_error(error: click.UsageError) -> ArgumentError:
-    path = error.ctx.command_path if error.ctx else "playbook"
-    message = error.format_message().strip().rstrip(".")
-    return ArgumentError(
-        "PB-ARG-USAGE",
-        message[:1].lower() + message[1:],
-        guidance=f"See `{path} --help`.",
-    )

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import findings
 from playbook_supervisor.commands.audit import audit as audit_sessions
 from playbook_supervisor.formats.sanitize import counted, first_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.audit.examination import AuditReport
 
 
 @options.command
@@ -44,8 +40,8 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
     if json or format == "json":
         output.write_json({"protocol": 1, "sessions": [_as_json(each) for each in audited]})
     else:
-        for line in findings.as_github(files) if format == "github" else findings.as_text(files):
-            output.write(line)
+        lines = findings.as_github(files) if format == "github" else findings.as_text(files)
+        output.write(*lines)
         if format == "text":
             output.show_notices(_notes(audited))
             output.inform(_verdict(audited))

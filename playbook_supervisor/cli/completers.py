@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
 from playbook_supervisor.errors import PlaybookError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 

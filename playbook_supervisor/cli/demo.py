@@ -12,10 +12,7 @@ from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 @options.command
@@ -47,14 +44,11 @@ def demo() -> int:
     entries = protocol.entries(result.snapshot)
     output.inform(text.summary(result.snapshot, entries, result.why))
     if not shows_list(level):
-        for line in text.steps(entries):
-            output.inform(line)
+        output.inform(*text.steps(entries))
     (journal,) = (made.root / ".playbooks/sessions").glob("*/journal.yaml")
     output.write(f"\n$ cat {journal.relative_to(made.root)}")
     output.write(printable(journal.read_text("utf-8"), keep_newlines=True).rstrip("\n"))
-    output.write("\n$ git log --oneline")
-    for line in demonstration.log(made.root):
-        output.write(line)
+    output.write("\n$ git log --oneline", *demonstration.log(made.root))
     output.inform(f"\nThe repository remains in {made.root}; try `playbook show` there.")
     return result.exit_code
 
@@ -68,8 +62,7 @@ class _ScriptedPrompter:
         """Print the context and answer with the first choice."""
         del overtaken
         answer = text.first_choice(snapshot)
-        for line in text.context(context):
-            output.inform(f"  {line}")
+        output.inform(*(f"  {line}" for line in text.context(context)))
         output.inform(f"There is no terminal to ask at: the demo answers `{answer}` itself.")
         return PromptAnswer(answer)
 

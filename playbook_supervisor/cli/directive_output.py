@@ -23,9 +23,8 @@ def print_directive(snapshot: Snapshot, details: DirectiveDetails, *, json: bool
     output.show_notices(snapshot.notices)
     if json:
         output.write_json(_directive_json(snapshot, details))
-        return 0
-    for line in lines_for_model(snapshot, details):
-        output.write(line)
+    else:
+        output.write(*lines_for_model(snapshot, details))
     return 0
 
 

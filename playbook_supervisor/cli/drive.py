@@ -12,14 +12,11 @@ from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate, protocol
+from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.sessions.gate_context import gate_context
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.drivers.headless import DriveResult
-    from playbook_supervisor.drivers.observers import Observer, Prompter
-    from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 def drive_and_show(
@@ -38,17 +35,14 @@ def drive_and_show(
         )
     if result.why == "waiting":
         if prompter is None:  # otherwise the user has seen it
-            for line in text.context(context):
-                output.inform(f"  {line}")
+            output.inform(*(f"  {line}" for line in text.context(context)))
         output.inform(text.how_to_answer(snapshot, name))
     elif level >= Level.INFO or result.why == "failed":
         output.inform(text.summary(snapshot, entries, result.why))
         if level >= Level.INFO and not shows_list(level):
-            for line in text.steps(entries):
-                output.inform(line)
+            output.inform(*text.steps(entries))
         if result.why == "failed":
-            for line in text.cures(entries, name):
-                output.inform(line)
+            output.inform(*text.cures(entries, name))
         if command := text.next_command(result.why, name):
             output.inform(command)
     return result.exit_code
@@ -61,7 +55,6 @@ def observing(level: Level, earlier: Callable[[Snapshot], Sequence[Entry]]) -> I
     `earlier` returns the attempts that were journaled before.
     """
     from playbook_supervisor.cli.render.bell import Bell
-    from playbook_supervisor.drivers.observers import CompositeObserver
 
     if not shows_list(level):
         log = Log(level, colour=_forces_colour())

@@ -98,7 +98,8 @@ def _write_report(error: Exception, argv: Sequence[str]) -> str:
 
     from playbook_supervisor import __version__
 
-    command = " ".join(word.partition("=")[0] for word in [*argv[:1], *_flags(argv[1:])])
+    flags = [word for word in _options(argv[1:]) if word.startswith("-")]
+    command = " ".join(word.partition("=")[0] for word in [*argv[:1], *flags])
     lines = [
         f"playbook {__version__}, Python {platform.python_version()}, {platform.platform()}",
         f"playbook {command}",
@@ -113,10 +114,6 @@ def _write_report(error: Exception, argv: Sequence[str]) -> str:
     except OSError as failure:
         return f"the report could not be written: {failure.strerror}"
     return path
-
-
-def _flags(words: Sequence[str]) -> list[str]:
-    return [word for word in _options(words) if word.startswith("-")]
 
 
 def _print_traceback(error: Exception) -> None:

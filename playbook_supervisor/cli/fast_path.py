@@ -16,11 +16,7 @@ _LARGEST_REPORT = 1_048_576  # bytes
 # Command → its options (and whether each takes a value), the fewest and the most operands.
 _PLAIN: dict[str, tuple[dict[str, bool], int, int]] = {
     "next": ({"--json": False, "--wait": False, "--session": True}, 0, 0),
-    "report": (
-        {"--json": False, "--error": True, "--output": True, "--session": True},
-        1,
-        1,
-    ),
+    "report": ({"--json": False, "--error": True, "--output": True, "--session": True}, 1, 1),
     "check": ({"--strict": False}, 1, 1_000_000),
 }
 COMMANDS = frozenset(_PLAIN)
@@ -48,14 +44,13 @@ def parse(argv: Sequence[str]) -> Callable[[], int] | None:
 
 
 def _call(command: str, operands: list[str], options: dict[str, str | bool]) -> int:
-    given: dict[str, object] = dict(options)
     match command:
         case "next":
-            return run_next(**given)  # type: ignore[arg-type]
+            return run_next(**options)  # type: ignore[arg-type]
         case "report":
-            return run_report(operands[0], **given)  # type: ignore[arg-type]
+            return run_report(operands[0], **options)  # type: ignore[arg-type]
         case _:
-            return run_check(operands, **given)  # type: ignore[arg-type]
+            return run_check(operands, **options)  # type: ignore[arg-type]
 
 
 def run_next(*, session: str = "", wait: bool = False, json: bool = False) -> int:
@@ -110,8 +105,7 @@ def run_check(files: Sequence[str], *, format: str = "text", strict: bool = Fals
         write_json(findings.as_json(checked))
     else:
         lines = findings.as_github(checked) if format == "github" else findings.as_text(checked)
-        for line in lines:
-            write(line)
+        write(*lines)
         if format == "text":
             inform(findings.verdict(checked))
     fine = all(each.clean if strict else each.ok for each in checked)

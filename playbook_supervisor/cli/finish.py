@@ -14,10 +14,6 @@ from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import printable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.finish import FinishPlan, FinishResult
-
 
 @options.command
 @options.session_argument
@@ -37,8 +33,7 @@ def finish(named: str, *, session: str, force: bool) -> int:
     """
     plan = finishing.plan(options.chosen_session(named, session))
     here = Path.cwd()
-    for obstacle in plan.obstacles:
-        output.write(printable(obstacle))
+    output.write(*map(printable, plan.obstacles))
     if force and plan.obstacles:
         finishing.require_human(plan)
         if not _confirmed(plan):
@@ -46,12 +41,11 @@ def finish(named: str, *, session: str, force: bool) -> int:
             return 1
     finished = finishing.finish(plan, force=force)
     output.show_notices(finished.notices)
-    for line in _lines(finished, here):
-        output.write(printable(line))
+    output.write(*map(printable, _lines(finished, here)))
     return 0
 
 
-def _confirmed(plan: FinishPlan) -> bool:
+def _confirmed(plan: finishing.FinishPlan) -> bool:
     if not output.is_interactive():
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
@@ -62,7 +56,7 @@ def _confirmed(plan: FinishPlan) -> bool:
     return output.confirmed(f"Discard this and remove {plan.root}?", default=False)
 
 
-def _lines(finished: FinishResult, here: Path) -> Iterator[str]:
+def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:
     plan = finished.plan
     inside = here.is_relative_to(plan.root)
     if plan.gone:

@@ -10,13 +10,7 @@ from playbook_supervisor.commands import diagrams
 
 
 @options.command
-@click.argument(
-    "playbook",
-    metavar="[PLAYBOOK]",
-    required=False,
-    default="",
-    shell_complete=completers.playbooks,
-)
+@click.argument("playbook", metavar="[PLAYBOOK]", default="", shell_complete=completers.playbooks)
 @click.option(
     "--session",
     metavar="ID",

@@ -33,8 +33,7 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
       playbook init --no-hooks
     """
     plan = install.plan(no_hooks=no_hooks)
-    for line in text.table([(action.verb, action.path, action.why) for action in plan.actions]):
-        output.write(line)
+    output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
         return 0
     changes = bool(plan.changes)

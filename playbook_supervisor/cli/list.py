@@ -28,8 +28,7 @@ def list(*, json: bool) -> int:
         else (each.name, counted(each.steps, "step"), each.description)
         for each in playbooks
     ]
-    for line in text.table(rows):
-        output.write(line)
+    output.write(*text.table(rows))
     if not rows:
         output.inform("There are no playbooks yet. `playbook init` writes the first ones.")
     return 0

@@ -42,13 +42,12 @@ def metrics(named: str, *, session: str, all: bool, playbook: str, json: bool) -
     if json:
         output.write_json(metrics_tables.as_json(measured))
         return 0
-    for line in metrics_tables.lines(measured):
-        output.write(line)
+    output.write(*metrics_tables.lines(measured))
     if output.can_redraw(sys.stdout):
         from playbook_supervisor.cli.render.terminal import show_tables
 
         show_tables(metrics_tables.sheets(measured), sys.stdout)
     else:
         for sheet in metrics_tables.sheets(measured):
-            output.write("\n".join(("", *metrics_tables.plain(sheet))))
+            output.write("", *metrics_tables.plain(sheet))
     return 0

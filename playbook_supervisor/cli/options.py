@@ -82,11 +82,7 @@ session = click.option(
 def session_argument(command: Command) -> Command:
     """`[SESSION]` and `--session ID`, of which a user gives one."""
     argument = click.argument(
-        "named",
-        metavar="[SESSION]",
-        required=False,
-        default="",
-        shell_complete=completers.sessions,
+        "named", metavar="[SESSION]", default="", shell_complete=completers.sessions
     )
     return argument(session(command))
 
@@ -159,42 +155,36 @@ def driving(command: Command) -> Command:
         click.option(
             "--mode",
             type=click.Choice(["manual", "autonomous"]),
-            default=None,
             help="autonomous approves the gates of gate_always without asking.",
         ),
         click.option(
             "--timeout",
             metavar="SECONDS",
             callback=_seconds,
-            default=None,
             help="Longest duration of a step.",
         ),
         click.option(
             "--idle-timeout",
             metavar="SECONDS",
             callback=_seconds,
-            default=None,
             help="Longest time that a step may print nothing.",
         ),
         click.option(
             "--max-cost-usd",
             metavar="USD",
             callback=_dollars,
-            default=None,
             help="Highest cost of the whole run. `resume` keeps this limit and the next two.",
         ),
         click.option(
             "--max-turns",
             metavar="N",
             type=click.IntRange(min=1),
-            default=None,
             help="Most turns of the model in one step.",
         ),
         click.option(
             "--max-tool-calls",
             metavar="N",
             type=click.IntRange(min=1),
-            default=None,
             help="Most tool calls in one step.",
         ),
     )

@@ -47,9 +47,9 @@ def _replacement(error: UnicodeError) -> tuple[str, int]:
     return "".join(_ASCII.get(sign) or json.dumps(sign)[1:-1] for sign in missing), error.end
 
 
-def write(text: str) -> None:
-    """Write a line, or several, of data to stdout."""
-    sys.stdout.write(f"{text}\n")
+def write(*lines: str) -> None:
+    """Write lines of data to stdout."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def write_json(shape: Mapping[str, object]) -> None:
@@ -60,17 +60,16 @@ def write_json(shape: Mapping[str, object]) -> None:
     write(json.dumps(shape, ensure_ascii=not unicode, indent=2))  # data must keep its characters
 
 
-def inform(text: str) -> None:
-    """Write a line, or several, for the user to stderr."""
+def inform(*lines: str) -> None:
+    """Write lines for the user to stderr."""
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.writelines(f"{line}\n" for line in lines)
     sys.stderr.flush()
 
 
 def show_notices(notices: Sequence[str]) -> None:
     """Write each notice of a session as a line on stderr."""
-    for notice in notices:
-        inform(f"note: {printable(notice)}")
+    inform(*(f"note: {printable(notice)}" for notice in notices))
 
 
 def confirmed(question: str, *, default: bool) -> bool:

@@ -46,6 +46,5 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
         output.write_json(json_shapes.conditions(probed))
     else:
         rows = [(each.name, _WORDS[each.answer], printable(each.evidence)) for each in probed]
-        for line in text.table(rows):
-            output.write(line)
+        output.write(*text.table(rows))
     return 0 if all(each.held for each in probed) else 2

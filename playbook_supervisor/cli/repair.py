@@ -46,8 +46,7 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     if repaired.root is not None:
         output.inform(printable(f"worktree {os.path.relpath(repaired.root)} restored"))
     if take or restore:
-        done = "is accepted as it is now" if take else "is restored"
-        output.inform(f"session {name} {done}")
+        output.inform(f"session {name} is {'accepted as it is now' if take else 'restored'}")
         return 0
     if not repaired.differences:
         output.inform(f"session {name} is unchanged")

@@ -66,7 +66,6 @@ def _show_plan(
         output.write_json(plan.as_json(planned))
         return planned.exit_code
     colour, width = output.wants_colour(), output.terminal_width()
-    for line in plan.lines(planned, colour=colour, width=width):
-        output.write(line)
+    output.write(*plan.lines(planned, colour=colour, width=width))
     output.inform(plan.verdict(planned))
     return planned.exit_code

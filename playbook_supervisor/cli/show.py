@@ -43,8 +43,7 @@ def show(named: str, *, session: str, html: str, json: bool) -> int:
     if html:
         _write_page(shown, html)
     elif not json:
-        for line in sessions.details(*content, now(), shown.effects):
-            output.write(line)
+        output.write(*sessions.details(*content, now(), shown.effects))
     if shown.problem:
         raise shown.problem
     return 0
@@ -56,6 +55,6 @@ def _write_page(shown: view.SessionView, html: str) -> None:
     text = page(shown.seen, shown.entries, shown.playbook, shown.problem, now(), shown.effects)
     if html == "-":
         output.write(text.removesuffix("\n"))
-        return
-    view.keep(Path(html), text)
-    output.inform(f"written: {html}")
+    else:
+        view.keep(Path(html), text)
+        output.inform(f"written: {html}")

@@ -14,10 +14,6 @@ from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.worktrees.start import StartResult
-
 
 @options.command
 @options.playbook
@@ -49,10 +45,8 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
     if not exec_:
         lines += [f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
-    for line in lines:
-        output.write(printable(line))
-    for line in _notes(started)[: 1 if exec_ else None]:
-        output.inform(printable(line))
+    output.write(*map(printable, lines))
+    output.inform(*map(printable, _notes(started)[: 1 if exec_ else None]))
     if exec_:
         sys.stdout.flush()
         starting.open_client(started)
@@ -69,7 +63,7 @@ def _require_client() -> None:
     starting.require_client()
 
 
-def _notes(started: StartResult) -> list[str]:
+def _notes(started: starting.StartResult) -> list[str]:
     branch = started.branch
     origin = f"new, from {started.base.name}" if branch.new else "an existing branch"
     headless = started.typed.replace("/playbook.run", "playbook run", 1)

@@ -41,7 +41,10 @@ def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> i
     chosen = options.chosen_session(named, session)
     if watch and json:
         raise click.UsageError("--watch and --json cannot be combined")
-    return _watch(chosen, all=all) if watch else _list(chosen, all=all, json=json)
+    if not watch:
+        return _list(chosen, all=all, json=json)
+    readings = _readings(chosen, all=all)
+    return _redraw(readings) if output.can_redraw(sys.stdout) else _print_changes(readings)
 
 
 def _list(session: str, *, all: bool, json: bool) -> int:
@@ -51,19 +54,13 @@ def _list(session: str, *, all: bool, json: bool) -> int:
         output.write_json(json_shapes.sessions(shown))
         return 0
     for each in shown:
-        for line in sessions.brief(each, now()):
-            output.write(line)
+        output.write(*sessions.brief(each, now()))
     hidden = len(seen) - len(shown)
     if not shown:
         output.inform("No session is open.")
     if hidden:
         output.inform(f"{hidden} ended: see `playbook status --all`.")
     return 0
-
-
-def _watch(session: str, *, all: bool) -> int:
-    readings = _readings(session, all=all)
-    return _redraw(readings) if output.can_redraw(sys.stdout) else _print_changes(readings)
 
 
 def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:

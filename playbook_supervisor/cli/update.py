@@ -35,8 +35,8 @@ def update(*, check: bool, dry_run: bool, json: bool) -> int:
         output.write_json(json_shapes.update(plan, applied=applies))
     else:
         shown = plan.changes if check else plan.notable
-        for line in text.table([(action.verb, action.path, action.why) for action in shown]):
-            output.write(printable(line))
+        rows = [(action.verb, action.path, action.why) for action in shown]
+        output.write(*map(printable, text.table(rows)))
     stale = len(plan.changes)
     if not stale:
         output.inform("everything is up to date")

@@ -16,18 +16,12 @@ class Bell(NullObserver):
         self._rung = ""
 
     def on_gate(self, snapshot: Snapshot) -> None:
-        """A gate is open."""
-        self._ring(snapshot)
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        """The drive is over."""
-        self._ring(snapshot)
-
-    def _ring(self, snapshot: Snapshot) -> None:
         notice = notifications.notice_for(snapshot)
         if notice is not None and notice.about != self._rung:
             self._rung = notice.about
             write(sequence(notice.text))
+
+    on_end = on_gate
 
 
 def sequence(notice: str) -> str:

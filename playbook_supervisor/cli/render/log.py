@@ -50,18 +50,15 @@ class Log(Record):
     write: Callable[[str], None] = write_line
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
-        """A fact has been journaled."""
         line = text.event_line(event, snapshot, now())
         if line and (self.level >= Level.INFO or event.change is Change.FAILED):
             self.write(line)
 
     def on_output(self, attempt: Attempt, line: str) -> None:
-        """A worker has printed a line."""
         if self.level >= Level.DEBUG:
             self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
-        """A gate is open."""
         line = text.waiting(snapshot, now())
         self.write(f"\x1b[1;33m{line}\x1b[0m" if self.colour else line)
 
@@ -69,7 +66,6 @@ class Log(Record):
         """The summary says how."""
 
     def on_notice(self, text: str) -> None:
-        """A sentence for the user."""
         if self.level >= Level.WARNING:
             self.write(f"note: {printable(text)}")
 

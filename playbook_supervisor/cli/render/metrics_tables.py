@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from playbook_supervisor.audit.metrics import DurationStats, Figures, Known, Metrics, WaitTimes
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Json = dict[str, Any]
-
+Json = dict[str, Any]
 UNKNOWN = "–"
 _WIDTH = 80
 _NAME = 40  # columns

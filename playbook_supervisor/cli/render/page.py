@@ -11,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from playbook_supervisor import __version__
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.gantt import chart
+from playbook_supervisor.commands.overview import SessionOverview
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.references import interpolate, names
+from playbook_supervisor.project.session_policy import Effect
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.system import templates
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import SessionOverview
-    from playbook_supervisor.errors import PlaybookError
-    from playbook_supervisor.project.session_policy import Effect
 
 _SIGNS = {"done": "✓", "failed": "✗", "skipped": "–", "in_progress": "…"}
 

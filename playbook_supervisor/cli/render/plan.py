@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.cli.render.json_shapes import tightening
+from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Mode
 from playbook_supervisor.sessions.serialize import PROTOCOL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
 _LINE = 400

@@ -15,10 +15,7 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
 _LONGEST = 65_536  # bytes of one line

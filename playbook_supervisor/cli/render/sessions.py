@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.cli.render import text
+from playbook_supervisor.commands.overview import ClientState, SessionOverview
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.overview import ClientState, SessionOverview
-    from playbook_supervisor.project.session_policy import Effect
+from playbook_supervisor.project.session_policy import Effect
 
 
 def brief(seen: SessionOverview, now: int) -> Iterator[str]:

@@ -131,7 +131,6 @@ class Terminal:
     # ── events ──────────────────────────────────────────────────────────────────────────────
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
-        """A fact has been journaled."""
         with self._lock:
             self._update(snapshot)
             self._attempts[event.entry.id] = event.entry
@@ -147,7 +146,6 @@ class Terminal:
             self._print_above(f"{attempt.id}: {first_line(line)}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
-        """A gate is open."""
         with self._lock:
             self._update(snapshot)
         self._begin()
@@ -157,13 +155,11 @@ class Terminal:
         self._region.print(Text(), title, Text(text.question(snapshot)))
 
     def on_end(self, snapshot: Snapshot) -> None:
-        """The drive is over."""
         with self._lock:
             self._update(snapshot)
         self.close()
 
     def on_notice(self, text: str) -> None:
-        """A sentence for the user."""
         self._print_above(f"note: {first_line(text, 1_000)}")
 
     # ── the list ────────────────────────────────────────────────────────────────────────────
@@ -192,12 +188,7 @@ class Terminal:
             assert self._snapshot is not None  # noqa: S101 - drawn only after something happened
             room = max(self._console.height - _MARGIN, 3)
             rows = live.step_list(
-                self._snapshot,
-                self._attempts,
-                self._lines,
-                now=now(),
-                room=room,
-                above=self._above,
+                self._snapshot, self._attempts, self._lines, now=now(), room=room, above=self._above
             )
             self._region.draw(_layout(rows, self._console.width), above=above)
 

@@ -287,15 +287,8 @@ def waited_ms(entries: Sequence[Entry], now: int | None = None) -> int:
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """The rows with aligned columns; the last column is not padded."""
-    if not rows:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) -> str:
@@ -305,9 +298,8 @@ def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) ->
         case Ask():
             return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot, session)}"
         case Finish(status=status):
-            return (
-                f"the session is {status}: {done}\n{next_command(status.value, session)}".rstrip()
-            )
+            command = next_command(status.value, session)
+            return f"the session is {status}: {done}\n{command}".rstrip()
         case _ if driven:
             return f"the runner continues by itself ({done})"
         case _:
