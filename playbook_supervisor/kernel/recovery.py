@@ -33,9 +33,6 @@ _ABORTED_TEXT = "aborted while it ran"
 _UNJUDGED_TEXT = "aborted before it was judged"
 
 
-# ── rules of the table ────────────────────────────────────────────────────────────────────
-
-
 def count_as_returned(state: State, step: Step, _: Lost, at: int) -> Event:
     """A lost attempt that had finished counts as returned."""
     entry = state.last(step.id)
@@ -74,9 +71,6 @@ def _aborted(entry: Entry, text: str, at: int) -> Event:
         error = _ABORTED_TEXT if entry.returned_at is None else _UNJUDGED_TEXT
         entry = replace(entry, error=error, error_code=ABORTED)
     return settle(entry, EntryStatus.FAILED, at)
-
-
-# ── what the rules and the engine ask ─────────────────────────────────────────────────────
 
 
 def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:

@@ -106,7 +106,6 @@ class Entry(Record):
 
     @property
     def latest(self) -> int:
-        """The latest time in the entry."""
         times = [self.started_at, self.completed_at, self.launched_at, self.returned_at]
         for gate in self.gates:
             times += (gate.opened_at, gate.answered_at)
@@ -126,7 +125,6 @@ class Entry(Record):
 
     @property
     def ran(self) -> bool:
-        """Whether this attempt was ever launched."""
         over = self.status in (EntryStatus.DONE, EntryStatus.FAILED)
         return self.launched_at is not None or (over and self.error_code not in NEVER_RAN)
 

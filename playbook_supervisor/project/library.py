@@ -198,11 +198,7 @@ def _at(root: Path, reference: str) -> PlaybookFile:
         return _readable(PlaybookFile(file, top))
     except FileNotFoundError:
         stem = Path(reference).stem
-        near = (
-            f"To find it in {FOLDER}/, give only its name: `{stem}`."
-            if "/" not in reference
-            else ""
-        )
+        near = "" if "/" in reference else f"To find it in {FOLDER}/, give only its name: `{stem}`."
         raise ArgumentError(
             "PB-ARG-PLAYBOOK", f"there is no file {reference}", guidance=near
         ) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
@@ -45,13 +46,11 @@ def lint(
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
     warnings += [*_too_early(playbook), *_gate_too_late(playbook)]
-    known: dict[str, Command | None] = {}
+    lookup = command and cache(command)
     for index, step in enumerate(playbook.steps):
         path: Path = ("steps", index)
-        if command is not None:
-            if step.command not in known:
-                known[step.command] = command(step.command)
-            warnings += _command(step, path, known[step.command])
+        if lookup:
+            warnings += _command(step, path, lookup(step.command))
         if step.autonomy is not Autonomy.SKIP:
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
+from playbook_supervisor.formats.located import Data
 from playbook_supervisor.formats.problems import Problem, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
@@ -20,10 +21,6 @@ from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.session_policy import LADDER, Demand, Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.formats.located import Data
 
 FOLDER = ".playbooks/policies"
 CODE = "PB-CHECK-POLICY"

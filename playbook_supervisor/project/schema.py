@@ -67,8 +67,7 @@ def read_playbook(data: bytes, source: str) -> Playbook:
 def required(playbook: Playbook | None, problems: Iterable[Problem]) -> Playbook:
     """The playbook that was examined, or the CheckError as in `read_playbook`."""
     if playbook is None:
-        errors = [problem for problem in problems if problem.severity == "error"]
-        raise refusal("PB-CHECK-INVALID", errors)
+        raise refusal("PB-CHECK-INVALID", [each for each in problems if each.severity == "error"])
     return playbook
 
 

@@ -81,8 +81,7 @@ class Policy(Record):
         """
         passed = [step.id for step in playbook.steps]
         passed = passed[: passed.index(start)] if start in passed else []
-        guarded = [step_id for step_id in passed if self.people(step_id)]
-        if guarded:
+        if guarded := [step_id for step_id in passed if self.people(step_id)]:
             by = who()
             for step_id in guarded:
                 self._admit(step_id, by, "PB-POLICY-SKIP", "skip")

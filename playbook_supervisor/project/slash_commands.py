@@ -70,8 +70,7 @@ class CommandIndex:
 
     def resolve(self, command: str) -> InstalledCommand | None:
         """As the function `resolve`; without an exact match, `.` and `-` are equivalent."""
-        match = re.match(_COMMAND, command)
-        if not match:
+        if not (match := re.match(_COMMAND, command)):
             return None
         wanted = match[1]
         if wanted in BUILTINS:

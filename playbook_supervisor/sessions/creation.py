@@ -45,7 +45,6 @@ class RunRequest(Record):
 
     @property
     def tightened(self) -> Playbook:
-        """The playbook as it runs under the policy."""
         return tightened(self.playbook, self.policy or Policy())
 
     def require_commands(self, root: Path) -> None:

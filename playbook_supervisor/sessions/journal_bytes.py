@@ -32,7 +32,6 @@ class JournalText(Record):
 
     @property
     def data(self) -> bytes:
-        """The bytes of the whole file."""
         return b"".join((self.past, *self.due, self.rest))
 
     @classmethod

@@ -162,9 +162,7 @@ def outcome_from_json(shape: object) -> Outcome:
 
 def _failure(error: object, fields: Fields) -> Failure | None:
     if isinstance(error, str):
-        if not error.strip():
-            return None
-        return Failure("PB-AGENT-FAILED", printable(error).strip())
+        return Failure("PB-AGENT-FAILED", printable(error).strip()) if error.strip() else None
     mapping = fields.mapping("error")
     if not mapping:
         return None

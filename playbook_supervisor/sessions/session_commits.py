@@ -122,8 +122,7 @@ class SessionInGit:
             )
         except (GitError, Interrupted):
             with uncancellable():
-                made = self.latest()
-                if made is not None and made.parent == seen.head:
+                if (made := self.latest()) and made.parent == seen.head:
                     return made  # it was made, and what failed came later: a hook, for instance
                 self._forget(seen.untracked)
             raise
@@ -308,10 +307,9 @@ class SessionInGit:
         lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no message"]
         no_identity = _WHO in said
         words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
-        guidance = _SAY_WHO.format(folder=self._folder) if no_identity else ""
         return GitError(
             code,
             f"git {command} was refused: {words}",
-            guidance=guidance,
+            guidance=_SAY_WHO.format(folder=self._folder) if no_identity else "",
             cause="\n".join(lines),
         )

@@ -99,7 +99,6 @@ class Snapshot(Record):
 
     @property
     def pending(self) -> bool:
-        """Whether the session has not begun."""
         return self.manifest.status is SessionStatus.PENDING
 
     @property

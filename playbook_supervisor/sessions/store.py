@@ -87,8 +87,7 @@ class DiskStore:
 
     def ids(self) -> list[str]:
         """The sessions whose folders are in this work tree, oldest first."""
-        names = _names(self.checkout.root / SESSIONS)
-        return [name for name in names if self._has(name)]
+        return [name for name in _names(self.checkout.root / SESSIONS) if self._has(name)]
 
     def driven(self) -> list[str]:
         """Open sessions that this worktree drives, including those whose folders are gone."""
@@ -143,9 +142,7 @@ class DiskStore:
                 self.require_worktree(session_id)
             raise _no_session(session_id) from error
         runtime = self._recorded(session_id)
-        if runtime is None or not runtime.manifest:
-            return found
-        return manifest_from_json(runtime.manifest)
+        return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else found
 
     def journal(self, session_id: str) -> ParsedJournal:
         """All entries of journal.yaml. StateError if it cannot be read."""
@@ -292,7 +289,6 @@ class DiskStore:
             )
 
     def pinned(self, session_id: str) -> bool:
-        """Whether the session has a pinned playbook."""
         return (self.folder(session_id) / "playbook.yaml").is_file()
 
     def pin(self, session_id: str, text: bytes, policy: Policy | None = None) -> None:

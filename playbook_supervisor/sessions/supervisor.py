@@ -144,7 +144,6 @@ class Supervisor:
         return self._record(Answered(self.store.clock(), gate_id, resolution, text, by.name))
 
     def abort(self, text: str, by: principal.Principal) -> Snapshot:
-        """A human ends the session."""
         return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by.name))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
