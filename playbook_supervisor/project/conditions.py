@@ -14,7 +14,6 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project import probes
-from playbook_supervisor.project.features import of_branch
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
 from playbook_supervisor.records import Record
@@ -140,6 +139,8 @@ def probe(
     decides.
     """
     traits = CONDITIONS[name]
+    from playbook_supervisor.project.features import of_branch  # `check` probes nothing
+
     if traits.needs_feature and not of_branch(workspace.feature):
         shown = first_line(workspace.feature, 60)
         what = f"{shown!r} is no feature" if shown else "no feature is named"
