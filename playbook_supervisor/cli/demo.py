@@ -59,7 +59,6 @@ class _ScriptedPrompter:
     def ask(
         self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
     ) -> PromptAnswer:
-        """Print the context and answer with the first choice."""
         del overtaken
         answer = text.first_choice(snapshot)
         output.inform(*(f"  {line}" for line in text.context(context)))

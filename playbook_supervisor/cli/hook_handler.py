@@ -80,7 +80,6 @@ def _with_slash_commands(message: str) -> str:
 
 
 def _document(reply: HookReply) -> dict[str, Any]:
-    """The reply in the format of the client."""
     from playbook_supervisor.cli.directive_output import lines_for_model, lines_for_user
 
     to_model = [reply.note] if reply.note else []

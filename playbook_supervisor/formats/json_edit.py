@@ -164,7 +164,6 @@ class JsonText:
         return self._spliced(*inside, f"{inner}{new}{self._newline}{margin}")
 
     def _lead(self, holder: _Value) -> str:
-        """The text before the first part."""
         return self._text[holder.start + 1 : holder.parts[0].start]
 
     def _dump(self, data: object, margin: str | None) -> str:

@@ -47,8 +47,7 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 def first_line(text: str, limit: int = 200) -> str:
     """The first line with visible text, stripped; cut with … at `limit` characters."""
     for match in re.finditer(_LINE, text):
-        line = printable(match[0]).strip()
-        if line:
+        if line := printable(match[0]).strip():
             return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
     return ""
 

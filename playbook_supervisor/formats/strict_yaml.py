@@ -88,8 +88,7 @@ def _decode(data: bytes, source: str, limit: int) -> str:
             f"the byte 0x{data[fault.start]:02x} is not UTF-8",
             "Save the file as UTF-8.",
         )
-    control = re.search(_CONTROL, text)
-    if control:
+    if control := re.search(_CONTROL, text):
         refuse(
             source,
             *_end_of(text[: control.start()]),
@@ -154,7 +153,6 @@ class _Strictness:
         self._documents = 0
 
     def examine_node(self, event: Any, line: int, col: int) -> None:
-        """Refuse tags, anchors, and tabs as indentation."""
         if event.anchor is not None:
             self.refuse_anchor(line, col)
         if event.tag is not None or self._text.startswith("!", event.start_mark.index):
@@ -168,7 +166,6 @@ class _Strictness:
             self._refuse_tab(line, col)
 
     def examine_document(self, event: Any, line: int, col: int) -> None:
-        """Refuse directives and a second document."""
         self._documents += 1
         if self._documents > 1:
             refuse(

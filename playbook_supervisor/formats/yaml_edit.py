@@ -63,7 +63,6 @@ class _Editor:
         self._find_empty(self.root)
 
     def result(self) -> bytes:
-        """The text with all splices applied."""
         pieces, at = [self._bom], 0
         for start, end, new in sorted(self._splices, key=lambda splice: splice[:2]):
             pieces += [self._text[at:start], new.replace("\n", self._newline)]
@@ -75,7 +74,6 @@ class _Editor:
     def mapping(
         self, node: MappingNode, before: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
-        """Change the mapping at `node` from `before` to `after`."""
         at = {key.value: (key, value) for key, value in node.value}
         gone = [key for key in before if key not in after and key in at]
         if len(gone) == len(at):  # no key is left as an anchor for new ones
@@ -161,7 +159,6 @@ class _Editor:
             self._insert(self._line_end(anchor), "\n" + pair(key, value, column).rstrip("\n"))
 
     def _append(self, node: SequenceNode, item: object) -> None:
-        """Insert an item after the last one."""
         if node.flow_style:
             self._insert(self._tail(node.value[-1]), f", {flow(item)}")
         else:

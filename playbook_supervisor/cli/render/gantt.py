@@ -94,7 +94,6 @@ def _bar(entry: Entry, scale: _Scale, now: int) -> Bar:
 
 
 def _within(entry: Entry, scale: _Scale, end: int) -> Iterator[Span]:
-    """When a worker ran and when a gate was open."""
     begun = entry.launched_at
     if begun is None and entry.gates and entry.gates[0].place is Place.AFTER:
         begun = entry.started_at
@@ -109,7 +108,6 @@ def _or(ms: int | None, end: int) -> int:
 
 
 def _ticks(scale: _Scale) -> tuple[Tick, ...]:
-    """A few round durations since the beginning."""
     wanted = scale.length / _TICKS
     step = next((each for each in _INTERVALS if each >= wanted), _INTERVALS[-1])
     count = min(scale.length // step, _TICKS)

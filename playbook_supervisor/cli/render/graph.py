@@ -140,7 +140,6 @@ class _Chart:
                 self.line(f"{name} {arrow} {entrance}")
 
     def phase(self, phase: Phase, drawn: Sequence[_Drawn]) -> None:
-        """Add one step, or a parallel group in a frame."""
         self.enter([each.entrance for each in drawn])
         group = phase[0].parallel_group
         if group:
@@ -153,18 +152,18 @@ class _Chart:
 
     def _step(self, drawn: _Drawn) -> None:
         if drawn.before:
-            waits = drawn.waits(Place.BEFORE)
-            label = "◆ waits for a human" if waits else "a human decides"
-            self.node(drawn.before, "{{{{{}}}}}", label, "waiting" if waits else "gate")
+            self._gate(drawn.before, waits=drawn.waits(Place.BEFORE))
             self.line(f"{drawn.before} -->|continue| {drawn.node}")
         self.node(drawn.node, "[{}]", "<br/>".join(_label(drawn)), _style(drawn))
         if drawn.after:
-            waits = drawn.waits(Place.AFTER)
             raised = ", ".join(drawn.raised_by) or "it fails"
-            label = "◆ waits for a human" if waits else "a human decides"
-            self.node(drawn.after, "{{{{{}}}}}", label, "waiting" if waits else "gate")
+            self._gate(drawn.after, waits=drawn.waits(Place.AFTER))
             self.line(f'{drawn.node} -.->|"{_escaped(raised)}"| {drawn.after}')
             self.line(f"{drawn.after} -.->|retry| {drawn.node}")
+
+    def _gate(self, name: str, *, waits: bool) -> None:
+        label = "◆ waits for a human" if waits else "a human decides"
+        self.node(name, "{{{{{}}}}}", label, "waiting" if waits else "gate")
 
     @staticmethod
     def _exits_of(drawn: _Drawn) -> list[tuple[str, str]]:
@@ -177,7 +176,6 @@ class _Chart:
 
 
 def _label(drawn: _Drawn) -> list[str]:
-    """The lines in a step's box."""
     step = drawn.step
     lines = [f"<b>{_escaped(step.id)}</b>", _escaped(f"{step.command} {step.args}")]
     if step.preconditions:

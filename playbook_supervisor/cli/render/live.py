@@ -176,8 +176,7 @@ def session_line(progress: Progress) -> str:
     if manifest.gate is not None:
         question = first_line(manifest.gate.question, 400)
         return f"{name}: {manifest.gate.id} WAITS FOR A HUMAN: {question}"
-    running = ", ".join(entry.id for entry in progress.at_work)
-    if running:
+    if running := ", ".join(entry.id for entry in progress.at_work):
         state = f"{running} running"
     elif seen.open and seen.driver is None:
         state = f"{manifest.status}, no driver"

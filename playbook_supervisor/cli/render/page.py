@@ -120,7 +120,6 @@ def _stamp(ms: int) -> str:
 
 
 def _command(step: Step, head: Manifest | None) -> str:
-    """The command with the session's arguments."""
     given = {name: head.args.get(name, "") for name in names(step.args)} if head else None
     args = step.args if given is None else interpolate(step.args, given)
     return f"{step.command} {args}"

@@ -130,7 +130,6 @@ def _gate(planned: PlannedStep, mode: Mode) -> str:
 
 
 def _file(planned: PlannedStep, root: Path) -> str:
-    """The file that defines the command."""
     found = planned.found
     if found is None:
         return ""

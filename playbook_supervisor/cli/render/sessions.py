@@ -40,7 +40,6 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
 
 
 def _in_the_client(client: ClientState) -> Iterator[str]:
-    """What needs attention in the conversation that drives the session."""
     if client.dialog:
         yield f"  a permission dialog for {first_line(client.dialog)} waits for you in Claude Code"
     if client.stalled:
@@ -96,8 +95,7 @@ def details(
         yield from cures
     if playbook is not None:
         begun = {entry.step_id for entry in entries}
-        left = [step.id for step in playbook.steps if step.id not in begun]
-        if left:
+        if left := [step.id for step in playbook.steps if step.id not in begun]:
             yield ""
             yield f"not begun: {', '.join(left)}"
 

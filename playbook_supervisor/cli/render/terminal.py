@@ -263,7 +263,6 @@ def _layout(picture: StepList, width: int) -> Group:
 
 
 def _cut(lines: Sequence[Text]) -> Group:
-    """The lines, cut at the margin."""
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
         line.rstrip()
@@ -280,8 +279,7 @@ def show_tables(sheets: Iterable[Sheet], stream: TextIO) -> None:
         table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
         rows = (sheet.head, *sheet.rows)
         widest = [max(len(row[number]) for row in rows) for number in range(1, len(sheet.head))]
-        room = console.width - sum(width + _GAP for width in widest)
-        room = max(room, _NAME)
+        room = max(console.width - sum(width + _GAP for width in widest), _NAME)
         table.add_column(Text(name), no_wrap=True, max_width=room)
         for figure, width in zip(figures, widest, strict=True):
             table.add_column(Text(figure), justify="right", no_wrap=True, min_width=width)

@@ -261,10 +261,9 @@ def next_command(why: str, session: str = "") -> str:
 
 def cures(entries: Sequence[Entry], session: str = "") -> list[str]:
     """A line of guidance for each step whose last attempt failed."""
-    last = last_entries(entries).values()
     return [
         f"{entry.id}: {first_line(_guidance(entry, session), _GUIDANCE)}"
-        for entry in last
+        for entry in last_entries(entries).values()
         if entry.status is EntryStatus.FAILED and entry.error_guidance
     ]
 
