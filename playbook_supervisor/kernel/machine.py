@@ -31,7 +31,7 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.phases import attempt, positions, status, steps_done
 from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
 from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
-from playbook_supervisor.kernel.vocabulary import Place, Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import ENDED, Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decide", "describe", "directive", "evolve", "replay", "status", "steps_done"]
 
-_ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
 _AT_A_GATE = frozenset({Position.GATED, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
@@ -57,7 +56,7 @@ def directive(state: State) -> Directive:
     A query: asked twice, it answers the same, with the same ids.
     """
     ended = status(state)
-    if ended in _ENDED:
+    if ended in ENDED:
         return Finish(ended)
     phase, where = state.phase or (), positions(state)
     for step in phase:

@@ -57,6 +57,9 @@ class SessionStatus(StrEnum):
     ABORTED = "aborted"
 
 
+ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
+
+
 class EntryStatus(StrEnum):
     """The status of a journal entry (kai data model, Journal Entry)."""
 

@@ -82,11 +82,8 @@ def answer(check: Check, inputs: CheckInputs, at: int) -> tuple[Checked, dict[st
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
     """Record what is on the disk when an attempt is launched."""
-    names = [
-        *step.postconditions,
-        *(trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)),
-    ]
-    return Launch(at, head, conditions.record(names, workspace))
+    triggers = [trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)]
+    return Launch(at, head, conditions.record([*step.postconditions, *triggers], workspace))
 
 
 def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launch:

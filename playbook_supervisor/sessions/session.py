@@ -15,7 +15,7 @@ from playbook_supervisor.kernel import gates, machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Event, State
-from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.kernel.vocabulary import ENDED
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
@@ -34,8 +34,6 @@ from playbook_supervisor.sessions.manifest import (
 )
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
-
-_ENDED = frozenset({SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED})
 
 
 class OpenSession(Record, frozen=False):
@@ -245,23 +243,18 @@ def project(manifest: Manifest, state: State) -> Manifest:
     kai's own tools ended sessions without a journal entry; those remain ended.
     """
     status = machine.status(state)
-    if manifest.legacy and manifest.status in _ENDED and status not in _ENDED:
+    if manifest.legacy and manifest.status in ENDED and status not in ENDED:
         return manifest
     asked = machine.directive(state)
     waiting = None
     if isinstance(asked, Ask):
-        entry = state.last(asked.member.step.id)
-        waiting = Waiting(
-            id=asked.id,
-            reason=asked.reason.value,
-            question=question(state, asked),
-            opened_at=entry.gates[-1].opened_at,
-        )
+        opened_at = state.last(asked.member.step.id).gates[-1].opened_at
+        waiting = Waiting(asked.id, asked.reason.value, question(state, asked), opened_at)
     return replace(
         manifest,
         status=status,
         current_step=phases.current_step(state),
-        completed_at=state.latest if status in _ENDED else None,
+        completed_at=state.latest if status in ENDED else None,
         gate=waiting,
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.timestamps import to_time
-from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.sessions import integrity, pinned_inputs, session
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
@@ -105,8 +105,7 @@ class DiskStore:
         if not self.drives(session_id):
             return False
         runtime = self._recorded(session_id)
-        ended = {SessionStatus.COMPLETED, SessionStatus.ABORTED, SessionStatus.FAILED}
-        return runtime is None or runtime.manifest.get("status") not in ended
+        return runtime is None or runtime.manifest.get("status") not in ENDED
 
     def _recorded(self, session_id: str) -> Runtime | None:
         try:
