@@ -29,9 +29,6 @@ def check(context: AuditContext) -> Iterator[Problem]:
             yield from _without_evidence(context, entry)
 
 
-# ── what the evidence says ──────────────────────────────────────────────────────────────────
-
-
 def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
     """A done step whose evidence says that a check failed; at most one finding per entry."""
     excused = "waived" in entry.unclear or context.step(entry).goes_on
@@ -70,18 +67,13 @@ def _other_feature(context: AuditContext, entry: LooseEntry) -> Iterator[Problem
 
 
 def _files(condition: str) -> tuple[str, ...]:
-    """The names of the files that the condition reads in a feature's folder."""
     if condition not in _CONDITIONS:
         return ()
     paths = artifacts(condition, Workspace(Path(), "", "", Config()))
     return tuple(PurePosixPath(path).name for path in paths)
 
 
-# ── whether there is any ────────────────────────────────────────────────────────────────────
-
-
 def _first_accepted(context: AuditContext) -> int | None:
-    """When a failure was first accepted, at whichever gate."""
     times = [
         gate.answered_at or 0
         for entry in context.journal.entries

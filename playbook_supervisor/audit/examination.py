@@ -20,12 +20,7 @@ from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseJournal
 from playbook_supervisor.audit.replay import Replay, replay
-from playbook_supervisor.audit.session_record import (
-    SessionFile,
-    SessionRecord,
-    missing,
-    unreadable,
-)
+from playbook_supervisor.audit.session_record import SessionFile, SessionRecord, missing, unreadable
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Problem
 from playbook_supervisor.kernel.model import Playbook
@@ -35,14 +30,7 @@ from playbook_supervisor.project.session_policy import Policy, read_policy, tigh
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.journal import parse_journal
 
-_FAMILIES = (
-    times.check,
-    order.check,
-    decisions.check,
-    evidence.check,
-    gates.check,
-    ending.check,
-)
+_FAMILIES = (times.check, order.check, decisions.check, evidence.check, gates.check, ending.check)
 
 
 class AuditReport(Record):
@@ -100,7 +88,6 @@ def _findings(context: AuditContext, replayed: Replay) -> list[Problem]:
 
 
 def _within(problem: Problem, index: int, journal: LooseJournal) -> bool:
-    """Whether a problem is in the entry with that index."""
     begins = [journal.document.position(each.path) for each in journal.entries[index : index + 2]]
     return (
         problem.file == journal.document.source
@@ -123,7 +110,6 @@ def _report(file: str, problems: Sequence[Problem], notes: list[str]) -> FileRep
 def _entries(
     file: SessionFile, journal: LooseJournal
 ) -> tuple[Sequence[Entry] | None, list[Problem]]:
-    """The entries as the engine reads them; None if it cannot."""
     if not journal.ours or journal.unclear or file.data is None:
         return None, []
     try:

@@ -111,7 +111,6 @@ def _passed(entry: LooseEntry) -> bool:
 
 
 def _ran(entry: LooseEntry) -> bool:
-    """Whether the step was launched, as far as the entry says."""
     if entry.status is EntryStatus.FAILED:
         return entry.error_code not in NEVER_RAN
     return entry.status is EntryStatus.DONE or entry.launched_at is not None

@@ -93,7 +93,7 @@ def read(data: bytes, source: str) -> LoosePlaybook | None:
 
 def of(playbook: Playbook) -> LoosePlaybook:
     """The outline of a valid playbook."""
-    steps = (
+    steps = tuple(
         LooseStep(
             id=step.id,
             command=step.command,
@@ -105,7 +105,7 @@ def of(playbook: Playbook) -> LoosePlaybook:
         )
         for step in playbook.steps
     )
-    return LoosePlaybook(playbook.name, tuple(steps))
+    return LoosePlaybook(playbook.name, steps)
 
 
 def _step(step: Mapping[str, object]) -> LooseStep:

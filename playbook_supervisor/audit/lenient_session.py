@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import ParamSpec, TypeVar
 
 from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.formats.fields import Fields, UnfitError
@@ -28,12 +29,8 @@ from playbook_supervisor.kernel.vocabulary import (
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.journal import MAX_BYTES
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ParamSpec, TypeVar
-
-    P = ParamSpec("P")
-    T = TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LONGEST_NAME = 60
 
@@ -160,11 +157,7 @@ class LooseSession(Record):
 
     @property
     def ended(self) -> bool:
-        return self.status in (
-            SessionStatus.COMPLETED,
-            SessionStatus.FAILED,
-            SessionStatus.ABORTED,
-        )
+        return self.status in (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────

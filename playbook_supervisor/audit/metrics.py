@@ -258,7 +258,6 @@ def _retries(record: SessionRecord) -> Iterator[str]:
 
 
 def _gates(attempts: Sequence[_Attempt]) -> tuple[WaitTimes, ...]:
-    """Group the gates by reason, in order."""
     reasons: dict[str, list[int | None]] = {}
     waiting: Counter[str] = Counter()
     for attempt in attempts:

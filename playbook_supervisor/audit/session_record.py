@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from playbook_supervisor.audit import lenient_playbook, lenient_session
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
@@ -13,11 +14,7 @@ from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem
 from playbook_supervisor.records import Record, replace
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
+Parsed = TypeVar("Parsed", LooseJournal, LooseSession)
 
 
 class SessionFile(Record):

@@ -11,6 +11,7 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
 _COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
+_ORDER = ("started_at", "launched_at", "returned_at", "completed_at")
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
@@ -68,15 +69,8 @@ def _figures(entry: LooseEntry) -> Iterator[Problem]:
 
 def _backwards(entry: LooseEntry) -> Problem | None:
     """The first time of an entry that is earlier than one that it must follow."""
-    order = [
-        ("started_at", "launched_at"),
-        ("started_at", "returned_at"),
-        ("launched_at", "returned_at"),
-        ("started_at", "completed_at"),
-        ("launched_at", "completed_at"),
-        ("returned_at", "completed_at"),
-    ]
-    for earlier, later in order:
+    pairs = ((_ORDER[i], later) for number, later in enumerate(_ORDER) for i in range(number))
+    for earlier, later in pairs:
         before, after = getattr(entry, earlier), getattr(entry, later)
         if before is not None and after is not None and after < before:
             message = f"{entry.name}: `{later}` is before `{earlier}`"

@@ -123,7 +123,6 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _tightened(playbook: Playbook, document: Document, project: _Project) -> Iterator[Problem]:
-    """What the policies of the project change, each at its step."""
     try:
         rules = project.rules
     except PlaybookError as error:
@@ -140,12 +139,7 @@ def _tightened(playbook: Playbook, document: Document, project: _Project) -> Ite
         path = ("steps", places[effect.step], "autonomy")
         message = f"policy {effect.policy}: {effect.summary}"
         yield problem_at(
-            document,
-            path,
-            "PB-POLICY-TIGHTENS",
-            message,
-            "Sessions apply it.",
-            severity="note",
+            document, path, "PB-POLICY-TIGHTENS", message, "Sessions apply it.", severity="note"
         )
 
 

@@ -6,13 +6,10 @@ from pathlib import Path
 
 from playbook_supervisor.commands import view
 from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.kernel.state import Entry
-    from playbook_supervisor.kernel.vocabulary import SessionStatus
 
 
 class Diagram(Record):
@@ -44,9 +41,7 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
     playbook = shown.tightened
     if manifest is None or playbook is None:
         raise StateError(
-            "PB-STATE-NO-PLAYBOOK",
-            "the session has no readable playbook.yaml",
-            where=session,
+            "PB-STATE-NO-PLAYBOOK", "the session has no readable playbook.yaml", where=session
         )
     name = playbook.name
     if reference and reference != name:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
+from typing import Literal
 
 from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
@@ -27,13 +29,7 @@ from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
-from playbook_supervisor.system.processes import run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from playbook_supervisor.system.processes import Completed
+from playbook_supervisor.system.processes import Completed, run
 
 _TIMEOUT = 30.0  # seconds for each program
 _EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
@@ -203,9 +199,6 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
 
 
 def _hook_problem(root: Path, data: bytes) -> str:
-    """What the installed hooks do wrong; empty if they work."""
-    import tempfile
-
     guard = settings.command_of(data, "PreToolUse")
     with tempfile.TemporaryDirectory(prefix="playbook-doctor-") as scratch:
         folder = Path(scratch)
@@ -315,7 +308,6 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 
 def _not_allowed(mode: str, allowed: list[str]) -> list[str]:
-    """What a worker may not do without permission."""
     missing = []
     if mode not in _EDITING and not any(rule.startswith(("Edit", "Write")) for rule in allowed):
         missing.append("edit")
@@ -326,7 +318,6 @@ def _not_allowed(mode: str, allowed: list[str]) -> list[str]:
 
 
 def _permissions(root: Path, home: Path) -> tuple[str, list[str]]:
-    """The client's permission mode and allow rules, from all settings files that it reads."""
     mode, allowed = "default", list[str]()
     for file in _settings_files(root, home):
         read = settings.read(_read(file), str(file))

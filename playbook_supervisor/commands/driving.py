@@ -34,13 +34,10 @@ from playbook_supervisor.sessions import creation, principal, selection
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.principal import Principal
+from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.session_store import SessionStore
-    from playbook_supervisor.sessions.store import DiskStore
 
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
 

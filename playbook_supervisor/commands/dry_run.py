@@ -26,10 +26,7 @@ from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCo
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.store import DiskStore
 
 _SHOWN = 3  # changes that are named
 
@@ -171,8 +168,7 @@ def _speckit_elsewhere(
 
     The warning says which step will not begin.
     """
-    running = [[each.step for each in phase if each.runs] for phase in phases]
-    running = [phase for phase in running if phase]
+    running = [steps for phase in phases if (steps := [each.step for each in phase if each.runs])]
     speckit = [
         step for phase in running for step in phase if step.command.startswith(features.SPECKIT)
     ]
@@ -229,14 +225,19 @@ def _phases(
 
     def planned(step: Step) -> PlannedStep:
         goes = runs.get(step.id, False)
-        before = [each for each in playbook.steps if _precedes(playbook, each, step)]
+        phase = playbook.phase_of[step.id]
+        earlier = [
+            each
+            for each in playbook.steps
+            if runs.get(each.id) and playbook.phase_of[each.id] < phase
+        ]
         return PlannedStep(
             step=step,
             found=index.resolve(step.command),
             args=interpolate(step.args, values).strip(),
             runs=goes,
             preconditions=tuple(
-                Need(now[each], _provider(each, now, [s for s in before if runs.get(s.id)]))
+                Need(now[each], _provider(each, now, earlier))
                 for each in (step.preconditions if goes else ())
             ),
             postconditions=tuple(now[each] for each in (step.postconditions if goes else ())),
@@ -247,19 +248,14 @@ def _phases(
     return tuple(tuple(map(planned, phase)) for phase in playbook.phases)
 
 
-def _precedes(playbook: Playbook, one: Step, other: Step) -> bool:
-    return playbook.phase_of[one.id] < playbook.phase_of[other.id]
-
-
-def _provider(condition: Condition, now: Mapping[Condition, Probed], before: list[Step]) -> str:
+def _provider(condition: Condition, now: Mapping[Condition, Probed], earlier: list[Step]) -> str:
     """The step that provides a condition that does not hold yet; empty if it holds or none does."""
     if now[condition].held:
         return ""
-    return next((step.id for step in reversed(before) if condition in step.postconditions), "")
+    return next((step.id for step in reversed(earlier) if condition in step.postconditions), "")
 
 
 def _missing(phases: tuple[tuple[PlannedStep, ...], ...]) -> Iterator[str]:
-    """Why steps will not begin, once for each condition."""
     reported: set[str] = set()
     for planned in (each for phase in phases for each in phase):
         for need in planned.preconditions:

@@ -22,9 +22,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    _Place = tuple[Path, str]
+_Place = tuple[Path, str]
 
 _SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 

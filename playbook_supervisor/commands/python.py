@@ -6,18 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import checking, driving, view
+from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.formats.problems import FileReport
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
-from playbook_supervisor.records import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.drivers.headless import DriveResult
-    from playbook_supervisor.formats.problems import FileReport
-    from playbook_supervisor.kernel.directives import Attempt
-    from playbook_supervisor.kernel.model import Playbook
-    from playbook_supervisor.kernel.state import Event
-    from playbook_supervisor.project.library import PlaybookFile
-    from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.project.library import PlaybookFile
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 def list_playbooks(root: Path | str | None = None) -> tuple[PlaybookFile, ...]:
@@ -52,7 +48,7 @@ def run(
     Raises PlaybookErrors before anything is begun.
     """
     drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
-    observer = _EventObserver(on_event or _ignore)
+    observer = _EventObserver(on_event)
     given = [f"{k}={v}" for k, v in args.items()] if isinstance(args, Mapping) else list(args)
     return driving.run(reference, given, cwd=_folder(cwd), drive=drive, observer=observer)
 
@@ -70,38 +66,23 @@ def resume(
 
     ArgumentError PB-ARG-ANSWER if it is not one of the gate's choices; nothing is recorded then.
     """
-    folder, observer = _folder(cwd), _EventObserver(on_event or _ignore)
+    folder, observer = _folder(cwd), _EventObserver(on_event)
     if answer:
-        for event in driving.answer([answer], session=session, cwd=folder).events:
-            observer.callback(event)
+        snapshot = driving.answer([answer], session=session, cwd=folder)
+        for event in snapshot.events:
+            observer.on_event(event, snapshot)
     drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
 
 
-class _EventObserver(Record):
-    """Passes journaled events to a callback."""
-
-    callback: Callable[[Event], None]
+class _EventObserver(NullObserver):
+    def __init__(self, callback: Callable[[Event], None] | None) -> None:
+        self._callback = callback
 
     def on_event(self, event: Event, snapshot: Snapshot) -> None:
         del snapshot
-        self.callback(event)
-
-    def on_output(self, attempt: Attempt, line: str) -> None:
-        """Not journaled."""
-
-    def on_gate(self, snapshot: Snapshot) -> None:
-        """The ending says so."""
-
-    def on_end(self, snapshot: Snapshot) -> None:
-        """The ending says so."""
-
-    def on_notice(self, text: str) -> None:
-        """For people."""
-
-
-def _ignore(event: Event) -> None:
-    del event
+        if self._callback:
+            self._callback(event)
 
 
 def _folder(path: Path | str | None) -> Path | None:

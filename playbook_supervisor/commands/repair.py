@@ -36,11 +36,7 @@ class RepairReport(Record):
 
 
 def repair(
-    session: str = "",
-    *,
-    accept: bool = False,
-    undo: bool = False,
-    cwd: Path | None = None,
+    session: str = "", *, accept: bool = False, undo: bool = False, cwd: Path | None = None
 ) -> RepairReport:
     """Report the differences; with `accept` or `undo` (at most one of them) also resolve them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -28,11 +29,7 @@ from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    Read = TypeVar("Read")
+Read = TypeVar("Read")
 
 
 class Difference(Record):
@@ -170,7 +167,6 @@ def _in_file(
 
 
 def _read_journal(data: bytes, name: str) -> tuple[tuple[Entry, ...], str]:
-    """Its entries, and what is wrong with a duration that it states."""
     entries = parse_journal(data, name).entries
     return entries, integrity.wrong_duration(data, entries, name)
 

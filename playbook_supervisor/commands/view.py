@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Entry
+    from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
     from playbook_supervisor.sessions.snapshot import Snapshot
@@ -163,24 +164,24 @@ def probe(
     """The answers of conditions and triggers now; a trigger holds if it would fire."""
     from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project import conditions, config
-    from playbook_supervisor.project.conditions import Workspace
 
     _require_known(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     settings = config.load(root)
-    world = Workspace(root, _feature(store, feature, session), branch, settings)
+    world = conditions.Workspace(root, _feature(store, feature, session), branch, settings)
     return tuple(
         conditions.probe(Condition(name), world)
         if name in set(Condition)
-        else _trigger(name, world, conditions.finding)
+        else _trigger(name, world)
         for name in names
     )
 
 
-def _trigger(name: str, world: object, finding: Callable[..., tuple[str, str] | None]) -> Probed:
+def _trigger(name: str, world: Workspace) -> Probed:
     from playbook_supervisor.kernel.directives import Answer, Probed
     from playbook_supervisor.kernel.vocabulary import Trigger
+    from playbook_supervisor.project.conditions import finding
 
     found = finding(Trigger(name), world)
     if found is None:
@@ -210,7 +211,6 @@ def words() -> list[str]:
 
 
 def _feature(store: DiskStore, given: str, session: str) -> str:
-    """The given feature, else the session's, else the branch's."""
     from playbook_supervisor.project import config, features
     from playbook_supervisor.sessions.selection import open_here
     from playbook_supervisor.system.git_process import branches

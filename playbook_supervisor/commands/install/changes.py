@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import StorageError
@@ -33,13 +34,9 @@ from playbook_supervisor.system.files import (
     write_atomically,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal
-
-    Verb = Literal["write", "keep", "merge", "remove", "conflict"]
-    Merge = Callable[[bytes], bytes]
-    """A file's content (empty if there is no file) → the same content with our entries."""
+Verb = Literal["write", "keep", "merge", "remove", "conflict"]
+Merge = Callable[[bytes], bytes]
+"""A file's content (empty if there is no file) → the same content with our entries."""
 
 SHARED: Mapping[str, Merge] = {settings.FILE: settings.merged}
 """The files that we share with other tools, each with the function that adds our entries."""

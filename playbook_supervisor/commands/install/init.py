@@ -12,7 +12,7 @@ from pathlib import Path
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import changes, shipped
-from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan
+from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.project import config, features, library
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
@@ -21,10 +21,6 @@ from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import replace
 from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.install.changes import Merge
 
 
 def plan(
@@ -76,9 +72,6 @@ def _file(root: Path, path: str, content: bytes, previous: Installation) -> File
     else:
         return FileChange(Action(path, "write", "new"), content, ours)
     return FileChange(Action(path, "keep", why))
-
-
-# ── the suggested next command ──────────────────────────────────────────────────────────────
 
 
 def _next_command(here: checkout.Checkout) -> str:

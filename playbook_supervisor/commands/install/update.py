@@ -17,6 +17,7 @@ from playbook_supervisor.commands.install.changes import (
     Action,
     FileChange,
     InstallPlan,
+    Merge,
     current_fingerprint,
     obstacle,
 )
@@ -25,10 +26,6 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
 from playbook_supervisor.system import checkout
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from playbook_supervisor.commands.install.changes import Merge
 
 BESIDE = ".new"
 """The suffix of a new version that is written beside an edited file."""
@@ -87,7 +84,6 @@ class _KnownFiles:
         )
 
     def shipped(self) -> Iterator[FileChange]:
-        """The changes to files of this release, and to new versions beside them."""
         for path, content in self._shipped.items():
             if why := obstacle(self._root, path):
                 yield FileChange(Action(path, "conflict", why))

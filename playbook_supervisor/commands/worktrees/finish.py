@@ -286,7 +286,6 @@ def _committed_elsewhere(plan: FinishPlan, name: str) -> bool:
 
 
 def _files(folder: Path) -> list[str]:
-    """The regular files in it, relative to it."""
     paths = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
     return sorted(os.path.relpath(path, folder) for path in paths if not path.is_symlink())
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from playbook_supervisor.commands.worktrees.start_point import HEADS, REMOTES
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import git, github
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _SESSIONS = ".playbooks/sessions/"
 _WORK = (":/", f":(exclude,top){_SESSIONS.rstrip('/')}")

@@ -152,7 +152,6 @@ class Preflight(Record):
 
 
 def _lacks_hooks(root: Path) -> bool:
-    """Whether the client's settings lack any of our entries."""
     try:
         data = read_bytes(contained(root, settings.FILE), limit=MAX_BYTES)
     except FileNotFoundError:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import signal
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
@@ -25,7 +27,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.creation import RunRequest
 from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system import checkout, processes
 
 CLIENT = "claude"
 
@@ -66,8 +68,8 @@ def start(
     ArgumentError, CheckError or GitError if it cannot be created. Nothing remains after an error.
     """
     store = locate.store(cwd)
-    request = StartRequest(reference, tuple(args), base, branch)
     here = store.checkout
+    request = StartRequest(_from_top_level(here.root, reference), tuple(args), base, branch)
     with ExitStack() as cleanup:
         cleanup.enter_context(_exiting_on_signals())
         with worktree.locked_worktrees(here):
@@ -79,7 +81,7 @@ def start(
             path = start_point.path(here, config.load(here.root).worktrees, session_id)
             plan = _plan(session_id, path, on_branch, from_base)
             cleanup.enter_context(worktree.created(here, plan))
-        typed = _typed(_from_top_level(here.root, request.reference), run)
+        typed = _typed(request.reference, run)
         notices += (*run.warnings, *_begin(store, plan, typed, from_base))
     return StartResult(session_id, path, on_branch, from_base, typed, notices)
 
@@ -101,24 +103,13 @@ def _reserved_id(store: DiskStore) -> Iterator[str]:
         raise
 
 
-@contextmanager
-def _exiting_on_signals() -> Iterator[None]:
+def _exiting_on_signals() -> AbstractContextManager[None]:
     """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that cleanup runs."""
-    import signal
-    import threading
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return worktree.handling(end, signal.SIGTERM, signal.SIGHUP)
 
 
 # ── before anything is created ──────────────────────────────────────────────────────────────
@@ -132,8 +123,7 @@ def _check(
     The feature determines the branch. If that branch exists, everything is checked at its tip
     instead of at the base.
     """
-    root = store.checkout.root
-    reference = _from_top_level(root, request.reference)
+    root, reference = store.checkout.root, request.reference
     extra = [reference] if _is_path(reference) else []
     heads = start_point.heads(root)
     tip = _tip(request.branch, heads[request.branch]) if request.branch in heads else base
@@ -215,8 +205,6 @@ def _request_there(there: DiskStore, reference: str, *given: str) -> RunRequest:
 
 def require_client() -> None:
     """StorageError PB-IO-PROGRAM if Claude Code is not on PATH."""
-    import shutil
-
     if shutil.which(CLIENT) is None:
         raise StorageError(
             "PB-IO-PROGRAM",
@@ -227,6 +215,4 @@ def require_client() -> None:
 
 def open_client(started: StartResult) -> None:
     """Replace this process with Claude Code in the new worktree, which begins the session."""
-    from playbook_supervisor.system import processes
-
     processes.replace_process([CLIENT, started.typed], cwd=started.root)

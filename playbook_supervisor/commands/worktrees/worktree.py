@@ -7,7 +7,9 @@ remove what a killed one left. A person's work is never removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -113,22 +115,25 @@ def remove_all(here: Checkout, plan: WorktreePlan) -> None:
         (here.ids / plan.session_id).rmdir()
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
     """Ignore signals during cleanup, also a second Ctrl-C."""
-    import signal
-    import threading
+    return handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+
+@contextmanager
+def handling(
+    handler: Callable[[int, object], None] | signal.Handlers, *numbers: signal.Signals
+) -> Iterator[None]:
+    """Call `handler` for these signals; outside the main thread Python delivers none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, former in previous.items():
+            signal.signal(number, former)
 
 
 # ── what killed starts left ─────────────────────────────────────────────────────────────────
