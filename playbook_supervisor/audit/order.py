@@ -50,9 +50,8 @@ def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Prob
     latest = 0
     for entry in attempts:
         if entry.number in seen:
-            yield found(
-                "AUD-TWICE", f"there are two entries with the id {entry.name}", entry, "step_id"
-            )
+            message = f"there are two entries with the id {entry.name}"
+            yield found("AUD-TWICE", message, entry, "step_id")
         elif entry.number != latest + 1:
             message = f"{entry.name} follows attempt {latest}"
             yield found("AUD-ATTEMPT", message, entry, "attempt")

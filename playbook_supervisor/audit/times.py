@@ -126,9 +126,8 @@ def _session(context: AuditContext, session: LooseSession) -> Iterator[Problem]:
             yield found("AUD-FUTURE", message, session, key)
     if end is None:
         if session.ours and session.ended and not session.unclear:
-            yield found(
-                "AUD-COMPLETION", "the session ended, but has no `completed_at`", session, "status"
-            )
+            message = "the session ended, but has no `completed_at`"
+            yield found("AUD-COMPLETION", message, session, "status")
         return
     if start is not None and end < start:
         message = f"the session ended at {to_time(end)}, but began at {to_time(start)}"

@@ -68,7 +68,6 @@ class _Project:
 
     @cached_property
     def root(self) -> Path | None:
-        """The repository; None if the folder is not in one."""
         from playbook_supervisor.system import checkout
 
         try:
@@ -94,7 +93,6 @@ class _Project:
 
     @cached_property
     def playbooks(self) -> tuple[Playbook, ...]:
-        """The valid playbooks of the project."""
         if self.root is None:
             return ()
         from playbook_supervisor.project import library

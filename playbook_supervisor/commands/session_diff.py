@@ -14,7 +14,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.sessions import integrity, serialize
 from playbook_supervisor.sessions.journal import (
     EMPTY,
@@ -248,12 +248,7 @@ def _changes(
 def _plain(value: object) -> object:
     """A manifest's value as the local state stores it."""
     if isinstance(value, Waiting):
-        return {
-            "id": value.id,
-            "reason": value.reason,
-            "question": value.question,
-            "opened_at": value.opened_at,
-        }
+        return as_mapping(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
