@@ -18,8 +18,7 @@ from playbook_supervisor.system.processes import Worker
 
 Why = Literal["wall", "idle", "stop"]
 
-LAST_LINES = 5
-"""How many of a program's last lines a failure quotes as its cause."""
+LAST_LINES = 5  # how many of a program's last lines a failure quotes as its cause
 
 
 def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Running:

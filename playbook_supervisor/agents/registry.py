@@ -24,11 +24,8 @@ BUILT_IN: dict[str, str] = {
 }
 """Name → its factory, imported when it is chosen."""
 
-DEFAULT = "claude"
-"""The agent that is tried first where none is named."""
-
-ENTRY_POINTS = "playbook_supervisor.agents"
-"""The entry-point group in which a package offers a `Factory` of its own."""
+DEFAULT = "claude"  # the agent that is tried first where none is named
+ENTRY_POINTS = "playbook_supervisor.agents"  # where a package offers a `Factory` of its own
 
 
 def choose(spec: str, config: Config, root: Path) -> Agent:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from playbook_supervisor.agents.process import launch
@@ -59,13 +60,10 @@ def _interpolated(action: ScriptAction, call: Call) -> ScriptAction:
         "attempt": str(call.attempt),
         "args": call.args,
     }
+    filled = partial(interpolate, values=values)
+    write = tuple((filled(path), filled(text)) for path, text in action.write)
     return replace(
-        action,
-        say=tuple(interpolate(line, values) for line in action.say),
-        write=tuple(
-            (interpolate(path, values), interpolate(text, values)) for path, text in action.write
-        ),
-        fail=interpolate(action.fail, values),
+        action, say=tuple(map(filled, action.say)), write=write, fail=filled(action.fail)
     )
 
 

@@ -31,12 +31,8 @@ from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import read_bytes
 
-NAMES = ("feature", "step", "attempt", "args")
-"""The names allowed between double braces."""
-
-LONGEST = 86_400.0
-"""The most seconds that an action may take; `hang` never ends."""
-
+NAMES = ("feature", "step", "attempt", "args")  # allowed between double braces
+LONGEST = 86_400.0  # the most seconds that an action may take; `hang` never ends
 ENDS = ("fail", "hang", "die")
 KEYS = ("say", "seconds", "write", *ENDS)
 

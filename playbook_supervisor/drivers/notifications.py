@@ -16,9 +16,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 
-DEADLINE = 10.0
-"""Seconds that the command may take."""
-
+DEADLINE = 10.0  # seconds that the command may take
 _SENT = "called"
 _FAILED = "call-failed"
 _MAX_LENGTH = 400

@@ -16,14 +16,11 @@ def require_open(snapshot: Snapshot) -> None:
     session_id, status = snapshot.session_id, snapshot.manifest.status
     if status in OPEN:
         return
-    failed = status is SessionStatus.FAILED
-    raise StateError(
-        "PB-STATE-ENDED",
-        f"session {session_id} {'has' if failed else 'is'} {status} already",
-        guidance=f"`playbook resume {session_id} --retry` resumes it."
-        if failed
-        else "Begin a new session.",
-    )
+    message, guidance = f"session {session_id} is {status} already", "Begin a new session."
+    if status is SessionStatus.FAILED:
+        message = f"session {session_id} has failed already"
+        guidance = f"`playbook resume {session_id} --retry` resumes it."
+    raise StateError("PB-STATE-ENDED", message, guidance=guidance)
 
 
 def require_no_runner(supervisor: Supervisor) -> None:

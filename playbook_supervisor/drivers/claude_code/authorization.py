@@ -32,8 +32,7 @@ _SHELL = "Claude Code runs this shell"
 _NO_TERMINAL = "there is no terminal here"
 _RECEIVED = re.compile(r"(?:branch|checkout|clone|fetch|merge|pull|reset)\b")
 """How a reflog line of HEAD begins if its commit was received and not made here."""
-_UNKNOWN = "unknown"
-"""A file that says: it is not known who has driven the session."""
+_UNKNOWN = "unknown"  # a file that says: it is not known who has driven the session
 
 
 def inside(environment: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from playbook_supervisor.drivers.claude_code import ancestry
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import Record, as_mapping, field
@@ -174,8 +175,6 @@ def launched_attempts(private: Path) -> frozenset[str] | None:
 
 def lives(bound: Binding) -> bool:
     """Whether the client is running."""
-    from playbook_supervisor.drivers.claude_code import ancestry
-
     return ancestry.lives(bound.pid, bound.born)
 
 
@@ -202,8 +201,6 @@ def _seal(data: Mapping[str, object]) -> str:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """Let that conversation drive the session, supervised by the hooks if it has any."""
-    from playbook_supervisor.drivers.claude_code import ancestry
-
     client = ancestry.process(binding.pid)
     binding.born = client.born if client else ""
     save(private, binding)

@@ -24,8 +24,7 @@ _MAX_PATH = 10_000  # characters of a path
 _SESSIONS = ".playbooks/sessions"
 _FULL_HOOK = frozenset({*allowlist.AGENTS, "AskUserQuestion", "Skill"})
 """Tools whose calls change the session's state."""
-_IGNORED = frozenset({"SessionEnd", "SubagentStart"})
-"""Events that need no reply."""
+_IGNORED = frozenset({"SessionEnd", "SubagentStart"})  # events that need no reply
 _ROUND = "PostToolBatch"
 
 

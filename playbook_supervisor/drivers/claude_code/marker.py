@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 
-MARKER = "playbook/bound"
-"""Path in the git directory."""
-
+MARKER = "playbook/bound"  # path in the git directory
 MARK = ": playbook-supervisor;"
 """The beginning of our hook entries' commands: a no-op for the shell, a mark for us."""
 

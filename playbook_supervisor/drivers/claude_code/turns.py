@@ -140,9 +140,8 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
 
 
 def _notified(hook: HookContext, prompt: str) -> HookReply | None:
-    fields: dict[str, str] = {}
-    for name, value in re.findall(_FIELD, prompt):
-        fields.setdefault(name, value)  # a result, which may contain anything, comes last
+    # the first field of each name, for a result comes last and may contain anything
+    fields: dict[str, str] = dict(reversed(re.findall(_FIELD, prompt)))
     attempt = hook.bound.worker_of(
         tool_use=fields.get("tool-use-id", ""), agent=fields.get("task-id", "")
     )
@@ -194,17 +193,14 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
     """
     bound = hook.bound
     worker = bound.workers[attempt]
-    agent: dict[str, str | int | float] = {"name": "claude-code"}
-    if worker.agent:
-        agent["id"] = worker.agent
-    if worker.model:
-        agent["model"] = worker.model
+    known = {"name": "claude-code", "id": worker.agent, "model": worker.model}
     error = None
     if not completed:
         error = Failure("PB-AGENT-FAILED", first_line(text) or "the subagent failed")
     elif [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
+    agent = {key: value for key, value in known.items() if value}
     snapshot = hook.supervisor.report(attempt, Outcome(error, text, agent))
     del bound.workers[attempt]
     bound.forget(worker.agent)
