@@ -43,7 +43,7 @@ def _attempts(context: AuditContext) -> Iterator[Problem]:
 
 
 def _counted(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
-    """Other tools do not number attempts."""
+    """Attempts are numbered 1, 2, 3 and so on; only our journals number them."""
     if not context.journal.ours:
         return
     seen: set[int] = set()

@@ -116,7 +116,7 @@ def resume(
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
         if over:
-            observer.on_notice(f"session {session_id} is {status}: there is nothing to do")
+            observer.on_notice(f"session {session_id} is already {status}; nothing to do")
         snapshot = supervisor.close()
         for notice in snapshot.notices:
             observer.on_notice(notice)
@@ -154,7 +154,9 @@ def answer(
     snapshot = supervisor.look()
     asked = snapshot.directive
     if not isinstance(asked, Ask):
-        no_gate = StateError("PB-STATE-NO-GATE", f"session {supervisor.id} waits at no gate")
+        no_gate = StateError(
+            "PB-STATE-NO-GATE", f"session {supervisor.id} is not waiting at a gate"
+        )
         raise locate.with_waiting_sessions(no_gate, cwd)
     if gate and gate != asked.id:
         raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
@@ -244,7 +246,7 @@ def _drive(
 
 
 def _runtime(drive: DriveOptions, root: Path) -> Runtime:
-    """What a `resume` without arguments goes by, kept from the session's first moment on."""
+    """Settings that a bare `resume` uses, saved when the session is created."""
     return Runtime(
         agent=registry.with_absolute_path(drive.agent, root),
         mode=(drive.mode or Mode.MANUAL).value,
@@ -272,7 +274,7 @@ def _pin(store: DiskStore, session_id: str) -> None:
 
 
 def _require_no_other(store: SessionStore, session_id: str) -> None:
-    """StateError PB-STATE-OPEN: one checkout drives one open session."""
+    """StateError PB-STATE-OPEN: a checkout drives at most one open session."""
     driven = store.driven()
     if driven and session_id not in driven:
         raise creation.another_is_open(store, driven[0])

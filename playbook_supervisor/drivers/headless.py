@@ -1,4 +1,4 @@
-"""The headless runner: drives a session to its end or to a gate, each step by an agent.
+"""The headless runner: drives a session to its end or to a gate, each step with an agent.
 
 The main thread decides and journals; worker threads wait for agents. Signals and requests from
 other terminals arrive in the same queue as the workers' outcomes, so that nothing interrupts a
@@ -104,7 +104,7 @@ class Runner(Record, frozen=False):
                 self._write_copies()
             self.observer.on_end(result.snapshot)
         except BaseException:
-            for _ in self._workers.stop():  # this process cannot take their outcomes any more
+            for _ in self._workers.stop():  # this process can no longer take their outcomes
                 pass
             raise
         else:
@@ -113,7 +113,7 @@ class Runner(Record, frozen=False):
             self._workers.close()
 
     def _interruptible(self, move: Callable[[], _Progress]) -> _Progress:
-        """Make the move; a signal that stops its program undoes it and is handled instead."""
+        """Make the move; if a signal ends a program that it waits for, handle the signal."""
         try:
             return move()
         except Interrupted:
@@ -235,7 +235,7 @@ class Runner(Record, frozen=False):
                 return snapshot, DriveResult(snapshot, "waiting")
             text = typed.text
             if not text.strip() and gate.reason is GateReason.GATE_ALWAYS:
-                text = Resolution.CONTINUE.value  # Catalyst's ENTER
+                text = Resolution.CONTINUE.value  # as in Catalyst, Enter continues
             reply = read_answer(text, gate.choices)
             question = reply.question
             if reply.resolution is not None:

@@ -1,7 +1,7 @@
 """What must happen next: a pure function of the playbook, the journal and an observation.
 
 `directive` says what is outstanding. `decide` returns the events that follow from an observation:
-it finds the steps that the observation concerns, and their rows of the transition table decide.
+it finds the steps concerned and applies their rows of the transition table.
 `evolve` applies one event to a state, and `replay` rebuilds a state from a journal.
 """
 
@@ -51,9 +51,9 @@ _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
 
 @cached_query
 def directive(state: State) -> Directive:
-    """The one thing that is outstanding: gates first, then what runs, then what is to be judged.
+    """The outstanding directive: an open gate first, then running attempts, then a due check.
 
-    A query: asked twice, it answers the same, with the same ids.
+    A query: the same state always gives the same directive and ids.
     """
     ended = status(state)
     if ended in ENDED:
@@ -96,7 +96,7 @@ def decide(state: State, observation: Observation) -> tuple[Event, ...]:
     """The events that follow. A repeated report has none and changes nothing.
 
     Raises StateError `PB-STATE-REFUSED`, naming what is outstanding, if the observation does not
-    answer it. A time earlier than the latest one in the journal counts as that one.
+    answer it. An earlier time is raised to the latest one in the journal.
     """
     observation = _as_answer(state, observation)
     moves = _moves(state, observation)
@@ -118,7 +118,7 @@ def decide(state: State, observation: Observation) -> tuple[Event, ...]:
 
 
 def _as_answer(state: State, observation: Observation) -> Observation:
-    """An abort at an open gate is an answer to it. An abort without words says `abort`."""
+    """Turn an abort at an open gate into an answer to it; the default text is `abort`."""
     if not isinstance(observation, Cancelled) or observation.how is not Cancellation.ABORT:
         return observation
     asked, text = directive(state), observation.text or Resolution.ABORT.value
@@ -130,7 +130,7 @@ def _as_answer(state: State, observation: Observation) -> Observation:
 def _require_rows(
     state: State, rows: Sequence[tuple[Step, Transition]], events: Sequence[Event]
 ) -> None:
-    """Raise an error, which is a bug of ours, if a step is at a position outside its row."""
+    """Raise RuntimeError, an internal bug, if a rule led to a position outside its row."""
     changed = {event.entry.step_id: event.entry for event in events}
     for step, row in rows:
         attempts = state.attempts(step.id)
@@ -268,7 +268,7 @@ def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:
     """The state that a journal records.
 
     Raises StateError `PB-STATE-DIVERGED`, naming the recorded and the expected attempt, if the
-    journal cannot be a history of this playbook.
+    journal could not have been produced by this playbook.
     """
     state = State(playbook)
     for entry in entries:

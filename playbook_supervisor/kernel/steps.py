@@ -1,4 +1,4 @@
-"""The order for one step: it is skipped or checked, launched, returned and judged.
+"""The life cycle of one step: it is skipped, or checked, run and judged.
 
 Every function here is a rule of the transition table: it takes the state, the step, the observation
 and the time, and returns the event that follows for this step alone.
@@ -51,7 +51,7 @@ def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
 
 
 def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
-    """Skip the step, fail it, open a gate, or launch it: points 1 to 4 of the order."""
+    """Skip the step, fail it, open a gate, or launch it."""
     report = checked.reports[step.id]
     attempts = state.attempts(step.id)
     open_entry = attempts[-1] if attempts and not attempts[-1].settled else None
@@ -88,7 +88,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
 
 
 def record_return(state: State, step: Step, returned: Returned, at: int) -> Event:
-    """Record what the worker returned, before anything is checked: point 5."""
+    """Record what the worker returned, before anything is checked."""
     outcome = returned.outcome
     entry = state.last(step.id)
     entry = replace(entry, returned_at=at, output=outcome.output, agent=outcome.agent)
@@ -105,7 +105,7 @@ def record_return(state: State, step: Step, returned: Returned, at: int) -> Even
 
 
 def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
-    """Settle the step as done or failed, or open a gate: points 6 to 9."""
+    """Settle the step as done or failed, or open a gate."""
     report = checked.reports[step.id]
     entry = state.last(step.id)
     rechecked = gates.rechecked(entry)

@@ -33,7 +33,7 @@ Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
 def examine(data: bytes, source: str) -> Examined:
     """The playbook (None if there is an error), all problems by place, and the document.
 
-    The document is None if the text cannot be read. Raises nothing.
+    The document is None if the text cannot be read. Never raises.
     """
     try:
         document = load(data, source)
@@ -88,7 +88,7 @@ def schema_text(name: str) -> str:
 
 
 def _typed(key: str, value: Any) -> Any:
-    """The data with the types of the schema: text as it was typed, and booleans.
+    """The data with the types of the schema: text as it was written, and booleans.
 
     A key without a value is null, and so is a `null` in place of a name.
     """

@@ -1,4 +1,4 @@
-"""One open session: its state, its three files, and the one way to write them.
+"""One open session: its state, its three files, and the only way to write them.
 
 An `OpenSession` exists only under the session's lock. `accept` takes events in, `write` makes them
 durable.
@@ -88,7 +88,7 @@ class OpenSession(Record, frozen=False):
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
 
         The runtime state is written first, with the digest of the new journal. A crash between the
-        two leaves the former journal, whose digest is also there. session.yaml only repeats the
+        two leaves the previous journal, whose digest is also recorded. session.yaml repeats the
         journal: if it cannot be written now, the next opening writes it.
         """
         self._update_text(self.state.entries)
@@ -170,7 +170,7 @@ class OpenSession(Record, frozen=False):
 
 
 def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
-    """The session from its files and the runtime state, which must agree in their data.
+    """The session from its files and the runtime state, whose data must agree.
 
     StateError `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout
     are accepted, and what a crash left unfinished is finished.

@@ -270,7 +270,7 @@ class DiskStore:
             known.copy()
         if gone := integrity.restore_missing(folder, private):
             names = ", ".join(gone)
-            self.notices.append(f"{session_id}: {names} had vanished; restored from the copy")
+            self.notices.append(f"{session_id}: {names} had disappeared; restored from the copy")
         return session.load(folder, private, runtime, place)
 
     def require_worktree(self, session_id: str) -> None:

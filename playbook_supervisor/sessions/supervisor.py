@@ -57,7 +57,7 @@ Observe = Callable[[OpenSession], Observation]
 
 
 class Supervisor:
-    """Supervises one session of one worktree. Talks to no person and no agent.
+    """Supervises one session of one worktree. Never talks to people or agents.
 
     `exports` says whether the driver gives `environment` to its workers; `runs_programs` whether
     it may wait for programs that conditions start (if not, such a check is left outstanding).
@@ -101,7 +101,7 @@ class Supervisor:
             return take_snapshot(self.store, opened)
 
     def end_workers(self) -> None:
-        """End what a driver that has died left running."""
+        """End the workers that a dead driver left running."""
         for attempt in running(self.look()):
             kill_worker(self.worker_file(attempt))
 

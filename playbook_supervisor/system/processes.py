@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from typing import IO, Literal, NoReturn
 
 POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
-"""Set by a surrounding git (a hook, an alias). A child does not get them: its folder decides."""
+"""Set if git runs us. They are removed for children, so that the working directory decides."""
 _DRAIN = 0.5
 """Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
 _TICK = 0.1
 """Seconds between two checks of a silent child."""
 _CHUNK = 1 << 16
 _FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
-_NOT_STARTABLE = "Check its mode, its arguments and the open files (`ulimit -n`)."
+_NOT_STARTABLE = "Check its permissions, its arguments and the limit of open files (`ulimit -n`)."
 
 
 class Completed(Record):
@@ -67,7 +67,7 @@ def run(
     """Run a short command; after `timeout` seconds, end its whole group.
 
     `cap` bytes of each output are kept. StorageError PB-IO-PROGRAM if it cannot be started,
-    Interrupted if a person asked to stop. No exit status is an error; a signal's is negative.
+    Interrupted if a person asked to stop. Exit statuses raise nothing; a signal's is negative.
     """
     with ending_on_signals():
         worker = Worker(argv, cwd=cwd, env=env, stdin=stdin, wall=timeout, cap=cap)
@@ -85,7 +85,7 @@ def run(
 
 
 def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
-    """Replace this process by another program. StorageError PB-IO-PROGRAM if it cannot start."""
+    """Replace this process with another program. StorageError PB-IO-PROGRAM if it cannot start."""
     try:
         os.chdir(cwd)
         os.execvpe(argv[0], [*argv], {**_without_pointers(os.environ), "PWD": str(cwd)})  # noqa: S606

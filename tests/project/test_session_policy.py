@@ -459,7 +459,7 @@ def test_one_that_was_removed_comes_back(scene: Scene) -> None:
     assert difference.what == "it is missing"
     again = scene.again(supervisor)
     assert ask(again.look()).id == "b#1?1"
-    assert "policy.yaml had vanished" in again.store.notices[0]
+    assert "policy.yaml had disappeared" in again.store.notices[0]
     assert scene.file(supervisor, "policy.yaml").is_file()
 
 

@@ -176,7 +176,7 @@ def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None
     assert work(supervisor.report("b#1", OK)).id == "c#1"
     (notice,) = store.notices
     assert supervisor.id in notice
-    assert "session.yaml, journal.yaml, playbook.yaml had vanished" in notice
+    assert "session.yaml, journal.yaml, playbook.yaml had disappeared" in notice
     assert project.journal()[0]["step_id"] == "a"
     assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
     assert store.vanished() == []
@@ -202,7 +202,7 @@ def test_a_file_that_a_failing_machine_left_empty_is_restored(scene: Scene) -> N
     scene.file(supervisor, "session.yaml").write_bytes(b"")
     again = scene.again(supervisor)
     assert again.look().pending
-    assert "session.yaml had vanished" in again.store.notices[0]
+    assert "session.yaml had disappeared" in again.store.notices[0]
     assert scene.manifest(supervisor)["status"] == "pending"
 
 
