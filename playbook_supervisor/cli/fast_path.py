@@ -1,7 +1,7 @@
-"""`next`, `report` and `check` without click, which takes longer to import than they run.
+"""`next`, `report` and `check` without click, which takes longer to import than they take to run.
 
-A client calls `next` and `report` at every step, an editor calls `check` at every save. Only plain
-spellings are parsed here: anything else, and every mistake, goes to click.
+A client calls `next` and `report` at every step, and an editor calls `check` on every save. Only
+plain spellings are parsed here: anything else, and every mistake, goes to click.
 """
 
 from __future__ import annotations

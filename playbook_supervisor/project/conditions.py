@@ -2,6 +2,7 @@
 
 The answer depends on the files, the record of the launch and nothing else (kai NFR4); only a
 condition that needs the network asks more. What cannot be checked is an error, never a "no".
+A new condition also needs its word in `kernel/vocabulary.py` and `schemas/playbook.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""journal.yaml: an entry ↔ its mapping ↔ its text.
+"""The format of journal.yaml: an entry ↔ its mapping ↔ its text. `session.py` writes the file.
 
 Every journal stays readable: `schema` numbers the versions, and a journal without it is one of
 kai's own. Settled entries never change, so a write is the old bytes plus one emitted entry.

@@ -1,7 +1,7 @@
-"""When a session's folder goes into git: before a step that publishes, and at the end.
+"""When a session's folder is committed to git: before a step that publishes, and at the end.
 
 So the journal is part of the pull request, and what is committed does not stay `in_progress` for
-ever. Where git refuses, the person is told so; no step and no session fails for it.
+ever. If git refuses, the person is told; no step and no session fails because of it.
 """
 
 from __future__ import annotations

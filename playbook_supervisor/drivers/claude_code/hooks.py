@@ -1,7 +1,8 @@
 """Handles the hooks of the client: a payload in, a reply out.
 
-Nothing here runs a step, starts a program of a condition or parses YAML on its way. A reply carries
-the snapshot that the model is to know, with its details; the command line turns it into words.
+`fast_path` answers most tool calls before this module is imported. Nothing here runs a step, starts
+a program of a condition or parses YAML. A reply carries the snapshot for the model, with its
+details; the command line turns it into words.
 """
 
 from __future__ import annotations
