@@ -53,6 +53,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert re.match(rf"{stamp} pr#1 WAITS FOR A HUMAN: .*7/8 steps done", gate)
     assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
 
+    time.sleep(0.2)  # a gate that is open for less than 0.1 s is not mentioned in the summary
     answered = project.process("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
