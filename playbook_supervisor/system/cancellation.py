@@ -1,7 +1,7 @@
 """Ending a program early because a person wants to stop.
 
-Whoever handles signals says how to notice such a request (`cancelled_by`). Any program that runs
-meanwhile in the same thread is ended, and its result is not used.
+The code that handles signals registers how to notice such a request (`cancelled_by`). A program
+that runs meanwhile in the same thread is ended, and its result is not used.
 """
 
 from __future__ import annotations
