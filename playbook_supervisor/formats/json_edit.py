@@ -263,7 +263,7 @@ class _SpanReader:
 
 
 def _integer(digits: str) -> int | str:
-    """Python takes too long for thousands of digits, and no setting of ours is such a number."""
+    """Converting thousands of digits takes too long, and no setting needs such a number."""
     return int(digits) if len(digits) < _LONGEST_NUMBER else digits
 
 

@@ -1,8 +1,8 @@
 """The format version of each of our files, and the migrations to the newest.
 
 Versions only grow. A file of an old version is migrated in memory, step by step; migrations are
-never removed. A newer version than ours is refused. A file without a number has version 1. (A
-playbook has its author's `version` instead.)
+never removed. A version newer than this program is refused. A file without a number has version 1.
+(A playbook has its author's `version` instead.)
 """
 
 from __future__ import annotations

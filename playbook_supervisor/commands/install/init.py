@@ -1,6 +1,6 @@
 """`playbook init`: install playbooks, commands and settings in a project (kai FR42, NFR11).
 
-A file that is not ours is never overwritten, and a file that a user deleted is not restored.
+Files of other origin are never overwritten, and files that a user deleted are not restored.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 
-NOBODY = "There is no person here to answer: stop. The gate stays open."
+NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
 _HEADER = 12  # characters of a header that the client shows
 _MEANINGS = {

@@ -164,7 +164,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             return turns.launch(hook, snapshot, ruling.attempt)
         case "ask" if snapshot:
             dialog = gates.show_dialog(hook, snapshot)
-            return dialog or stopping.refuse(hook, gates.NOBODY, snapshot)
+            return dialog or stopping.refuse(hook, gates.NO_PERSON, snapshot)
         case "deny":
             return stopping.refuse(hook, ruling.reason, snapshot)
         case _:
