@@ -165,7 +165,7 @@ def passes(
     stated = "; ".join(
         f"{report.path} says {reading.verdict}"
         if reading.verdict
-        else f"{reading.reason} in {report.path}"
+        else f"{reading.reason} in {report.path}" + (reading.hint and f" ({reading.hint})")
         for report, reading in zip(readable, readings, strict=True)
     )
     if len({reading.verdict for reading in readings}) > 1:

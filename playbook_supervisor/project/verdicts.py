@@ -15,10 +15,14 @@ from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.records import Record
 
 _WORDS = {"pass": "PASS", "passed": "PASS", "fail": "FAIL", "failed": "FAIL", "stale": "STALE"}
-_STATED = re.compile(r"(passed|pass|failed|fail|stale)(?!\w)\s*", re.IGNORECASE)
+_STATED = re.compile(r"(\[?)(passed|pass|failed|fail|stale)(?!\w)", re.IGNORECASE)
 _TERMINATORS = ".,;:!-\u2013\u2014([{)]}"
 _ANOTHER = re.compile(r"[\W_]{0,9}(?:or\b)?[\W_]{0,9}(passed|pass|failed|fail|stale)\b")
-_PREFIX = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+")
+_PREFIX = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+(?:[0-9]{1,3}[.)][ \t]+)?")
+_NUMBERED = re.compile(r"\A#{0,6}[ \t]*(?:[0-9]{1,3}[.)][ \t]+)?")
+_LABEL = re.compile(r"(?:(?:final|overall|qa|agreement|check) ){0,3}verdict")
+_SUBJECT = re.compile(r"([\w.]+(?:-[\w.]+){0,40}) (?:-|\u2013|\u2014) (.*)")
+_UNDECIDED = frozenset("blocked conditional expected no none not partial pending tbd todo".split())
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _KEY = re.compile(r"[\w-]+[ \t]*:")
 _COUNTS = frozenset({"breaking change", "breaking changes", "adr violation", "adr violations"})
@@ -28,17 +32,25 @@ _DRESSING = {ord(mark): None for mark in "*`\u2705\u274c\u2714\u2716\ufe0f"}
 _EDGES = " \t_\"'"
 _BOM = "\ufeff"
 
+_KEY_ONLY = "the key `verdict` is missing"
+_SHAPES = (
+    "what is read: the key `verdict` in the front matter; a line `Verdict: PASS`, also with QA, "
+    "Overall or Final before it; a line that begins with PASS below a heading `Verdict`"
+)
+
 
 class Reading(Record):
     """What a report says.
 
     `verdict` is PASS, FAIL, STALE or empty; if it is empty, `reason` says why, and "in PATH" can be
-    appended to it. `breaking` is the line that names a breaking change, or empty.
+    appended to it. `hint` names the shapes that are read, if the report has none of them.
+    `breaking` is the line that names a breaking change, or empty.
     """
 
     verdict: str
     reason: str = ""
     breaking: str = ""
+    hint: str = ""
 
 
 def read_report(text: str, *, yaml: bool) -> Reading:
@@ -57,7 +69,9 @@ def read_report(text: str, *, yaml: bool) -> Reading:
     breaking = _breaking_key(keys) or _breaking_line(text if yaml else body)
     if "verdict" not in keys:
         verdict = _last_stated(body)
-        return Reading(verdict, "" if verdict else "no verdict", breaking)
+        if verdict:
+            return Reading(verdict, "", breaking)
+        return Reading("", "no verdict", breaking, _KEY_ONLY if yaml else _SHAPES)
     stated = keys["verdict"]
     verdict = _word(stated) if isinstance(stated, str) else ""
     shown = first_line(str(stated), 40)
@@ -139,15 +153,23 @@ def _stated_pair(line: str) -> tuple[str, str]:
 
 
 def _word(value: str) -> str:
-    """The verdict at the start of `value`, if there is exactly one."""
+    """The verdict at the start of `value`, if there is exactly one; it may be in brackets."""
     match = _STATED.match(value)
     if not match:
         return ""
-    verdict, rest = _WORDS[match[1].lower()], value[match.end() :].lstrip(_EDGES)
-    if rest and rest[0] not in _TERMINATORS:
+    verdict, rest = _WORDS[match[2].lower()], value[match.end() :].lstrip(_EDGES)
+    if match[1] and not rest.startswith("]") or (rest and rest[0] not in _TERMINATORS):
         return ""
     another = _ANOTHER.match(rest.lower())
     return "" if another and _WORDS[another[1]] != verdict else verdict
+
+
+def _word_of_subject(value: str) -> str:
+    """The verdict in `013-login — PASS`, where nothing follows it and the subject is one name."""
+    match = _SUBJECT.fullmatch(value)
+    if not match or match[1].casefold() in _UNDECIDED or _STATED.fullmatch(match[1]):
+        return ""
+    return _WORDS.get(match[2].strip(_EDGES).casefold(), "")
 
 
 def _last_stated(body: str) -> str:
@@ -159,9 +181,10 @@ def _last_stated(body: str) -> str:
         if under_heading:
             found = _word(row) or found
         label, value = _stated_pair(line)
-        if label == "verdict":
-            found = _word(value) or found
-        under_heading = row.lstrip("#").strip(_EDGES + ":").casefold() == "verdict"
+        if _LABEL.fullmatch(label):
+            found = _word(value) or (row.startswith("#") and _word_of_subject(value)) or found
+        heading = _NUMBERED.sub("", row, count=1).strip(_EDGES + ":")
+        under_heading = _LABEL.fullmatch(heading.casefold()) is not None
     return found
 
 

@@ -264,7 +264,9 @@ def test_a_verdict_holds_when_it_is_pass(
     bare: Workspace, name: Condition, path: str, text: str, answer: Answer, evidence: str
 ) -> None:
     put(bare, path, text)
-    assert said(name, bare) == (answer, evidence.format(path))
+    found, told = said(name, bare)
+    assert (found, told.partition(" (")[0]) == (answer, evidence.format(path))
+    assert ("`Verdict: PASS`" in told) is evidence.startswith("no verdict")
 
 
 def test_front_matter_that_does_not_parse_is_the_reason(bare: Workspace) -> None:
@@ -277,7 +279,9 @@ def test_front_matter_that_does_not_parse_is_the_reason(bare: Workspace) -> None
 
 def test_binary_data_has_no_verdict(bare: Workspace) -> None:
     put(bare, REPORT, b"\xff\xfe\x00Verdict\x80")
-    assert said(Condition.AGREEMENT_PASS, bare) == (NOT_HELD, f"no verdict in {REPORT}")
+    answer, evidence = said(Condition.AGREEMENT_PASS, bare)
+    assert answer is NOT_HELD
+    assert evidence.startswith(f"no verdict in {REPORT} (what is read: ")
 
 
 def test_without_a_report_there_is_no_verdict(bare: Workspace) -> None:
@@ -307,7 +311,7 @@ def test_two_verdicts_that_agree_are_both_named(bare: Workspace) -> None:
     ("other", "told"),
     [
         ("verdict: FAIL\n", f"{VERDICT_YAML} says FAIL"),
-        ("result: PASS\n", f"no verdict in {VERDICT_YAML}"),
+        ("result: PASS\n", f"no verdict in {VERDICT_YAML} (the key `verdict` is missing)"),
     ],
 )
 def test_two_verdicts_that_differ_do_not_hold(bare: Workspace, other: str, told: str) -> None:

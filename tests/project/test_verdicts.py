@@ -24,6 +24,18 @@ SHAPES = (
     "| Verdict | {} |",
     "| **Verdict** | **{}** | see below |",
     '"verdict": "{}"',
+    "## Verdict\n\n**[{}]** Every check ran",
+    "## Verdict\n\n[{}]",
+    "**Verdict**: **[{}]**",
+    "## QA Verdict: 013-playbook-create — {}",
+    "## QA Verdict: X — {}",
+    "# QA Verdict: v1.2_login - **{}**",
+    "Overall verdict: {}",
+    "**Overall Verdict**: {} (12 of 12)",
+    "**Final Verdict**: {}",
+    "## 7. Final verdict\n\n**{}** — no finding",
+    "## 2) Agreement Check Verdict: {}",
+    "| Final verdict | {} |",
     "---\nverdict: {}\n---\n# Report\n",
     "---\r\ntitle: x\r\nverdict: {}\r\n---\r\n# Report\r\n",
     '\ufeff---\nverdict: "{}"\n...\n# Report\n',
@@ -76,6 +88,10 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
         "Verdict: PASS, FAIL or STALE",
         "Verdict: PASS (or FAIL)",
         "Verdict: [PASS|FAIL]",
+        "Verdict: [PASS] / [FAIL]",
+        "Verdict: [PASS",
+        "## Verdict\n\n[PASS] or [FAIL]",
+        "## Verdict\n\n- [x] PASS\n- [ ] FAIL",
         "## Verdict\n\nPASS | FAIL",
         "| Verdict | PASS | FAIL |",
         "| Verdict | PASS / FAIL |",
@@ -88,6 +104,16 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
         "Verdict: see below\n\nPASS",
         "Previous Check: FAIL with 2 failures",
         "The last verdict: FAIL",
+        "Previous Verdict: FAIL",
+        "Final verdicts: FAIL",
+        "The overall verdict: FAIL",
+        "Finally, a verdict: PASS",
+        "## QA Verdict: 013-x — PASS | FAIL",
+        "## QA Verdict: 013-x — PASS or not",
+        "## QA Verdict: pending — PASS",
+        "## QA Verdict: FAIL — PASS",
+        "## QA Verdict: what we hope — PASS",
+        "QA Verdict: 013-x — PASS",
         "> Verdict: FAIL",
         "We FAIL to see why it should PASS.",
         "PASS",
@@ -95,7 +121,9 @@ def test_punctuation_a_dash_or_a_bracket_may_follow(rest: str) -> None:
     ],
 )
 def test_templates_and_sentences_that_mention_a_word_state_no_verdict(line: str) -> None:
-    assert read_report(line, yaml=False) == Reading("", "no verdict")
+    reading = read_report(line, yaml=False)
+    assert (reading.verdict, reading.reason) == ("", "no verdict")
+    assert "what is read: the key `verdict`" in reading.hint
 
 
 def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
@@ -105,6 +133,13 @@ def test_the_same_word_again_behind_the_dash_is_still_one_verdict() -> None:
 def test_the_last_line_that_states_a_verdict_counts() -> None:
     assert verdict("Verdict: FAIL\n\nafter mending:\n\nVerdict: PASS\n\nFAIL was before.") == "PASS"
     assert verdict("Verdict: PASS\n\n## Verdict\n\n**FAIL** — sorry\n") == "FAIL"
+
+
+@pytest.mark.parametrize("last", SHAPES[:3] + SHAPES[15:])
+def test_a_later_verdict_of_any_shape_overrides_an_earlier_one(last: str) -> None:
+    if not last.startswith(("---", "\ufeff")):  # front matter is read alone
+        assert verdict(f"**Verdict**: PASS\n\nLater:\n\n{last.format('FAIL')}\n") == "FAIL"
+        assert verdict(f"{last.format('FAIL')}\n\n**Verdict**: PASS\n") == "PASS"
 
 
 def test_front_matter_goes_before_the_body() -> None:
@@ -122,7 +157,7 @@ def test_an_open_verdict_in_the_front_matter_hides_the_body(value: str) -> None:
 @pytest.mark.parametrize("fence", ["```", "~~~", "````", "  ```"])
 def test_code_fences_are_ignored(fence: str) -> None:
     text = f"{fence}yaml\nverdict: PASS\n``\nbreaking changes: 3\n[BREAKING] x\n"
-    assert read_report(text, yaml=False) == Reading("", "no verdict")
+    assert read_report(text, yaml=False).reason == "no verdict"
     assert verdict(f"{text}{fence}\nVerdict: FAIL\n") == "FAIL"
 
 
@@ -166,8 +201,9 @@ def test_yaml_that_is_not_a_mapping_does_not_parse(text: str) -> None:
 
 
 def test_a_yaml_report_without_the_key_has_no_verdict() -> None:
-    assert read_report("result: PASS\n", yaml=True) == Reading("", "no verdict")
-    assert read_report("# Verdict: PASS\n", yaml=True) == Reading("", "no verdict")
+    for text in ("result: PASS\n", "# Verdict: PASS\n"):
+        reading = Reading("", "no verdict", hint="the key `verdict` is missing")
+        assert read_report(text, yaml=True) == reading
 
 
 # ── breaking ────────────────────────────────────────────────────────────────────────────────
@@ -253,7 +289,8 @@ def test_what_is_shown_of_a_report_is_short_and_printable() -> None:
 # ── hostile text ────────────────────────────────────────────────────────────────────────────
 
 TOKENS = (
-    "--- verdict : PASS FAIL | # * ``` ~~~ [BREAKING] breaking_changes 9 <!-- --> Verdict ... {"
+    "--- verdict : PASS FAIL | # * ``` ~~~ [BREAKING] breaking_changes 9 <!-- --> Verdict ... { "
+    "[PASS] Final QA 013-x — 7."
 )
 PIECES = st.sampled_from([*TOKENS.split(), *" \n\r\t\0é[", "- "])
 
@@ -266,9 +303,26 @@ def test_any_text_is_read_and_yields_one_of_four_verdicts(text: str, yaml: bool)
     assert printable(reading.reason + reading.breaking) == reading.reason + reading.breaking
 
 
+@given(st.lists(PIECES, max_size=30).map("".join), st.sampled_from(["PASS", "FAIL"]))
+def test_prose_around_a_statement_does_not_change_it(prose: str, word: str) -> None:
+    """Text in a fence or in a quotation states nothing, wherever it stands."""
+    quoted = "".join(f"> {line}\n" for line in prose.splitlines())
+    assert verdict(f"Verdict: {word}\n\n{quoted}") == word
+    assert verdict(f"{quoted}\nFinal Verdict: {word}\n") == word
+
+
 UNITS = (
     *"|# *_`9\n",
-    *("verdict: ", "Verdict: PASS ", "PASS - ", "| Verdict | PASS |", "breaking changes: "),
+    *(
+        "verdict: ",
+        "Verdict: PASS ",
+        "PASS - ",
+        "## Final Verdict: a-",
+        "[",
+        "a-a - ",
+        "| Verdict | PASS |",
+        "breaking changes: ",
+    ),
     *("- ", "---\n", "a:\n", "<!--", "```\n", "no [", "[BREAKING"),
 )
 
