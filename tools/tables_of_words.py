@@ -80,7 +80,10 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     },
     GateReason: {
         "gate_always": "the step's autonomy requires it",
-        "precondition_fail": "a precondition does not hold, and the error policy is `gate`",
+        "precondition_fail": (
+            "a precondition does not hold, and the error policy is `gate`, or it was waived for an "
+            "earlier step"
+        ),
         "subagent_error": "the agent failed",
         "agreement_breaking": "a breaking change was found",
         "verdict_fail": "the QA verdict is not PASS",

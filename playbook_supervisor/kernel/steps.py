@@ -59,19 +59,20 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     if step.autonomy is Autonomy.SKIP:
         return settle(replace(entry, decision=Decision.SKIPPED), EntryStatus.SKIPPED, at)
     not_held = [probed for probed in report.conditions if not probed.held]
-    waived = tuple(
-        probed.name for probed in not_held if probed.as_waived and probed.name in state.waived
-    )
+    waived = tuple(each.name for each in not_held if _accepted_for(attempts, each))
     failing = [probed for probed in not_held if probed.name not in waived]
     if failing:
+        carried = _waived_earlier(state, failing)
         entry = replace(
             entry,
-            error=_describe_conditions(failing),
+            error=_describe_preconditions(failing, carried),
             error_code=PRECONDITION,
             evidence=_evidence(report),
         )
-        if step.error_policy is ErrorPolicy.GATE:
-            reason = GateReason.PRECONDITION_FAIL
+        reason = GateReason.PRECONDITION_FAIL
+        only_carried = len(carried) == len(failing)
+        asked_before = any(gate.reason is reason for gate in entry.gates)
+        if step.error_policy is ErrorPolicy.GATE or only_carried or asked_before:
             return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
     if step.autonomy is Autonomy.GATE_ALWAYS and not gates.continued(
@@ -138,6 +139,16 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     return settle(entry, EntryStatus.FAILED, at)
 
 
+def _accepted_for(attempts: tuple[Entry, ...], probed: Probed) -> bool:
+    """Whether a human accepted this failing precondition for this very step, as it is now."""
+    return probed.as_waived and any(probed.name in entry.waived for entry in attempts)
+
+
+def _waived_earlier(state: State, failing: list[Probed]) -> tuple[str, ...]:
+    """The conditions that a human accepted, as they are now, for an earlier step only."""
+    return tuple(each.name for each in failing if each.as_waived and each.name in state.waived)
+
+
 def _undecided_breaking_changes(entry: Entry, report: Report) -> list[Finding]:
     """`continue` at a gate of this attempt means "fixed, check again".
 
@@ -186,6 +197,14 @@ def _names(conditions: list[Probed]) -> tuple[str, ...]:
 
 def _describe_conditions(conditions: list[Probed]) -> str:
     return "; ".join(f"{probed.name}: {probed.evidence}" for probed in conditions)
+
+
+def _describe_preconditions(failing: list[Probed], carried: tuple[str, ...]) -> str:
+    return "; ".join(
+        f"{each.name}: {each.evidence}"
+        + (" (waived for an earlier step)" if each.name in carried else "")
+        for each in failing
+    )
 
 
 def _describe_findings(findings: list[Finding]) -> str:

@@ -49,6 +49,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Decision,
     EntryStatus,
     ErrorPolicy,
+    GateReason,
     Place,
     SessionStatus,
     Trigger,
@@ -356,12 +357,47 @@ def accepted(*, as_waived: bool) -> Scene:
     return scene
 
 
-def test_what_was_accepted_holds_as_the_precondition_of_the_next_step() -> None:
-    """kai FR31: the entry repeats the waiver."""
+def test_a_waiver_of_one_step_is_asked_about_again_at_the_next_that_needs_it() -> None:
+    """Whatever its error policy: `stop` would end the session, and nothing is carried unasked."""
     scene = accepted(as_waived=True)
     assert scene.entry("a#1").waived == ("plan_exists",)
+    assert (scene.gate.id, scene.gate.reason) == ("b#1?1", GateReason.PRECONDITION_FAIL)
+    assert scene.last.error.endswith("plan_exists.md is missing (waived for an earlier step)")
+    scene.says("accept")
+    scene.checked(b=missing("plan_exists"))
     assert scene.running == ("b#1",)
     assert scene.last.waived == ("plan_exists",)
+
+
+def test_what_was_accepted_for_a_step_holds_for_its_later_attempts() -> None:
+    scene = accepted(as_waived=True)
+    scene.says("accept")
+    scene.checked(b=missing("plan_exists"))
+    scene.lost("b#1")
+    scene.checked(b=missing("plan_exists"))
+    assert scene.running == ("b#2",)
+    assert scene.last.waived == ("plan_exists",)
+
+
+def test_after_a_continue_that_mended_nothing_the_question_is_asked_again() -> None:
+    """Also where the evidence is another one by now, which the policy `stop` would not forgive."""
+    for as_waived in (True, False):
+        scene = accepted(as_waived=True)
+        scene.says("continue")
+        scene.checked(b=missing("plan_exists", as_waived=as_waived))
+        assert scene.gate.id == "b#1?2"
+
+
+def test_a_waiver_does_not_soften_another_failing_precondition() -> None:
+    scene = begun(
+        step("a", policy=ErrorPolicy.GATE),
+        step("b", pre=(Condition.PLAN_EXISTS, Condition.SPEC_EXISTS), policy=ErrorPolicy.STOP),
+    )
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.says("accept")
+    scene.checked(b=missing("plan_exists", "spec_exists"))
+    assert scene.ended is SessionStatus.FAILED
 
 
 def test_a_waiver_ends_where_the_evidence_has_changed() -> None:

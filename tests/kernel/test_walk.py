@@ -108,6 +108,9 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         not entry.settled and gates.rechecked(entry),
         not entry.settled and gates.continued((entry,), GateReason.AGREEMENT_BREAKING),
         gates.continued(attempts, GateReason.GATE_ALWAYS),
+        CONDITIONS.intersection(name for one in attempts for name in one.waived),
+        not entry.settled
+        and any(one.reason is GateReason.PRECONDITION_FAIL for one in entry.gates),
         step.error_policy is ErrorPolicy.RETRY_ONCE
         and any(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
