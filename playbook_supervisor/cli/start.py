@@ -39,14 +39,14 @@ def start(playbook: str, args: tuple[str, ...], *, base: str, branch: str, exec_
     """
     if exec_:
         _require_client()
-    started = starting.start(playbook, args, base=base, branch=branch)
+    started = starting.start(playbook, args, base=base, branch=branch, client=exec_)
     output.show_notices(started.notices)
     folder = shlex.quote(os.path.relpath(started.root, Path.cwd()))
     lines = [f"✓ Session {started.session_id} created", f"✓ Worktree created at {folder}"]
     if not exec_:
-        lines += [f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
+        lines += _next_lines(started, folder)
     output.write(*map(printable, lines))
-    output.inform(*map(printable, _notes(started)[: 1 if exec_ else None]))
+    output.inform(*map(printable, _notes(started, client=exec_)))
     if exec_:
         sys.stdout.flush()
         starting.open_client(started)
@@ -63,11 +63,21 @@ def _require_client() -> None:
     starting.require_client()
 
 
-def _notes(started: starting.StartResult) -> list[str]:
+def _next_lines(started: starting.StartResult, folder: str) -> list[str]:
+    if started.own_agent:
+        return [f"→ Run: cd {folder} && {started.headless}"]
+    return [f"→ Run: cd {folder} && claude", f"→ Then type: {started.typed}"]
+
+
+def _notes(started: starting.StartResult, *, client: bool) -> list[str]:
+    """Where the branch comes from, and the other way to run the session."""
     branch = started.branch
     origin = f"new, from {started.base.name}" if branch.new else "an existing branch"
-    headless = started.typed.replace("/playbook.run", "playbook run", 1)
-    return [
-        f"Branch: {branch.name}, {origin}. Claude Code asks once whether you trust the new folder.",
-        f"Without Claude Code, type there: {headless}",
-    ]
+    where = f"Branch: {branch.name}, {origin}."
+    if client or not started.own_agent:
+        where += " Claude Code asks once whether you trust the new folder."
+    if client:
+        return [where]
+    if not started.own_agent:
+        return [where, f"Without Claude Code, type there: {started.headless}"]
+    return [where, *([f"In Claude Code, type there: {started.typed}"] if started.typed else [])]

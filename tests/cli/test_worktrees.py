@@ -231,6 +231,57 @@ def test_a_client_that_cannot_be_started_says_so(installed: Project) -> None:
     assert "Worktree created at" in terminal.shown
 
 
+# ── with an agent of one's own ──────────────────────────────────────────────────────────────
+
+
+def own_agent(project: Project, *removed: str) -> None:
+    """The settings name a program of one's own, which leaves what auto-validate looks at."""
+    program = project.root.with_name("own")
+    program.write_text(
+        "#!/bin/sh\nmkdir -p .qa/014-new-thing\necho a plan >.qa/014-new-thing/test-plan.md\n"
+        "echo 'verdict: PASS' >.qa/014-new-thing/verdict.md\n"
+    )
+    program.chmod(0o755)
+    project.write(".playbooks/config.yaml", f"agent: own\nagents: {{own: {{exec: [{program}]}}}}\n")
+    for name in removed:
+        project.git("rm", "-rq", name)
+    project.commit("Use our own agent")
+
+
+@pytest.mark.parametrize(
+    ("removed", "in_client"),
+    [
+        ((".claude",), False),
+        ((".claude/commands/qa.plan.md", ".claude/commands/qa.run.md"), False),
+        ((), True),
+    ],
+    ids=["nothing of Claude Code", "no commands of the playbook", "both"],
+)
+def test_what_start_prints_works_with_the_agent_of_the_settings(
+    installed: Project, removed: tuple[str, ...], in_client: bool
+) -> None:
+    own_agent(installed, *removed)
+    started = installed.playbook("start", "auto-validate", "014")
+    *_, run = started.out.splitlines()
+    assert run.startswith("→ Run: cd ../project-session-")
+    assert ("/playbook.run" in f"{started.out}{started.err}") is in_client
+    assert "trust" not in started.err
+    tree = beside(installed)
+    command = run.partition(" && ")[2]
+    assert command == f"playbook run auto-validate {NEW}"
+    done = tree.playbook(*command.split()[1:])
+    assert (done.code, tree.manifest()["status"]) == (0, "completed"), done.err
+
+
+def test_exec_is_refused_where_claude_code_lacks_the_commands(installed: Project) -> None:
+    own_agent(installed, ".claude/commands/qa.plan.md")
+    stand_in(installed)
+    with Terminal(installed, "start", "auto-validate", "014", "--exec") as terminal:
+        assert terminal.end() == 1
+    assert "PB-CHECK-COMMAND" in terminal.shown
+    assert nothing_remains(installed)
+
+
 # ── finishing ───────────────────────────────────────────────────────────────────────────────
 
 

@@ -28,9 +28,9 @@ from playbook_supervisor.system.files import locked
 NEW = "014-new-thing"
 
 
-def start(project: Project, *words: str, **more: str) -> StartResult:
+def start(project: Project, *words: str, base: str = "", branch: str = "") -> StartResult:
     playbook, *args = words or ("auto-feature", "014")
-    return starting.start(playbook, args, cwd=project.root, **more)
+    return starting.start(playbook, args, cwd=project.root, base=base, branch=branch)
 
 
 def store(root: Path) -> DiskStore:
@@ -409,6 +409,32 @@ def test_an_unsuitable_path_is_refused(
     refused(installed, code)
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("../plain/{session}", "plain is not a folder"),
+        ("../dangling/deeper/{session}", "dangling is not a folder"),
+        (f"../{'long' * 80}-{{session}}", "File name too long"),
+    ],
+)
+@pytest.mark.parametrize("found", [True, False], ids=["found out before", "found out by git"])
+def test_where_no_folder_can_be_created_nothing_is_left(
+    installed: Project, mocker: MockerFixture, place: str, why: str, found: bool
+) -> None:
+    """And the next start, with a better setting, succeeds."""
+    installed.root.with_name("plain").touch()
+    installed.root.with_name("dangling").symlink_to("nowhere")
+    installed.write(".playbooks/config.yaml", f"worktrees: {place!r}\n")
+    installed.commit("Settings")
+    if found:
+        assert refused(installed, "PB-CHECK-CONFIG").message.endswith(why)
+    else:
+        mocker.patch.object(start_point, "_flaw_of_place", return_value="")
+        refused(installed, "PB-GIT-FAILED")
+    installed.git("revert", "--no-edit", "HEAD")
+    assert start(installed).notices == ()
+
+
 def test_the_place_is_the_settings_to_choose(installed: Project) -> None:
     installed.write(".playbooks/config.yaml", "worktrees: ../trees/{repo}/{session}\n")
     installed.commit("Settings")
@@ -652,6 +678,19 @@ def test_a_start_in_progress_is_left_alone(installed: Project) -> None:
         assert started.notices == ()
     assert left.root.exists()
     assert "removed what the killed start of" in start(installed).notices[0]
+
+
+def test_what_cannot_be_removed_does_not_stop_the_next_start(
+    installed: Project, mocker: MockerFixture
+) -> None:
+    left = Leftover(installed)
+    stuck = PlaybookError("PB-IO-WRITE", "cannot remove x")
+    mocker.patch.object(worktree, "remove_all", side_effect=stuck)
+    (told,) = start(installed).notices
+    assert told == "what the killed start of session 20260219-a7k left stays: cannot remove x"
+    mocker.stopall()
+    assert "removed what the killed start of" in start(installed).notices[0]
+    assert left.is_gone()
 
 
 @pytest.mark.parametrize("record", ["{", "[]", '{"path": 1}'])

@@ -33,12 +33,14 @@ class Preflight(Record):
     """The checks of one commit, which is exported to the folder `tree`.
 
     `own_tip`: the commit is the tip of the worktree's own branch, so a new commit there helps.
+    `client`: Claude Code is to drive the session, whatever agent the settings name.
     """
 
     store: DiskStore
     tree: Path
     base: start_point.Base
     own_tip: bool = False
+    client: bool = False
 
     def request(self, reference: str, given: Sequence[str], branch: str) -> RunRequest:
         """What would run there on that branch. Errors as for `creation.prepare`."""
@@ -68,11 +70,15 @@ class Preflight(Record):
         if failing:
             raise self._error("; ".join(failing), [*failing])
 
+    def runs_in_client(self, run: RunRequest) -> bool:
+        """Whether Claude Code has there our commands and those of the playbook."""
+        return not run.missing and self._has_command(_RUN)
+
     # ── what is missing ─────────────────────────────────────────────────────────────────────
 
     def _commands_elsewhere(self) -> bool:
-        """Whether the project's agent keeps its commands outside `.claude/`."""
-        return not registry.is_default(config.load(self.tree).agent)
+        """Whether the session's agent keeps its commands outside `.claude/`."""
+        return not self.client and not registry.is_default(config.load(self.tree).agent)
 
     def _in_checkout(self, reference: str) -> bool:
         try:
@@ -83,16 +89,18 @@ class Preflight(Record):
     def _missing_files(self) -> Iterator[str]:
         """Our commands and settings that the checkout has, or that the client needs."""
         here, elsewhere = self.store.checkout.root, self._commands_elsewhere()
-        commands = CommandIndex(self.tree, home=Path.home())
         for name in COMMANDS:
             file = f".claude/commands/{name}.md"
             needed = (here / file).is_file() or (name == _RUN and not elsewhere)
-            if needed and commands.resolve(f"/{name}") is None:
+            if needed and not self._has_command(name):
                 yield file
         if read_installation(self.tree).no_hooks or not _lacks_hooks(self.tree):
             return
         if not elsewhere or not _lacks_hooks(here):
             yield settings.FILE
+
+    def _has_command(self, name: str) -> bool:
+        return CommandIndex(self.tree, home=Path.home()).resolve(f"/{name}") is not None
 
     def _settings_outdated(self) -> bool:
         """Whether the settings are committed, but insufficient there as in the checkout."""

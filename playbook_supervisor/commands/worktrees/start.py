@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.worktrees import start_point, worktree
 from playbook_supervisor.commands.worktrees.git_export import exported
@@ -33,18 +34,24 @@ CLIENT = "claude"
 
 
 class StartRequest(Record):
-    """What a person typed: a playbook with its arguments, and optionally base and branch."""
+    """What a person typed: a playbook with its arguments, and optionally base and branch.
+
+    `client`: Claude Code is to drive the session, whatever agent the settings name.
+    """
 
     reference: str
     given: tuple[str, ...] = ()
     base: str = ""
     branch: str = ""
+    client: bool = False
 
 
 class StartResult(Record):
     """A pending session in its own worktree.
 
-    `typed` is the slash command that begins it; `notices` are sentences for the user.
+    `typed` is the slash command that begins it, empty if Claude Code lacks commands for it.
+    `headless` is the command that runs it with the agent of the settings, which is `own_agent` if
+    they name one. `notices` are sentences for the user.
     """
 
     session_id: str
@@ -52,6 +59,8 @@ class StartResult(Record):
     branch: Branch
     base: Base
     typed: str
+    headless: str
+    own_agent: bool
     notices: tuple[str, ...]
 
 
@@ -61,6 +70,7 @@ def start(
     *,
     base: str = "",
     branch: str = "",
+    client: bool = False,
     cwd: Path | None = None,
 ) -> StartResult:
     """Create a pending session in a new worktree, on a branch of its own.
@@ -69,7 +79,8 @@ def start(
     """
     store = locate.store(cwd)
     here = store.checkout
-    request = StartRequest(_from_top_level(here.root, reference), tuple(args), base, branch)
+    reference = _from_top_level(here.root, reference)
+    request = StartRequest(reference, tuple(args), base, branch, client)
     with ExitStack() as cleanup:
         cleanup.enter_context(_exiting_on_signals())
         with worktree.locked_worktrees(here):
@@ -77,13 +88,23 @@ def start(
             start_point.require_clean(here.root)
             from_base = start_point.base(here.root, request.base)
             session_id = cleanup.enter_context(_reserved_id(store))
-            run, on_branch = _check(store, request, from_base, session_id)
+            run, on_branch, in_client = _check(store, request, from_base, session_id)
             path = start_point.path(here, config.load(here.root).worktrees, session_id)
             plan = _plan(session_id, path, on_branch, from_base)
             cleanup.enter_context(worktree.created(here, plan))
-        typed = _typed(request.reference, run)
-        notices += (*run.warnings, *_begin(store, plan, typed, from_base))
-    return StartResult(session_id, path, on_branch, from_base, typed, notices)
+        words = _words(reference, run)
+        notices += (*run.warnings, *_begin(store, plan, words, from_base))
+    arguments = shlex.join(words)
+    return StartResult(
+        session_id,
+        path,
+        on_branch,
+        from_base,
+        typed=f"/playbook.run {arguments}" if in_client else "",
+        headless=f"playbook run {arguments}",
+        own_agent=not registry.is_default(run.config.agent),
+        notices=notices,
+    )
 
 
 def _plan(session_id: str, path: Path, branch: Branch, base: Base) -> WorktreePlan:
@@ -117,8 +138,8 @@ def _exiting_on_signals() -> AbstractContextManager[None]:
 
 def _check(
     store: DiskStore, request: StartRequest, base: Base, session_id: str
-) -> tuple[RunRequest, Branch]:
-    """What will run, and on which branch.
+) -> tuple[RunRequest, Branch, bool]:
+    """What will run, on which branch, and whether Claude Code has the commands for it.
 
     The feature determines the branch. If that branch exists, everything is checked at its tip
     instead of at the base.
@@ -128,18 +149,19 @@ def _check(
     heads = start_point.heads(root)
     tip = _tip(request.branch, heads[request.branch]) if request.branch in heads else base
     with exported(root, tip.commit, extra) as tree:
-        preflight = Preflight(store, tree, tip, own_tip=tip is not base)
+        preflight = Preflight(store, tree, tip, own_tip=tip is not base, client=request.client)
         first = preflight.request(reference, request.given, request.branch or store.checkout.branch)
         branch = start_point.branch(root, first.feature, session_id, base, request.branch)
         if branch.new or branch.commit == tip.commit:
             run = preflight.request(reference, request.given, branch.name)
             preflight.require(run, branch.name)
-            return run, branch
+            return run, branch, preflight.runs_in_client(run)
     with exported(root, branch.commit, extra) as tree:
-        preflight = Preflight(store, tree, _tip(branch.name, branch.commit), own_tip=True)
+        tip = _tip(branch.name, branch.commit)
+        preflight = Preflight(store, tree, tip, own_tip=True, client=request.client)
         run = preflight.request(reference, request.given, branch.name)
         preflight.require(run, branch.name)
-    return run, branch
+        return run, branch, preflight.runs_in_client(run)
 
 
 def _tip(name: str, commit: str) -> Base:
@@ -158,24 +180,26 @@ def _is_path(reference: str) -> bool:
     return "/" in reference or "." in reference
 
 
-def _typed(reference: str, run: RunRequest) -> str:
-    """The slash command for exactly this session: features are resolved, words are quoted."""
-    words, positional = ["/playbook.run", reference], True
+def _words(reference: str, run: RunRequest) -> list[str]:
+    """The arguments that name exactly this session: features are resolved."""
+    words, positional = [reference], True
     for name, value in run.args.items():
         positional = positional and value != "" and value.partition("=")[0] not in run.args
         if value:
             words.append(value if positional else f"{name}={value}")
-    return " ".join([words[0], *map(shlex.quote, words[1:])])
+    return words
 
 
 # ── in the new worktree ─────────────────────────────────────────────────────────────────────
 
 
-def _begin(store: DiskStore, plan: WorktreePlan, typed: str, base: Base) -> tuple[str, ...]:
-    """Begin the session there as the typed command will; notices about the worktree."""
+def _begin(
+    store: DiskStore, plan: WorktreePlan, words: Sequence[str], base: Base
+) -> tuple[str, ...]:
+    """Begin the session there as the printed command will; notices about the worktree."""
     there = DiskStore(checkout.find(Path(plan.path)), clock=store.clock)
     root = there.checkout.root
-    run = _request_there(there, *shlex.split(typed)[1:])
+    run = _request_there(there, *words)
     start_point.save(there.runtime(plan.session_id), base)
     try:
         features.point_speckit(root, run.feature, run.config)

@@ -109,25 +109,48 @@ def saved(private: Path) -> Base | None:
 def path(here: Checkout, pattern: str, session_id: str) -> Path:
     """The path of the session's worktree, by the pattern in config.yaml.
 
-    CheckError PB-CHECK-CONFIG if it lies inside the repository, GitError PB-GIT-TAKEN if it exists.
+    CheckError PB-CHECK-CONFIG if it lies inside the repository or no folder can be created there,
+    GitError PB-GIT-TAKEN if it exists.
     """
     main = here.main_root
     name = pattern.replace("{repo}", main.name.removesuffix(".git"))
     path = Path(os.path.normpath(main / name.replace("{session}", session_id)))
     real = Path(os.path.realpath(path))
     if any(real.is_relative_to(top) for top in (main, here.root, here.common_dir)):
-        raise CheckError(
-            "PB-CHECK-CONFIG",
-            f"worktrees: {path} is inside the repository, which would see it as a change",
-            where=".playbooks/config.yaml",
-            guidance="Name a path beside it, such as ../{repo}-session-{session}.",
-        )
+        raise _unsuitable(f"{path} is inside the repository, which would see it as a change")
     if os.path.lexists(path):
         raise _taken(
             f"{path} already exists",
             "Move it away, or choose another path: `worktrees` in .playbooks/config.yaml.",
         )
+    if flaw := _flaw_of_place(path):
+        raise _unsuitable(f"{path} cannot be created: {flaw}")
     return path
+
+
+def _flaw_of_place(path: Path) -> str:
+    """Why no folder can be created at `path`; empty if one can."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # the name is too long, links are circular, …
+        return error.strerror or str(error)
+    above = path.parent
+    while not os.path.lexists(above):
+        above = above.parent
+    if not above.is_dir():
+        return f"{above} is not a folder"
+    return "" if os.access(above, os.W_OK | os.X_OK) else f"{above} is not writable"
+
+
+def _unsuitable(message: str) -> CheckError:
+    return CheckError(
+        "PB-CHECK-CONFIG",
+        f"worktrees: {message}",
+        where=".playbooks/config.yaml",
+        guidance="Name a path beside the repository, such as ../{repo}-session-{session}.",
+    )
 
 
 # ── the branch ──────────────────────────────────────────────────────────────────────────────

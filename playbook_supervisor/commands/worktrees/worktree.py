@@ -105,8 +105,7 @@ def _roll_back(here: Checkout, plan: WorktreePlan, record: Path) -> None:
 
 def remove_all(here: Checkout, plan: WorktreePlan) -> None:
     """Remove everything that the plan created, except a branch with new commits."""
-    path = Path(plan.path)
-    remove(path)
+    remove(Path(plan.path))
     with suppress(PlaybookError):  # it was not created yet
         git_process.change(here.root, "worktree", "remove", "--force", "--force", "--", plan.path)
     if plan.new and start_point.heads(here.root).get(plan.branch) == plan.commit:
@@ -166,7 +165,10 @@ def _clean_up(here: Checkout, record: Path) -> str:
         notice = f"a killed start left {plan.path} on branch {plan.branch}, with changes; "
         notice += "`git worktree remove` removes it"
     else:
-        remove_all(here, plan)
+        try:
+            remove_all(here, plan)
+        except PlaybookError as error:  # the record stays for the next start
+            return f"what the killed start of session {plan.session_id} left stays: {error.message}"
         notice = f"removed what the killed start of session {plan.session_id} left"
     remove(record)
     record.with_suffix(".lock").unlink(missing_ok=True)
