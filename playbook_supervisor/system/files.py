@@ -27,7 +27,6 @@ _CHUNK = 1 << 20
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
-_IMPOSSIBLE = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)  # nothing has such a path
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -170,7 +169,7 @@ def remove(path: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        if error.errno not in _IMPOSSIBLE:
+        if error.errno not in (errno.ENOTDIR, errno.ENAMETOOLONG):  # nothing has such a path
             raise _write_error("cannot remove", path, error) from error
 
 
