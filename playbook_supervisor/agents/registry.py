@@ -11,6 +11,7 @@ from playbook_supervisor.formats.sanitize import did_you_mean, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
@@ -60,16 +61,32 @@ def is_default(spec: str) -> bool:
     return spec in ("", DEFAULT)
 
 
+def with_portable_path(spec: str, root: Path) -> str:
+    """The value of `--agent` to keep: a file of the repository is named from its top level."""
+
+    def portable(path: str) -> str:
+        found = os.path.realpath(resolve_path(path, root))
+        inside = os.path.relpath(found, root)
+        return found if inside.startswith(os.pardir) else f"./{inside}"
+
+    return _with_path(spec, portable)
+
+
 def with_absolute_path(spec: str, root: Path) -> str:
-    """The value of `--agent` that selects this agent from any working directory."""
+    """The kept value of `--agent`, for any working directory of this checkout."""
+    return _with_path(spec, lambda path: os.path.normpath(root / path))
+
+
+def _with_path(spec: str, change: Callable[[str], str]) -> str:
+    """The value with the path of its script or program changed."""
     import shlex
 
     name, _, argument = spec.strip().partition(":")
     if name == "script":
-        return f"{name}:{resolve_path(argument, root)}"
+        return f"{name}:{change(argument)}"
     if name == "exec":
         program, *others = shlex.split(argument)
-        whole = str(resolve_path(program, root)) if os.sep in program else program
+        whole = change(program) if os.sep in program else program
         return f"{name}:{shlex.join([whole, *others])}"
     return spec
 

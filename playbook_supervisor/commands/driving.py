@@ -31,8 +31,7 @@ from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, principal, selection
-from playbook_supervisor.sessions.local_state import Runtime
-from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions.manifest import SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -81,8 +80,8 @@ def run(
     budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
     if reads_claude_commands(agent):
         request.require_commands(root)
-    runtime = _runtime(drive, root)
-    session_id = creation.begin(store, request, start=start, runtime=runtime)
+    driver = _driver(drive, root, start)
+    session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()
     for warning in request.warnings:
         observer.on_notice(warning)
@@ -110,8 +109,7 @@ def resume(
     _pin(store, session_id)
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
-        remembered, mode = opened.runtime.agent, Mode(opened.runtime.mode)
-        limits = opened.runtime.limits
+        known = opened.manifest.driver
     supervisor = Supervisor(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
@@ -124,15 +122,22 @@ def resume(
     _require_no_other(store, session_id)
     if strayed := selection.strayed(store, session_id):
         observer.on_notice(strayed)
-    agent_name = drive.agent or remembered
+    agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
     agent = registry.choose(agent_name, supervisor.config, supervisor.root)
     asked = drive.limits or budget.NO_LIMITS
     budget.require_enforceable(agent, asked)
-    merged = budget.merged(asked, limits)
+    merged = budget.merged(asked, known.limits)
     if said := budget.unenforceable(agent, merged):
         observer.on_notice(said)
-    drive = DriveOptions(agent_name, drive.mode or mode, drive.wall, drive.idle, drive.kill, merged)
-    return _drive(supervisor, agent, drive, observer, prompter, retry=retry)
+    drive = DriveOptions(
+        agent=agent_name,
+        mode=drive.mode or known.mode,
+        wall=known.wall if drive.wall is None else drive.wall,
+        idle=known.idle if drive.idle is None else drive.idle,
+        kill=drive.kill,
+        limits=merged,
+    )
+    return _drive(supervisor, agent, drive, observer, prompter, start=known.start, retry=retry)
 
 
 def answer(
@@ -225,7 +230,7 @@ def _drive(
     with driver_lock.driving(private, drive.agent or agent.name):
 
         def first() -> Snapshot:
-            snapshot = supervisor.remember(_runtime(drive, supervisor.root))
+            snapshot = supervisor.remember(_driver(drive, supervisor.root, start))
             for notice in store.notices:
                 observer.on_notice(notice)
             return session_control.go_on(supervisor, snapshot, start=start, retry=retry)
@@ -245,12 +250,15 @@ def _drive(
         return runner.drive(first)
 
 
-def _runtime(drive: DriveOptions, root: Path) -> Runtime:
-    """Settings that a bare `resume` uses, saved when the session is created."""
-    return Runtime(
-        agent=registry.with_absolute_path(drive.agent, root),
-        mode=(drive.mode or Mode.MANUAL).value,
-        limits=budget.to_local_state(drive.limits or budget.NO_LIMITS),
+def _driver(drive: DriveOptions, root: Path, start: str) -> Driver:
+    """What a bare `resume` uses, saved when the session is created."""
+    return Driver(
+        agent=registry.with_portable_path(drive.agent, root),
+        mode=drive.mode or Mode.MANUAL,
+        start=start,
+        wall=drive.wall,
+        idle=drive.idle,
+        limits=budget.to_session(drive.limits or budget.NO_LIMITS),
     )
 
 

@@ -117,8 +117,7 @@ def _adopt(paths: SessionPaths) -> None:
     opened = session.adopt(paths.folder, paths.private, paths.state)
     if previous is not None:
         runtime = opened.runtime
-        runtime.agent, runtime.mode = previous.agent, previous.mode
-        runtime.limits, runtime.begun = previous.limits, previous.begun
+        runtime.begun = previous.begun
         runtime.launches, runtime.failing = previous.launches, previous.failing
         runtime.waivers, runtime.findings = previous.waivers, previous.findings
         opened.save()

@@ -24,7 +24,7 @@ from playbook_supervisor.sessions.journal import (
     parse_journal,
 )
 from playbook_supervisor.sessions.local_state import NAME, Runtime
-from playbook_supervisor.sessions.manifest import Manifest, Waiting, read_manifest
+from playbook_supervisor.sessions.manifest import Driver, Manifest, Waiting, read_manifest
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes
@@ -247,7 +247,7 @@ def _changes(
 
 def _plain(value: object) -> object:
     """A manifest's value as the local state stores it."""
-    if isinstance(value, Waiting):
+    if isinstance(value, Driver | Waiting):
         return as_mapping(value)
     return dict(value) if isinstance(value, Mapping) else value
 

@@ -37,7 +37,7 @@ def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
 
     Unknown stored keys are ignored.
     """
-    limits = {**stored, **to_local_state(requested)}
+    limits = {**stored, **to_session(requested)}
     turns, calls = limits.get("max_turns"), limits.get("max_tool_calls")
     return Budget(
         None if turns is None else int(turns),
@@ -46,8 +46,8 @@ def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
     )
 
 
-def to_local_state(limits: Budget) -> dict[str, float]:
-    """The limits that are set, as the session's local state stores them."""
+def to_session(limits: Budget) -> dict[str, float]:
+    """The limits that are set, as the session remembers them."""
     return {name: value for name, value in as_mapping(limits).items() if value is not None}
 
 
@@ -55,7 +55,7 @@ def unenforceable(agent: Agent, limits: Budget) -> str:
     """Why the agent cannot keep these limits, or nothing."""
     if limits == NO_LIMITS or keeps_budgets(agent):
         return ""
-    options = ", ".join(f"--{name.replace('_', '-')}" for name in to_local_state(limits))
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in to_session(limits))
     return f"the agent {agent.name} does not report its usage, so it cannot keep {options}"
 
 

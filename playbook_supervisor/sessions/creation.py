@@ -13,9 +13,9 @@ from playbook_supervisor.project import arguments, config, features, library
 from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import principal
-from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.selection import open_here
 from playbook_supervisor.system.files import ensure_folder, locked
 
@@ -127,12 +127,12 @@ def begin(
     start: str = "",
     exports: bool = True,
     reserved: str = "",
-    runtime: Runtime | None = None,
+    driver: Driver = NO_DRIVER,
 ) -> str:
     """The id of a session for this request: a pending one that matches it, else a new one.
 
     `start` is the step to begin at, if not the first. `exports`: the driver gives its workers
-    variables. With `reserved`, an id, it is always a new session, of that id. `runtime` says how
+    variables. With `reserved`, an id, it is always a new session, of that id. `driver` says how
     a new one is going to be driven. Nothing is created where this raises StateError:
     `PB-STATE-OPEN` if another session is open in this checkout, `PB-STATE-SPECKIT` if what would
     run first could not be launched.
@@ -150,7 +150,7 @@ def begin(
             definition=request.playbook,
             policy=request.policy,
             session_id=reserved,
-            runtime=runtime,
+            driver=replace(driver, start=start),
         )
 
 

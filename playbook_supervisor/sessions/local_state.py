@@ -55,9 +55,6 @@ class Runtime(Record, frozen=False):
     """
 
     digests: dict[str, list[str]] = field(default_factory=dict)
-    agent: str = ""
-    mode: str = "manual"
-    limits: dict[str, float] = field(default_factory=dict)
     begun: Launch | None = None
 
     state: dict[str, Any] = field(default_factory=dict)
@@ -102,9 +99,6 @@ class Runtime(Record, frozen=False):
         data = {
             "format": FORMAT,
             "digests": self.digests,
-            "agent": self.agent,
-            "mode": self.mode,
-            "limits": self.limits,
             "begun": self.begun.as_json() if self.begun else None,
             "now": self._saved,
             "former": self.former,
@@ -134,10 +128,12 @@ class Runtime(Record, frozen=False):
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
         begun = Launch.from_json(data["begun"]) if data["begun"] else None
-        limits = data.get("limits", {})  # sessions of 1.0 have none
-        runtime = cls(data["digests"], data["agent"], data["mode"], dict(limits), begun)
+        runtime = cls(data["digests"], begun)
         runtime.former = data["former"]
         runtime._restore(data["now"])
+        if "agent" in data:  # 1.0 kept how it is driven beside the manifest
+            known = {"agent": data["agent"], "mode": data["mode"]}
+            runtime.manifest.setdefault("driver", known | {"limits": data.get("limits", {})})
         return runtime
 
     def _snapshot(self) -> dict[str, Any]:

@@ -13,14 +13,17 @@ from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
-from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.kernel.vocabulary import Mode, SessionStatus
+from playbook_supervisor.records import Record, as_mapping, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA = NEWEST["session.yaml"]
+
+LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd")
+"""The limits of an agent's budget that a session remembers."""
 
 SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")
 """`20260219-a7k`: the UTC date and three of [a-z0-9]. Ids become paths: match them whole."""
@@ -33,6 +36,25 @@ class Waiting(Record):
     reason: str
     question: str
     opened_at: int
+
+
+class Driver(Record):
+    """How a session is driven: what a bare `resume` uses, on any machine.
+
+    `agent` is a value of `--agent`, empty for the default one. `limits` are names and values of
+    the agent's budget, `wall` and `idle` a step's deadlines in seconds. `start` is the step to
+    begin at, until the session begins (`--from`).
+    """
+
+    agent: str = ""
+    mode: Mode = Mode.MANUAL
+    start: str = ""
+    wall: float | None = None
+    idle: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+NO_DRIVER = Driver()
 
 
 class Manifest(Record):
@@ -52,6 +74,7 @@ class Manifest(Record):
     current_step: str = ""
     worktree: str = ""
     branch: str = ""
+    driver: Driver = NO_DRIVER
     gate: Waiting | None = None
     legacy: bool = False
 
@@ -74,9 +97,17 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     }
     if manifest.legacy:
         del mapping["schema"]
+    if manifest.driver != NO_DRIVER:
+        mapping["driver"] = _driver_mapping(manifest.driver)
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
+
+
+def _driver_mapping(driver: Driver) -> dict[str, object]:
+    words = {"agent": driver.agent, "mode": driver.mode, "from": driver.start}
+    numbers = {"timeout": driver.wall, "idle_timeout": driver.idle, **driver.limits}
+    return {key: value for key, value in {**words, **numbers}.items() if value not in ("", None)}
 
 
 def emit_manifest(manifest: Manifest) -> bytes:
@@ -126,9 +157,26 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         current_step=fields.text("current_step"),
         worktree=fields.text("worktree"),
         branch=fields.text("branch"),
+        driver=_read_driver(fields),
         gate=_read_gate(fields),
         legacy=legacy,
     )
+
+
+def _read_driver(fields: Fields) -> Driver:
+    driver = Fields(fields.mapping("driver"))
+    try:
+        limits = {name: driver.maybe_decimal(name) for name in LIMITS}
+        return Driver(
+            agent=driver.text("agent"),
+            mode=driver.maybe_word("mode", Mode) or Mode.MANUAL,
+            start=driver.text("from"),
+            wall=driver.maybe_decimal("timeout"),
+            idle=driver.maybe_decimal("idle_timeout"),
+            limits={name: limit for name, limit in limits.items() if limit is not None},
+        )
+    except UnfitError as unfit:
+        raise UnfitError("driver", f"in it, {unfit}") from None
 
 
 def _read_gate(fields: Fields) -> Waiting | None:
@@ -150,11 +198,15 @@ def _read_gate(fields: Fields) -> Waiting | None:
 def manifest_to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest for the runtime state."""
     gate = manifest.gate
-    made = {"args": dict(manifest.args), "gate": gate and as_mapping(gate)}
+    driver = as_mapping(manifest.driver) | {"limits": dict(manifest.driver.limits)}
+    made = {"args": dict(manifest.args), "driver": driver, "gate": gate and as_mapping(gate)}
     return as_mapping(manifest) | made
 
 
 def manifest_from_json(data: dict[str, Any]) -> Manifest:
     """The inverse of `manifest_to_json`."""
     gate = Waiting(**data["gate"]) if data["gate"] else None
-    return Manifest(**{**data, "status": SessionStatus(data["status"]), "gate": gate})
+    known = data.get("driver", {})  # sessions of 1.0 have none
+    driver = Driver(**{**known, "mode": Mode(known.get("mode", Mode.MANUAL))})
+    status = SessionStatus(data["status"])
+    return Manifest(**{**data, "status": status, "driver": driver, "gate": gate})

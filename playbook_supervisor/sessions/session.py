@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.kernel import gates, machine, phases
-from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Event, State
-from playbook_supervisor.kernel.vocabulary import ENDED
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
@@ -24,14 +22,14 @@ from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_jou
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
 from playbook_supervisor.sessions.manifest import (
+    Driver,
     Manifest,
-    Waiting,
     emit_manifest,
-    manifest_from_json,
     manifest_to_json,
     read_manifest,
     update_manifest,
 )
+from playbook_supervisor.sessions.projection import load_manifest, project
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
@@ -84,8 +82,10 @@ class OpenSession(Record, frozen=False):
                 self._leave_phase(self.state.with_entry(event.entry).entries)
             self.state = evolved
 
-    def write(self) -> None:
+    def write(self, driver: Driver | None = None) -> None:
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
+
+        `driver`: also remember that the session is driven in this way.
 
         The runtime state is written first, with the digest of the new journal. A crash between the
         two leaves the previous journal, whose digest is also recorded. session.yaml repeats the
@@ -97,7 +97,7 @@ class OpenSession(Record, frozen=False):
         journal_changed = not self.runtime.latest(JOURNAL, journaled)
         if journal_changed:
             self.runtime.will_write(JOURNAL, journaled)
-        manifest_changed = self._project()
+        manifest_changed = self._project(driver or self.manifest.driver)
         self._save()
         if journal_changed:
             write_atomically(self.folder / JOURNAL, data)
@@ -147,8 +147,8 @@ class OpenSession(Record, frozen=False):
                 continue
             self._entered = (*self._entered[:index], entry, *self._entered[index + 1 :])
 
-    def _project(self) -> bool:
-        projected = project(self.manifest, self.state)
+    def _project(self, driver: Driver) -> bool:
+        projected = replace(project(self.manifest, self.state), driver=driver)
         if projected == self.manifest:
             return False
         self._manifest_text = update_manifest(self._manifest_text, self.manifest, projected)
@@ -179,7 +179,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     playbook, policy = pinned_inputs.load(folder, private, runtime)
     try:
         state, text = _load_journal(folder, private, playbook, runtime)
-        manifest, data = _load_manifest(folder, runtime)
+        manifest, data = load_manifest(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(
@@ -237,36 +237,6 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     return opened
 
 
-def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with `status`, `current_step`, `gate` and end from the journal.
-
-    kai's own tools ended sessions without a journal entry; those remain ended.
-    """
-    status = machine.status(state)
-    if manifest.legacy and manifest.status in ENDED and status not in ENDED:
-        return manifest
-    asked = machine.directive(state)
-    waiting = None
-    if isinstance(asked, Ask):
-        opened_at = state.last(asked.member.step.id).gates[-1].opened_at
-        waiting = Waiting(asked.id, asked.reason.value, question(state, asked), opened_at)
-    return replace(
-        manifest,
-        status=status,
-        current_step=phases.current_step(state),
-        completed_at=state.latest if status in ENDED else None,
-        gate=waiting,
-    )
-
-
-def question(state: State, asked: Ask) -> str:
-    """The question of the open gate."""
-    entry = state.last(asked.member.step.id)
-    return gates.question(
-        asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
-    )
-
-
 def _load_journal(
     folder: Path, private: Path, playbook: Playbook, runtime: Runtime
 ) -> tuple[State, JournalText]:
@@ -307,24 +277,6 @@ def _read_edited(
     if found:
         raise integrity.tampered(found, source)
     return parsed
-
-
-def _load_manifest(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
-    """The manifest of session.yaml, which may lag behind the journal, and its text."""
-    recorded = manifest_from_json(runtime.manifest)
-    data = integrity.read_file(folder, "session.yaml")
-    written = digest(data)
-    if runtime.latest("session.yaml", written):
-        return recorded, data
-    source = integrity.shown(folder, "session.yaml")
-    found = read_manifest(data, source)
-    difference = integrity.manifest_difference(recorded, found)
-    if difference and not runtime.ours("session.yaml", written):
-        lagging = runtime.former and manifest_from_json(runtime.former["manifest"]) == found
-        if not lagging:
-            raise integrity.tampered(difference, source)
-    runtime.digests["session.yaml"] = [written]
-    return found, data
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

@@ -14,8 +14,7 @@ from typing import Protocol
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.sessions.journal import ParsedJournal
-from playbook_supervisor.sessions.local_state import Runtime
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.system.checkout import Checkout
 
@@ -42,7 +41,7 @@ class SessionStore(Protocol):
         definition: Playbook | None = None,
         policy: Policy | None = None,
         session_id: str = "",
-        runtime: Runtime | None = None,
+        driver: Driver = NO_DRIVER,
     ) -> str:
         """A new, pending session with what it is pinned to; returns its id."""
 

@@ -11,7 +11,7 @@ from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions import session
+from playbook_supervisor.sessions import projection
 from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.session import OpenSession
@@ -84,7 +84,7 @@ class Snapshot(Record):
     def question(self) -> str:
         """The question of the open gate; empty where none is open."""
         asked = self.directive
-        return session.question(self.state, asked) if isinstance(asked, Ask) else ""
+        return projection.question(self.state, asked) if isinstance(asked, Ask) else ""
 
     @property
     def answered_by(self) -> tuple[str, ...]:

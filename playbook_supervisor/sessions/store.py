@@ -20,7 +20,9 @@ from playbook_supervisor.sessions import integrity, pinned_inputs, session
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import (
+    NO_DRIVER,
     SESSION_ID,
+    Driver,
     Manifest,
     manifest_from_json,
     read_manifest,
@@ -167,12 +169,12 @@ class DiskStore:
         definition: Playbook | None = None,
         policy: Policy | None = None,
         session_id: str = "",
-        runtime: Runtime | None = None,
+        driver: Driver = NO_DRIVER,
     ) -> str:
         """Create a pending session with its pinned files (kai FR11, FR12); returns its id.
 
         `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
-        reserved before. `runtime` says how the session is going to be driven.
+        reserved before. `driver` says how the session is going to be driven.
         """
         now = self.clock()
         session_id = session_id or self.reserve(now)
@@ -188,9 +190,10 @@ class DiskStore:
             started_at=now,
             worktree=self._worktree(),
             branch=self.checkout.branch,
+            driver=driver,
         )
         with locked(private / "lock"):
-            runtime = runtime or Runtime()
+            runtime = Runtime()
             begun = pinned_inputs.pin(folder, private, runtime, text, definition, policy)
             opened = session.create(folder, private, self._place(session_id), runtime, made, *begun)
             opened.copy()

@@ -31,8 +31,7 @@ from playbook_supervisor.project import config as project_config
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal, publishing
-from playbook_supervisor.sessions.local_state import Runtime
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.manifest import Driver, Manifest
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
 from playbook_supervisor.system import checkout
@@ -90,14 +89,11 @@ class Supervisor:
         with self.store.open(self.id) as opened:
             return take_snapshot(self.store, opened)
 
-    def remember(self, known: Runtime) -> Snapshot:
+    def remember(self, driver: Driver) -> Snapshot:
         """Note how the session is driven, so that `resume` needs no arguments; then as `look`."""
         with self.store.open(self.id) as opened:
-            runtime = opened.runtime
-            now = (known.agent, known.mode, dict(known.limits))
-            if (runtime.agent, runtime.mode, runtime.limits) != now:
-                runtime.agent, runtime.mode, runtime.limits = now
-                opened.save()
+            if opened.manifest.driver != driver:
+                opened.write(driver)
             return take_snapshot(self.store, opened)
 
     def end_workers(self) -> None:
@@ -110,17 +106,21 @@ class Supervisor:
         return self._advance()
 
     def begin(self, start: str = "") -> Snapshot:
-        """Begin a pending session, at a later step if a person asked for it (`--from`)."""
+        """Begin a pending session, at a later step if a person asked for it (`--from`).
+
+        A person may have asked for it when the session was created, in a process that died.
+        """
         from playbook_supervisor.sessions import evidence
 
         def begun(opened: OpenSession) -> Begun:
             now, here = self.store.clock(), self._checkout()
+            first = start or opened.manifest.driver.start
             opened.policy.admit_start(
-                opened.playbook, start, lambda: principal.local(self.root).name
+                opened.playbook, first, lambda: principal.local(self.root).name
             )
             workspace = self._workspace(opened.manifest, here)
             opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
-            return Begun(now, start)
+            return Begun(now, first)
 
         return self._advance(begun)
 

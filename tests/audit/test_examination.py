@@ -42,7 +42,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry
 from playbook_supervisor.sessions.manifest import Manifest, emit_manifest
-from playbook_supervisor.sessions.session import project
+from playbook_supervisor.sessions.projection import project
 
 BROKEN = tuple(broken())
 IN_ORDER = ("ours", "ours-open", "kai", "kai-open")

@@ -49,12 +49,12 @@ def of_journal(root: Path, text: str) -> object:
 
 def of_runtime(root: Path, text: str) -> object:
     place = ABFile(root / "runtime")
-    Runtime(agent="x").save(place)
+    Runtime().save(place)
     data = json.loads(place.read() or b"") | json.loads(text)
     place.write(json.dumps(data).encode())
     runtime = Runtime.load(place)
     assert runtime is not None
-    return runtime.agent
+    return runtime.manifest["driver"]["agent"]
 
 
 def of_index(root: Path, text: str) -> object:
@@ -104,7 +104,12 @@ def renamed(data: Any) -> Any:
         ("config.yaml", of_config, "schema: 1\nworker: codex\n", "codex"),
         ("session.yaml", of_session, MANIFEST.replace("playbook", "plays"), "x"),
         ("journal.yaml", of_journal, f"schema: 1\nattempts:\n{ENTRY}", "a"),
-        ("runtime", of_runtime, '{"format": 1, "worker": "codex", "agent": ""}', "codex"),
+        (
+            "runtime",
+            of_runtime,
+            '{"format": 1, "worker": "codex", "mode": "manual"}',
+            "codex",
+        ),
     ],
 )
 def test_an_old_version_is_migrated_in_memory(

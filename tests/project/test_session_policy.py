@@ -37,6 +37,7 @@ from playbook_supervisor.project.session_policy import (
     tightened,
 )
 from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -409,13 +410,13 @@ def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
 def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     with scene.store.open(supervisor.id) as opened:
-        opened.runtime.limits = {"max_turns": 3}
+        opened.runtime.begun = Launch(1, "abc", {})
         opened.save()
     scene.edit(supervisor, "policy.yaml", (RELEASE, "*@example.org"))
     again = scene.again(supervisor)
     repair.take(scene.fresh(), again.id)
     with again.store.open(again.id) as opened:
-        assert opened.runtime.limits == {"max_turns": 3}  # what else was known stays known
+        assert opened.runtime.begun == Launch(1, "abc", {})  # what else was known stays known
     again.answer("b#1?1", CONTINUE, "continue", Principal(ADA))
     assert work(scene.again(supervisor).advance()).id == "b#1"
 

@@ -145,9 +145,6 @@ def test_a_symbolic_link_is_neither_written_nor_read(
 def full() -> Runtime:
     return Runtime(
         digests={"journal.yaml": ["a"]},
-        agent="script:x",
-        mode="autonomous",
-        limits={"max_cost_usd": 2.5},
         begun=LAUNCH,
         state={"past": 1},
         text={"past": 2},

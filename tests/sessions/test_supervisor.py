@@ -18,9 +18,9 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.errors import CODES, StateError
 from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_context import gate_context
-from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import running
 from playbook_supervisor.sessions.store import DiskStore
@@ -334,10 +334,16 @@ def test_without_a_feature_the_branch_names_it(project: Project) -> None:
 
 def test_agent_and_mode_are_remembered(scene: Scene) -> None:
     supervisor = scene.create("a")
-    supervisor.remember(Runtime(agent="script:x.yaml", mode="autonomous", limits={"max_turns": 3}))
+    driver = Driver("script:x.yaml", Mode.AUTONOMOUS, wall=60.0, limits={"max_turns": 3})
+    supervisor.remember(driver)
     with scene.fresh().open(supervisor.id) as opened:
-        assert (opened.runtime.agent, opened.runtime.mode) == ("script:x.yaml", "autonomous")
-        assert opened.runtime.limits == {"max_turns": 3}
+        assert opened.manifest.driver == driver
+    assert scene.manifest(supervisor)["driver"] == {
+        "agent": "script:x.yaml",
+        "mode": "autonomous",
+        "timeout": 60.0,
+        "max_turns": 3,
+    }
 
 
 def test_workers_that_a_driver_left_running_can_be_ended(scene: Scene) -> None:

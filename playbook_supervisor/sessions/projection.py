@@ -1,0 +1,68 @@
+"""What session.yaml repeats of the journal: status, step, gate and end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.kernel import gates, machine, phases
+from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.state import State
+from playbook_supervisor.kernel.vocabulary import ENDED
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import integrity
+from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.manifest import (
+    Manifest,
+    Waiting,
+    manifest_from_json,
+    read_manifest,
+)
+from playbook_supervisor.system.files import digest
+
+
+def project(manifest: Manifest, state: State) -> Manifest:
+    """The manifest with `status`, `current_step`, `gate` and end from the journal.
+
+    kai's own tools ended sessions without a journal entry; those remain ended.
+    """
+    status = machine.status(state)
+    if manifest.legacy and manifest.status in ENDED and status not in ENDED:
+        return manifest
+    asked = machine.directive(state)
+    waiting = None
+    if isinstance(asked, Ask):
+        opened_at = state.last(asked.member.step.id).gates[-1].opened_at
+        waiting = Waiting(asked.id, asked.reason.value, question(state, asked), opened_at)
+    return replace(
+        manifest,
+        status=status,
+        current_step=phases.current_step(state),
+        completed_at=state.latest if status in ENDED else None,
+        gate=waiting,
+    )
+
+
+def question(state: State, asked: Ask) -> str:
+    """The question of the open gate."""
+    entry = state.last(asked.member.step.id)
+    return gates.question(
+        asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
+    )
+
+
+def load_manifest(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:
+    """The manifest of session.yaml, which may lag behind the journal, and its text."""
+    recorded = manifest_from_json(runtime.manifest)
+    data = integrity.read_file(folder, "session.yaml")
+    written = digest(data)
+    if runtime.latest("session.yaml", written):
+        return recorded, data
+    source = integrity.shown(folder, "session.yaml")
+    found = read_manifest(data, source)
+    difference = integrity.manifest_difference(recorded, found)
+    if difference and not runtime.ours("session.yaml", written):
+        lagging = runtime.former and manifest_from_json(runtime.former["manifest"]) == found
+        if not lagging:
+            raise integrity.tampered(difference, source)
+    runtime.digests["session.yaml"] = [written]
+    return found, data
