@@ -22,7 +22,9 @@ _PREFIX = re.compile(r"\A(?:#{1,6}|[-+])[ \t]+(?:[0-9]{1,3}[.)][ \t]+)?")
 _NUMBERED = re.compile(r"\A#{0,6}[ \t]*(?:[0-9]{1,3}[.)][ \t]+)?")
 _LABEL = re.compile(r"(?:(?:final|overall|qa|agreement|check) ){0,3}verdict")
 _SUBJECT = re.compile(r"([\w.]+(?:-[\w.]+){0,40}) (?:-|\u2013|\u2014) (.*)")
-_UNDECIDED = frozenset("blocked conditional expected no none not partial pending tbd todo".split())
+_UNDECIDED = frozenset(
+    {"blocked", "conditional", "expected", "no", "none", "not", "partial", "pending", "tbd", "todo"}
+)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
 _KEY = re.compile(r"[\w-]+[ \t]*:")
 _COUNTS = frozenset({"breaking change", "breaking changes", "adr violation", "adr violations"})
@@ -158,7 +160,7 @@ def _word(value: str) -> str:
     if not match:
         return ""
     verdict, rest = _WORDS[match[2].lower()], value[match.end() :].lstrip(_EDGES)
-    if match[1] and not rest.startswith("]") or (rest and rest[0] not in _TERMINATORS):
+    if (match[1] and not rest.startswith("]")) or (rest and rest[0] not in _TERMINATORS):
         return ""
     another = _ANOTHER.match(rest.lower())
     return "" if another and _WORDS[another[1]] != verdict else verdict
