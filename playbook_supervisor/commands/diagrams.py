@@ -10,6 +10,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import pinned_inputs
 
 
 class Diagram(Record):
@@ -22,6 +23,8 @@ class Diagram(Record):
 
 def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Diagram:
     """The playbook of that name or path, or the one that a session runs under its policies.
+
+    A session that has pinned none, such as kai's, is drawn by the project's playbook of its name.
 
     ArgumentError PB-ARG-USAGE if neither is named, or if the session runs another playbook;
     StateError if the session cannot be read, PB-STATE-NO-PLAYBOOK if it has none.
@@ -39,6 +42,11 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
         raise shown.problem
     manifest = shown.seen.manifest
     playbook = shown.tightened
+    if manifest and playbook is None:
+        store = shown.seen.store
+        folder = store.folder(shown.seen.session_id)
+        found = pinned_inputs.substitute(store.checkout.root, folder, manifest.playbook)
+        playbook = found.playbook if found else None
     if manifest is None or playbook is None:
         raise StateError(
             "PB-STATE-NO-PLAYBOOK", "the session has no readable playbook.yaml", where=session

@@ -106,7 +106,6 @@ def resume(
         command = "resume --retry" if retry else "resume --mode autonomous"
         locate.require_human(store, session_id, command)
     authorization.refuse_living_client(store.runtime(session_id))
-    _pin(store, session_id)
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
         known = opened.manifest.driver
@@ -269,16 +268,6 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     if notify := supervisor.config.notify:
         each = (*each, Notifier(notify, root, private, observer.on_notice))
     return CompositeObserver(each)
-
-
-def _pin(store: DiskStore, session_id: str) -> None:
-    """A session of kai's own tools pinned nothing: it now runs the playbook of its name."""
-    from playbook_supervisor.project import library
-
-    if not store.drives(session_id) and not store.pinned(session_id):
-        root = store.checkout.root
-        found = library.find(root, store.manifest(session_id).playbook)
-        store.pin(session_id, found.data, creation.policy_in_force(root, found.playbook))
 
 
 def _require_no_other(store: SessionStore, session_id: str) -> None:

@@ -18,7 +18,7 @@ from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import integrity, session
+from playbook_supervisor.sessions import integrity, pinned_inputs, session
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
@@ -63,6 +63,8 @@ def repair(
 def take(store: DiskStore, session_id: str) -> None:
     """Accept the files as they are. StateError if they cannot be read or replayed."""
     with _locked(store, session_id):
+        folder, name = store.folder(session_id), store.manifest(session_id).playbook
+        pinned_inputs.pin_substitute(store.checkout.root, folder, name)
         _adopt(SessionPaths.of(store, session_id))
 
 

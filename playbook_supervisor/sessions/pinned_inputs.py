@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.errors import CheckError, StateError
+from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.session_policy import Policy, emit_policy
@@ -23,6 +23,8 @@ from playbook_supervisor.system.files import digest, read_bytes, write_atomicall
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from playbook_supervisor.project.library import PlaybookFile
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
@@ -63,6 +65,29 @@ def write(folder: Path, text: bytes, policy: Policy | None) -> None:
     if policy is not None:
         write_atomically(folder / _POLICY.file, emit_policy(policy))
     write_atomically(folder / _PLAYBOOK.file, text)
+
+
+def substitute(root: Path, folder: Path, name: str) -> PlaybookFile | None:
+    """The project's playbook of that name, if the session has pinned none, as kai's tools do not.
+
+    None also if the project has no such playbook.
+    """
+    if os.path.lexists(folder / _PLAYBOOK.file):
+        return None
+    from playbook_supervisor.project import library
+
+    try:
+        return library.find(root, name)
+    except (ArgumentError, StateError):
+        return None
+
+
+def pin_substitute(root: Path, folder: Path, name: str) -> None:
+    """Pin the playbook that `substitute` finds. CheckError if it is not valid."""
+    if found := substitute(root, folder, name):
+        from playbook_supervisor.sessions.creation import policy_in_force
+
+        write(folder, found.data, policy_in_force(root, found.playbook))
 
 
 def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:

@@ -263,6 +263,8 @@ class DiskStore:
         place = self._place(session_id)
         runtime = Runtime.load(place)
         if runtime is None:  # another machine began the session
+            name = self.manifest(session_id).playbook
+            pinned_inputs.pin_substitute(self.checkout.root, folder, name)
             opened = session.adopt(folder, private, place)
             opened.copy()
             return opened
@@ -289,13 +291,6 @@ class DiskStore:
                 guidance=f"`playbook repair {session_id} --restore` brings back what was committed "
                 "and staged there, and the session; `git worktree prune` gives it up.",
             )
-
-    def pinned(self, session_id: str) -> bool:
-        return (self.folder(session_id) / "playbook.yaml").is_file()
-
-    def pin(self, session_id: str, text: bytes, policy: Policy | None = None) -> None:
-        """Pin what a session of kai's own tools, which pinned nothing, is to run under."""
-        pinned_inputs.write(self.folder(session_id), text, policy)
 
     def _shown(self, path: Path) -> str:
         return os.path.relpath(path, self.seen_from)

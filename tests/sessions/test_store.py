@@ -21,6 +21,7 @@ from stored import BEGAN, FEATURE, Scene, ask, finish, ids, playbook, step, unsy
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions import pinned_inputs
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.store import DiskStore, system_clock
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -398,9 +399,7 @@ def kai(scene: Scene, name: str, status: str, *steps: dict[str, object] | str) -
     scene.write(".playbooks/sessions/20260219-a7k/session.yaml", KAI.format(status=status))
     journal = (GOLDEN / f"{name}.yaml").read_text()
     scene.write(".playbooks/sessions/20260219-a7k/journal.yaml", journal)
-    assert not scene.store.pinned("20260219-a7k")
-    scene.store.pin("20260219-a7k", playbook(*steps))
-    assert scene.store.pinned("20260219-a7k")
+    pinned_inputs.write(scene.store.folder("20260219-a7k"), playbook(*steps), None)
     return Supervisor(scene.store, "20260219-a7k")
 
 
