@@ -45,7 +45,7 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
     if manifest and playbook is None:
         store = shown.seen.store
         folder = store.folder(shown.seen.session_id)
-        found = pinned_inputs.substitute(store.checkout.root, folder, manifest.playbook)
+        found = pinned_inputs.substitute(store.checkout.root, folder, manifest)
         playbook = found.playbook if found else None
     if manifest is None or playbook is None:
         raise StateError(

@@ -35,7 +35,6 @@ from playbook_supervisor.sessions.manifest import SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot
-from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs

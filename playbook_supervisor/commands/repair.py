@@ -63,8 +63,8 @@ def repair(
 def take(store: DiskStore, session_id: str) -> None:
     """Accept the files as they are. StateError if they cannot be read or replayed."""
     with _locked(store, session_id):
-        folder, name = store.folder(session_id), store.manifest(session_id).playbook
-        pinned_inputs.pin_substitute(store.checkout.root, folder, name)
+        folder, manifest = store.folder(session_id), store.manifest(session_id)
+        pinned_inputs.pin_substitute(store.checkout.root, folder, manifest)
         _adopt(SessionPaths.of(store, session_id))
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from playbook_supervisor.project.library import PlaybookFile
+    from playbook_supervisor.sessions.manifest import Manifest
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
@@ -67,24 +68,24 @@ def write(folder: Path, text: bytes, policy: Policy | None) -> None:
     write_atomically(folder / _PLAYBOOK.file, text)
 
 
-def substitute(root: Path, folder: Path, name: str) -> PlaybookFile | None:
-    """The project's playbook of that name, if the session has pinned none, as kai's tools do not.
+def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | None:
+    """The project's playbook for a session of kai's own tools, which pin none.
 
-    None also if the project has no such playbook.
+    None also if the project has no playbook of that name.
     """
-    if os.path.lexists(folder / _PLAYBOOK.file):
+    if not manifest.legacy or os.path.lexists(folder / _PLAYBOOK.file):
         return None
     from playbook_supervisor.project import library
 
     try:
-        return library.find(root, name)
+        return library.find(root, manifest.playbook)
     except (ArgumentError, StateError):
         return None
 
 
-def pin_substitute(root: Path, folder: Path, name: str) -> None:
+def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
     """Pin the playbook that `substitute` finds. CheckError if it is not valid."""
-    if found := substitute(root, folder, name):
+    if found := substitute(root, folder, manifest):
         from playbook_supervisor.sessions.creation import policy_in_force
 
         write(folder, found.data, policy_in_force(root, found.playbook))

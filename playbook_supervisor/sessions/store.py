@@ -263,8 +263,8 @@ class DiskStore:
         place = self._place(session_id)
         runtime = Runtime.load(place)
         if runtime is None:  # another machine began the session
-            name = self.manifest(session_id).playbook
-            pinned_inputs.pin_substitute(self.checkout.root, folder, name)
+            manifest = self.manifest(session_id)
+            pinned_inputs.pin_substitute(self.checkout.root, folder, manifest)
             opened = session.adopt(folder, private, place)
             opened.copy()
             return opened

@@ -1,4 +1,4 @@
-"""Sessions of kai's own tools, which keep no copy of their playbook: every command takes them up."""
+"""Sessions of kai's own tools, without a copy of their playbook: every command takes them up."""
 
 from __future__ import annotations
 
