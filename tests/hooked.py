@@ -110,9 +110,27 @@ class Hooked:
 
     def ended(self, attempt: str, said: str = "done", **more: str) -> HookReply | None:
         """The notification that the attempt's agent has come to its end."""
-        fields = {"task-id": f"agent of {attempt}", "status": "completed", **more, "result": said}
+        return self.says(self.notice(attempt, said, **more))
+
+    def notice(self, attempt: str, said: str = "done", **more: str) -> str:
+        """That notification as the client writes it."""
+        fields = {"task-id": f"agent of {attempt}", "status": "completed", "note": "", **more}
+        fields |= {"result": said, "usage": "<tool_uses>2</tool_uses>"}
         inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
-        return self.says(f"<task-notification>\n{inner}\n</task-notification>")
+        return f"<task-notification>\n{inner}\n</task-notification>"
+
+    def queues(self, prompt: str) -> None:
+        """The client writes down that this prompt waits until the turn is over."""
+        self._writes_queue(operation="enqueue", content=prompt)
+
+    def takes_from_queue(self) -> None:
+        """The client writes down that the first one no longer waits."""
+        self._writes_queue(operation="dequeue")
+
+    def _writes_queue(self, **line: str) -> None:
+        with self.transcript.open("a") as transcript:
+            line = {"type": "queue-operation", **line}
+            transcript.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def does(self, attempt: str, skill: str, path: str = "", args: str = "") -> HookReply | None:
         """All of it: launch, the command, what it writes, the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
+from playbook_supervisor.drivers.claude_code.allowlist import calls
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
 
@@ -33,6 +34,23 @@ def lines_for_model(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
     context = text.context(details.context)[:_CONTEXT_LINES]
     directive = json_shapes.in_one_line(_directive_json(snapshot, details))
     return [*_prose(snapshot, context, details.given), f"playbook-directive: {directive}"]
+
+
+def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
+    """The directive in words: people see all that the model is told when its turn would end."""
+    directive = snapshot.directive
+    match directive:
+        case Run():
+            ids = [attempt.id for attempt in directive.members]
+            due = [id_ for id_ in ids if id_ not in (details.given or ())]
+            return [f"Expected now: {calls(due)}." if due else "Wait for the agents."]
+        case Ask():
+            return [f"The gate {directive.id} is open: ask its question with AskUserQuestion."]
+        case Check():
+            ids = [attempt.id for attempt in directive.members]
+            return [f"Expected now: `{json_shapes.WAIT}`, for {', '.join(ids)}."]
+        case _:
+            return [f"The session is {snapshot.manifest.status}."]
 
 
 def lines_for_user(snapshot: Snapshot) -> list[str]:

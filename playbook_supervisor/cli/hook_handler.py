@@ -80,12 +80,17 @@ def _with_slash_commands(message: str) -> str:
 
 
 def _document(reply: HookReply) -> dict[str, Any]:
-    from playbook_supervisor.cli.directive_output import lines_for_model, lines_for_user
+    from playbook_supervisor.cli.directive_output import (
+        lines_at_stop,
+        lines_for_model,
+        lines_for_user,
+    )
 
     to_model = [reply.note] if reply.note else []
     to_user = _settled(reply) + ([reply.shown] if reply.shown else [])
     if reply.snapshot is not None and reply.details is not None:
-        to_model += lines_for_model(reply.snapshot, reply.details)
+        lines = lines_at_stop if reply.event == "Stop" else lines_for_model
+        to_model += lines(reply.snapshot, reply.details)
         to_user += lines_for_user(reply.snapshot)
     document: dict[str, Any] = {}
     if to_user:
@@ -104,6 +109,7 @@ def _document(reply: HookReply) -> dict[str, Any]:
     elif reply.decision == "block":
         document |= {"decision": "block", "reason": "\n".join([reply.reason, *to_model])}
     elif to_model:
+        to_model = [*([reply.reason] if reply.reason else []), *to_model]
         document["hookSpecificOutput"] = {
             "hookEventName": reply.event,
             "additionalContext": "\n".join(to_model),

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any
 
 DIRECTIVE = "playbook-directive: "
+GOES_ON = "The playbook goes on."
+CALLED_FOR = re.compile(r"Agent\(description='([^']+)'")
 
 NOTIFICATION = re.compile(r"(?s)<task-notification>(.*?)</task-notification>")
 ELEMENT = re.compile(r"(?s)<([a-z-]+)>(.*?)</\1>")
@@ -185,8 +187,11 @@ class Request:
         return any(words in said for said in self.texts)
 
     def directive(self) -> dict[str, Any] | None:
-        """The last `playbook-directive: {…}` seen anywhere in the messages."""
+        """The last `playbook-directive: {…}` seen anywhere in the messages, or what the end of
+        a turn says in words."""
         for said in reversed(self.texts):
+            if GOES_ON in said:
+                return _in_words(said)
             at = said.rfind(DIRECTIVE)
             if at >= 0:
                 found, _ = json.JSONDecoder().raw_decode(said, at + len(DIRECTIVE))
@@ -220,6 +225,16 @@ class Request:
             for block in _blocks(message["content"])
             if block["type"] == "tool_result"
         )
+
+
+def _in_words(said: str) -> dict[str, Any]:
+    if ids := CALLED_FOR.findall(said):
+        return {"directive": "run", "steps": [{"id": id_} for id_ in ids]}
+    if gate := re.search(r"The gate (\S+) is open", said):
+        return {"directive": "ask", "gate": {"id": gate[1]}}
+    if wait := re.search(r"Expected now: `([^`]+)`, for (\S+)\.", said):
+        return {"directive": "wait", "command": wait[1], "steps": [wait[2]]}
+    return {"directive": "finish" if "The session is" in said else "wait"}
 
 
 def _blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

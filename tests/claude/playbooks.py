@@ -67,6 +67,20 @@ _STEPS = {
     postconditions: [qa_plan_exists]
     error_policy: stop
 """,
+    "two-gates": """\
+  - id: plan
+    command: /speckit.plan
+    autonomy: gate_always
+    parallel_group: both
+    postconditions: [plan_exists]
+    error_policy: stop
+  - id: tasks
+    command: /speckit.tasks
+    autonomy: gate_always
+    parallel_group: both
+    postconditions: [tasks_exists]
+    error_policy: stop
+""",
     "judged": """\
   - id: qa-run
     command: /qa.run

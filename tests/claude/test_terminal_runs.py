@@ -45,6 +45,12 @@ def reply_to(words: str, *blocks: Any) -> Callable[[Request], Reply | None]:
     return talk
 
 
+def own_question(question: str) -> dict[str, Any]:
+    """The gate's question as a model asks it by itself."""
+    options = [{"label": word, "description": word} for word in ("continue", "skip")]
+    return {"question": question, "header": "gate", "multiSelect": False, "options": options}
+
+
 def quiet(request: Request) -> Reply | None:
     """A person's own words are answered with as many."""
     return [text("I hear you.")] if "\n" not in request.said.strip() and request.said else None
@@ -150,6 +156,37 @@ class TestAGate:
         entry = project.journal()[0]
         assert entry["human_response"] == "fixed test, continue"
         assert entry["decision"] == "escalated"
+
+    @pytest.mark.parametrize("first", ["talked in", "left by Esc"])
+    def test_is_answered_in_a_second_dialog_that_the_model_opens_by_itself(
+        self, project: Project, sit: Sit, recorder: Recorder, first: str
+    ) -> None:
+        """Whatever a person chooses in a dialog that shows the gate's question is the answer."""
+        words = "looks right, go ahead"
+
+        def talk(request: Request) -> Reply | None:
+            if request.mentions(words) and not again:
+                again.append(request)
+                gate = project.manifest()["gate"]
+                return [call("AskUserQuestion", questions=[own_question(gate["question"])])]
+            return None
+
+        again: list[Request] = []
+        terminal = sit(Obedient(talk=talk))
+        terminal.say("/playbook.run two-gates 013")
+        if first == "talked in":
+            terminal.answer_freely("speckit.plan", words)
+        else:
+            terminal.wait_for("speckit.plan")
+            terminal.interrupt()
+            terminal.say(words)
+        recorder.wait_for("PreToolUse", saying="AskUserQuestion", count=2)
+        terminal.answer("speckit.plan", "continue")
+        terminal.answer("speckit.tasks", "skip")
+        terminal.wait_for("two-gates: completed")
+        assert steps(project) == ["plan#1 done", "tasks#1 skipped"]
+        texts = [gate["text"] for entry in project.journal() for gate in entry["gates"]]
+        assert texts == ["continue", "skip"]
 
     @pytest.mark.smoke
     def test_left_by_escape_stays_open_and_is_answered_by_typing(
@@ -348,6 +385,28 @@ class TestAGroup:
         seen = {request.agent for request in terminal.client.model.subagents}
         assert {agent["id"] for agent in agents} < seen
         assert recorder.of("PermissionRequest", tool="Skill") == []
+
+    def test_whose_agents_end_all_at_once_is_not_reported_as_a_problem(
+        self, project: Project, sit: Sit, recorder: Recorder
+    ) -> None:
+        """The client delists all of them before it delivers the first notification."""
+        skills = {"speckit.plan", "speckit.tasks", "qa.plan"}
+        terminal = sit(Obedient(unending=skills))
+        terminal.say("/playbook.run group 013")
+        for number in range(1, 4):
+            recorder.wait_for("PostToolUse", saying='"tool_name": "Write"', count=number)
+        terminal.client.model.release()
+        terminal.wait_for("group: completed")
+        terminal.settle()
+        assert "problem" not in terminal.screen
+        assert "playbook-directive" not in terminal.screen
+        heard = [seen["prompt"] for seen in recorder.of("UserPromptSubmit")]
+        assert sum(prompt.startswith("<task-notification>") for prompt in heard) == 3
+        assert [entry["output"] for entry in project.journal()] == [
+            "speckit.plan is done",
+            "speckit.tasks is done",
+            "qa.plan is done",
+        ]
 
     def test_in_the_foreground_runs_as_well(
         self, project: Project, start: Start, recorder: Recorder

@@ -279,7 +279,8 @@ class TestATool:
         assert put is not None
         assert put.given is not None
         answers = {put.given["questions"][0]["question"]: "continue"}
-        gated("PostToolUse", tool_name="AskUserQuestion", tool_response={"answers": answers})
+        chosen = {"tool_use_id": "use of AskUserQuestion", "tool_response": {"answers": answers}}
+        gated("PostToolUse", tool_name="AskUserQuestion", **chosen)
         assert gated.steps == ["plan#1 done", "tasks#1 in_progress"]
         assert gated.project.journal()[1]["human_response"] == "continue"
 
@@ -349,7 +350,7 @@ class TestAnAgent:
 class TestStopping:
     def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
         reply = hooked.stops()
-        assert blocked(reply) == "The playbook has not finished."
+        assert blocked(reply) == "The playbook goes on."
         assert reply is not None
         assert reply.snapshot is not None
 

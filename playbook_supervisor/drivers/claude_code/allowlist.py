@@ -7,7 +7,7 @@ ways: they may not touch the journal, nor prompt the client.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.records import Record
 
@@ -69,8 +69,9 @@ class ToolCall(Record):
 
     `worker`: it is made by a subagent. `supervised`: it is made in a turn of the main thread that
     we began. `due` are the attempts that may be launched now, `at_work` those that have been.
-    `kept` are the folders that only playbook may write, `file` the file that the call names, both
-    absolute and without symbolic links; `file` is empty if there is none.
+    `asks_gate`: it asks the open gate's question. `kept` are the folders that only playbook may
+    write, `file` the file that the call names, both absolute and without symbolic links; `file` is
+    empty if there is none.
     """
 
     tool: str
@@ -80,6 +81,7 @@ class ToolCall(Record):
     due: frozenset[str] = frozenset()
     at_work: frozenset[str] = frozenset()
     gate_open: bool = False
+    asks_gate: bool = False
     file: str = ""
     kept: tuple[str, ...] = ()
 
@@ -104,7 +106,7 @@ def rule(call: ToolCall) -> ToolDecision:
             "deny",
             f"{call.tool} is not allowed while playbook drives the session: it does the prompting.",
         )
-    if call.worker or not (call.supervised or _names_a_step(call)):
+    if call.worker or not (call.supervised or _names_a_step(call) or _asks_gate(call)):
         return PASS
     if call.tool in AGENTS:
         return _dispatch(call)
@@ -126,6 +128,11 @@ def _names_a_step(call: ToolCall) -> bool:
     return call.tool in AGENTS and _prompt(call) in call.due | call.at_work
 
 
+def _asks_gate(call: ToolCall) -> bool:
+    """In a human turn, too, what a person chooses at the gate's question must be the answer."""
+    return call.tool == "AskUserQuestion" and call.gate_open and call.asks_gate
+
+
 def _prompt(call: ToolCall) -> str:
     return str(call.given.get("prompt", "")).strip()
 
@@ -143,13 +150,15 @@ def _dispatch(call: ToolCall) -> ToolDecision:
 
 def _expected(call: ToolCall) -> str:
     if call.due:
-        names = " and ".join(
-            f"Agent(description={id_!r}, prompt={id_!r})" for id_ in sorted(call.due)
-        )
-        return f"Expected now: {names}."
+        return f"Expected now: {calls(sorted(call.due))}."
     if call.gate_open:
         return "Expected now: the gate's question to the person, or nothing."
     return "Expected now: nothing; stop and wait."
+
+
+def calls(due: Sequence[str]) -> str:
+    """The calls that launch the agents of these attempts."""
+    return " and ".join(f"Agent(description={id_!r}, prompt={id_!r})" for id_ in due)
 
 
 def named_file(given: Mapping[str, Any]) -> str:

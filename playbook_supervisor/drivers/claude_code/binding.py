@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _FILE = "claude.json"
 _SEAL = "digest"
 _MAX_DISMISSED = 100  # agents that are remembered after their attempt was settled
+_MAX_DIALOGS = 20  # dialogs that are remembered although they may have been closed
 _LOCK = "claude.lock"
 _DIALOG = "dialog"
 
@@ -60,10 +61,10 @@ class Binding(Record, frozen=False):
     launched attempts that have not returned. By agent id, `receipts` are the commands that a
     subagent has run, `said` its last message, and `stops` how often it stopped, less the
     notifications that it was only waiting: 0 means that it waits or has resumed. `dismissed` are
-    agents that may still work although their attempt is settled. `question` is the gate in the open
-    dialog. `blocks` and `refusals` are counted until a launch or an answer is accepted. `heard` is
-    the last end of a turn that was read from the transcript. `unseen` are attempts whose checks no
-    hook makes.
+    agents that may still work although their attempt is settled. `dialogs` are the gates that a
+    dialog asked and their questions, by the id of its call. `blocks` and `refusals` are counted
+    until a launch or an answer is accepted. `heard` is the last end of a turn that was read from
+    the transcript. `unseen` are attempts whose checks no hook makes.
     """
 
     session: str
@@ -76,7 +77,7 @@ class Binding(Record, frozen=False):
     said: dict[str, str] = field(default_factory=dict)
     stops: dict[str, int] = field(default_factory=dict)
     dismissed: list[str] = field(default_factory=list)
-    question: str = ""
+    dialogs: dict[str, tuple[str, str]] = field(default_factory=dict)
     heard: str = ""
     blocks: int = 0
     refusals: int = 0
@@ -90,6 +91,12 @@ class Binding(Record, frozen=False):
         """A launch or an answer was accepted: the model makes progress."""
         self.blocks = self.refusals = 0
         self.stalled = False
+
+    def asked(self, tool_use: str, gate: str, question: str) -> None:
+        """A gate is put in a dialog. Esc closes one without a hook, so the oldest are dropped."""
+        self.dialogs[tool_use] = (gate, question)
+        while len(self.dialogs) > _MAX_DIALOGS:
+            del self.dialogs[next(iter(self.dialogs))]
 
     def dismiss(self) -> None:
         """Stop waiting for the workers: what they report from now on is ignored."""

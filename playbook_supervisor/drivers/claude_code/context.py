@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
+_GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
 _SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 
 
 class HookReply(Record):
     """What a hook replies. `snapshot` is what the model is to know, `note` a plain sentence.
+
+    `go on` continues a turn that would end, as `block` does, but the client reports no problem.
 
     `details` accompany it. `given` replaces a tool's input. `end` ends the run at once, with
     this sentence. `ring` calls the person; `shown` is what they see, beside the steps that were
@@ -34,7 +38,7 @@ class HookReply(Record):
     """
 
     event: str
-    decision: Literal["", "allow", "deny", "ask", "block"] = ""
+    decision: Literal["", "allow", "deny", "ask", "block", "go on"] = ""
     reason: str = ""
     snapshot: Snapshot | None = None
     details: DirectiveDetails | None = None
@@ -120,6 +124,12 @@ def process(environment: Mapping[str, str]) -> int:
         return int(pid)
     above = (each.pid for each in ancestry.ancestors() if each.name not in _SHELLS)
     return next(above, os.getppid())
+
+
+def goes_on(environment: Mapping[str, str]) -> bool:
+    """Whether the client continues a turn if a Stop hook adds context: older ones end it."""
+    version = re.search(r"_(\d+)-(\d+)-(\d+)_", environment.get("AI_AGENT", ""))
+    return version is not None and tuple(map(int, version.groups())) >= _GOES_ON
 
 
 def interactive(environment: Mapping[str, str]) -> bool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.snapshot import Snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NO_PERSON = "There is no person here to answer: stop. The gate stays open."
 _MAX_REFUSALS = 5  # in a row, after which no further dialog is shown
@@ -30,6 +37,31 @@ _MEANINGS_BY_REASON: dict[str, dict[str, str]] = {
 """Choices with another meaning at a gate of that reason."""
 
 
+def asks_gate(given: Mapping[str, Any], snapshot: Snapshot) -> bool:
+    """Whether a dialog of the model would look like the open gate's own to a person.
+
+    It asks the gate's question, or offers several of its choices.
+    """
+    gate = snapshot.directive
+    if not isinstance(gate, Ask):
+        return False
+    for question in _mappings(given.get("questions")):
+        if _plain(snapshot.question) in _plain(question.get("question")):
+            return True
+        labels = " ".join(str(each.get("label")) for each in _mappings(question.get("options")))
+        if len(set(re.findall(r"\w+", labels.casefold())) & set(gate.choices)) > 1:
+            return True
+    return False
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _plain(text: object) -> str:
+    return " ".join(str(text).casefold().split())
+
+
 def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     """Allow the dialog with an explicit `ask`, for an `allow` would suppress it.
 
@@ -39,7 +71,7 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
     if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
         return None
-    hook.bound.question = gate.id
+    hook.bound.asked(hook.text("tool_use_id"), gate.id, snapshot.question)
     meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
         "question": snapshot.question,
@@ -63,15 +95,15 @@ def dialog_answer(hook: HookContext) -> HookReply | None:
     """Record what the person chose or typed; an empty result and other text are no answer."""
     from playbook_supervisor.kernel.answers import read_answer
 
-    shown, hook.bound.question = hook.bound.question, ""
-    snapshot = hook.supervisor.look()
-    gate = snapshot.directive
+    shown, question = hook.bound.dialogs.pop(hook.text("tool_use_id"), ("", ""))
     if not shown or not hook.interactive:
         return None
+    snapshot = hook.supervisor.look()
+    gate = snapshot.directive
     if not isinstance(gate, Ask) or gate.id != shown:
         return HookReply("PostToolUse", snapshot=snapshot, note=_late(shown), shown=_late(shown))
     answers = hook.mapping("tool_response").get("answers")
-    text = str(answers.get(snapshot.question, "")) if isinstance(answers, dict) else ""
+    text = str(answers.get(question, "")) if isinstance(answers, dict) else ""
     reply = read_answer(text, gate.choices)
     if reply.resolution is not None:
         recorded = record_answer(hook, "PostToolUse", gate, reply.resolution, text)
@@ -98,6 +130,7 @@ def record_answer(
         message = f"playbook: {refused.message} [{refused.code}]. {refused.guidance}"
         return HookReply(event, note=message, shown=message)
     hook.progress()
+    hook.bound.turn = "supervised"
     return HookReply(event, snapshot=hook.supervisor.advance().after(before))
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _COMMAND = "playbook."
+_THE_PLAYBOOKS = frozenset({*allowlist.AGENTS, "AskUserQuestion"})
+"""Tools whose calls may be the playbook's in a person's turn, too."""
 
 
 def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:
@@ -61,6 +63,8 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         return None
     store = DiskStore(here)
     private = store.runtime(session)
+    if event == "Stop":
+        turns.await_notices(payload, binding.load(private))
     with locked(private / "claude.lock"):
         bound = binding.load(private)
         if bound is None:
@@ -144,7 +148,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
         return _skill(hook, given)
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised"
-    ours = not hook.worker and (supervised or tool in allowlist.AGENTS)
+    ours = not hook.worker and (supervised or tool in _THE_PLAYBOOKS)
     snapshot = hook.supervisor.look() if ours else None
     ruling = allowlist.rule(
         allowlist.ToolCall(
@@ -155,6 +159,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             due=turns.not_launched(hook, snapshot) if snapshot else frozenset(),
             at_work=frozenset(hook.bound.workers),
             gate_open=snapshot is not None and isinstance(snapshot.directive, Ask),
+            asks_gate=snapshot is not None and gates.asks_gate(given, snapshot),
             file=fast_path.named_file(hook.text("cwd") or root, given),
             kept=fast_path.kept_folders(root, str(hook.here.git_dir)),
         )

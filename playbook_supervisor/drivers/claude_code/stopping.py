@@ -8,7 +8,7 @@ person is called.
 from __future__ import annotations
 
 from playbook_supervisor.drivers.claude_code import gates, request_limit, turns
-from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
+from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, goes_on
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -58,16 +58,15 @@ def stop(hook: HookContext) -> HookReply | None:
     busy = bool(hook.payload.get("background_tasks"))
     if not busy:  # an allowed agent that never started is due again
         bound.workers = {id_: each for id_, each in bound.workers.items() if each.agent}
-    if late := turns.report_missed(hook):
-        bound.turn = "supervised"
-        return HookReply(
-            "Stop", decision="block", reason="The end of a step was missed.", snapshot=late
-        )
-    snapshot = hook.supervisor.advance()
+    late, on_its_way = turns.report_missed(hook)
+    snapshot = late or hook.supervisor.advance()
     match snapshot.directive:
-        case Run() if busy and not turns.not_launched(hook, snapshot):
+        case Run() if (busy or on_its_way) and not turns.not_launched(hook, snapshot):
             bound.at_work = False
             return None
+        case _ if late:
+            bound.turn = "supervised"
+            return _told(hook, snapshot)
         case Ask():
             bound.at_work, bound.turn = False, "supervised"
             return HookReply("Stop", ring=snapshot.question, shown=gates.reminder(snapshot))
@@ -85,8 +84,16 @@ def stop(hook: HookContext) -> HookReply | None:
         known = bound.stalled
         message = _stalled(hook, f"its model was told {_MAX_BLOCKS} times what is outstanding")
         return None if known else HookReply("Stop", ring=message, shown=message)
+    return _told(hook, snapshot)
+
+
+def _told(hook: HookContext, snapshot: Snapshot) -> HookReply:
+    """Let the turn go on with what is due, without calling that a problem where possible."""
     return HookReply(
-        "Stop", decision="block", reason="The playbook has not finished.", snapshot=snapshot
+        "Stop",
+        decision="go on" if goes_on(hook.environment) else "block",
+        reason="The playbook goes on.",
+        snapshot=snapshot,
     )
 
 

@@ -6,13 +6,12 @@ agent ran exactly the step's command. Everything is idempotent by the attempt's 
 
 from __future__ import annotations
 
-import json
 import re
+import time
 from collections.abc import Mapping
-from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import gates, request_limit
-from playbook_supervisor.drivers.claude_code.binding import Subagent
+from playbook_supervisor.drivers.claude_code import gates, notices, request_limit, transcript
+from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
@@ -23,17 +22,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NOTIFICATION = "<task-notification>"
 DISMISSED = "This step was interrupted and its result is not needed: end your turn now."
 _MISSED = "the client no longer lists its agent, and no hook reported its end"
-_STILL_WORKING = "background work of its own still running"
-_FIELD = r"(?s)<(task-id|tool-use-id|status|summary|note|result)>(.*?)</\1>"
 _OUR_COMMANDS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
-_INTERRUPT_MARK = "[Request interrupted by user"
-_WAKING = 3  # blocked stops after which an agent that waited counts as lost
-_INTERRUPTED = "interrupted"
-_FAILED = "failed"
-_TAIL = 65_536  # bytes of a transcript that are searched for the end of a turn
+_CHANCES = 3  # blocked stops after which an agent that may still come back counts as lost
+PATIENCE = 5.0  # seconds in which the client queues the notification of an agent that ended
+_INTERVAL = 0.05  # seconds between two looks at the transcript
 
 
 def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
@@ -81,7 +75,9 @@ def agent_result(hook: HookContext) -> HookReply | None:
 
 def _last_text(response: Mapping[str, Any]) -> str:
     parts = response.get("content")
-    texts = [part["text"] for part in parts if "text" in part] if isinstance(parts, list) else []
+    if not isinstance(parts, list):
+        return ""
+    texts = [part["text"] for part in parts if isinstance(part, dict) and "text" in part]
     return str(texts[-1]) if texts else ""
 
 
@@ -96,17 +92,16 @@ def agent_failed(hook: HookContext) -> HookReply | None:
 def prompted(hook: HookContext) -> HookReply | None:
     """A prompt: a notification, typed by a person, or something that only looks typed."""
     bound, prompt = hook.bound, hook.text("prompt")
-    bound.question = ""  # Esc closes a dialog
-    ended = _unseen_end(hook)
+    ended, bound.heard = transcript.unseen_end(hook.text("transcript_path"), bound.heard)
     end = ended if bound.at_work else ""
     mid_turn = bound.at_work and not end
-    if prompt.startswith(NOTIFICATION):
+    if prompt.startswith(notices.NOTIFICATION):
         if not mid_turn:
             bound.at_work, bound.turn = True, "supervised"
         return _notified(hook, prompt)
-    if prompt.lstrip().startswith("<") or prompt in bound.crons:
+    if notices.is_automatic(prompt) or prompt in bound.crons:
         return None
-    if end == _INTERRUPTED:
+    if end == transcript.INTERRUPTED:
         hook.supervisor.interrupt()
         bound.dismiss()
     bound.at_work = True
@@ -122,17 +117,16 @@ def prompted(hook: HookContext) -> HookReply | None:
 
 def _answered(hook: HookContext, prompt: str) -> HookReply | None:
     """Record an answer to the open gate (kai FR26), or ask back what a bare "no" means."""
+    if not hook.interactive or prompt.lstrip().startswith("<"):
+        return None
     gate = hook.supervisor.look().directive
-    if not hook.interactive or not isinstance(gate, Ask):
+    if not isinstance(gate, Ask):
         return None
     from playbook_supervisor.kernel.answers import read_answer
 
     reply = read_answer(prompt, gate.choices, typed_at_prompt=True)
     if reply.resolution is not None:
-        recorded = gates.record_answer(hook, "UserPromptSubmit", gate, reply.resolution, prompt)
-        if recorded.snapshot is not None:
-            hook.bound.turn = "supervised"
-        return recorded
+        return gates.record_answer(hook, "UserPromptSubmit", gate, reply.resolution, prompt)
     if not reply.question:
         return None
     note = gates.unanswered(gate, reply.question)
@@ -140,44 +134,72 @@ def _answered(hook: HookContext, prompt: str) -> HookReply | None:
 
 
 def _notified(hook: HookContext, prompt: str) -> HookReply | None:
-    # the first field of each name, for a result comes last and may contain anything
-    fields: dict[str, str] = dict(reversed(re.findall(_FIELD, prompt)))
-    attempt = hook.bound.worker_of(
-        tool_use=fields.get("tool-use-id", ""), agent=fields.get("task-id", "")
-    )
+    notice = notices.read(prompt)
+    attempt = hook.bound.worker_of(tool_use=notice.tool_use, agent=notice.agent)
     if not attempt:
         return None
-    if _STILL_WORKING in fields.get("note", ""):
+    if notice.waits:
         hook.bound.waited(hook.bound.workers[attempt].agent)
         return None
-    completed = fields.get("status") == "completed"
-    text = fields.get("result") or ("" if completed else fields.get("summary", ""))
-    return _ended(hook, attempt, completed, text, "UserPromptSubmit")
+    return _ended(hook, attempt, notice.completed, notice.text, "UserPromptSubmit")
 
 
-def report_missed(hook: HookContext) -> Snapshot | None:
-    """Report the agents whose end no hook reported, because a hook or its report failed.
+def report_missed(hook: HookContext) -> tuple[Snapshot | None, bool]:
+    """Report the agents whose end no hook reported; and whether a notification is on its way.
 
-    The client no longer lists them. One that has stopped before has completed; any other has
-    failed. If anything else runs in the background, nothing is reported: it may be work that such
-    an agent left behind and will resume for. The client does not list an agent that is just
-    resuming either, so such an agent is given a few chances. None if nothing was missed.
+    These are agents that the client no longer lists. A notification that still waits in its queue
+    comes by itself. One that was delivered, though no hook of ours took it, says how the agent
+    ended. Without any, an agent that has stopped counts as completed and any other as failed, but
+    only after a few chances: the client does not list an agent that is just resuming, either. If
+    anything else runs in the background, nothing is reported: it may be work that such an agent
+    left behind and will resume for.
     """
     listed = hook.payload.get("background_tasks")
     if not isinstance(listed, list):
-        return None
+        return None, False
     bound, snapshot = hook.bound, None
-    agents = {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
     running = {task.get("id") for task in listed if isinstance(task, dict)}
-    if not running <= agents.keys():
-        return None
-    for agent, attempt in agents.items():
-        if agent in running or (bound.stops.get(agent) == 0 and bound.blocks < _WAKING):
+    if not running <= _agents(bound).keys():
+        return None, False
+    queue = transcript.queue(hook.text("transcript_path"))
+    for agent, attempt in _agents(bound).items():
+        if agent in running or agent in queue.waiting:
             continue
-        message = bound.said.get(agent)
-        latest = _report(hook, attempt, message is not None, message or _MISSED)
+        notice, stopped = queue.delivered.get(agent), bound.stops.get(agent, 0) > 0
+        if notice is not None and not notice.waits:
+            completed, text = notice.completed, notice.text
+        elif stopped or bound.blocks >= _CHANCES:
+            completed, text = stopped, bound.said.get(agent) or _MISSED
+        else:
+            continue
+        latest = _report(hook, attempt, completed, text)
         snapshot = latest if snapshot is None else latest.after(snapshot)
-    return snapshot
+    return snapshot, not _agents(bound).keys().isdisjoint(queue.waiting)
+
+
+def await_notices(payload: Mapping[str, Any], bound: Binding | None) -> None:
+    """Give the client time to queue the notification of an agent that it has just delisted.
+
+    Called without the binding's lock: the client may be waiting for another hook of ours.
+    """
+    listed = payload.get("background_tasks")
+    if bound is None or bound.client != payload.get("session_id") or not isinstance(listed, list):
+        return
+    running = {task.get("id") for task in listed if isinstance(task, dict)}
+    missing = {
+        agent for agent in _agents(bound) if agent not in running and bound.stops.get(agent) != 0
+    }
+    deadline = time.monotonic() + PATIENCE
+    while missing and time.monotonic() < deadline:
+        queue = transcript.queue(str(payload.get("transcript_path", "")))
+        missing -= queue.waiting.keys() | queue.delivered.keys()
+        if missing:
+            time.sleep(_INTERVAL)
+
+
+def _agents(bound: Binding) -> dict[str, str]:
+    """The agents that carry out an attempt, and the attempt of each."""
+    return {worker.agent: attempt for attempt, worker in bound.workers.items() if worker.agent}
 
 
 def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: str) -> HookReply:
@@ -206,41 +228,3 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
     bound.forget(worker.agent)
     hook.progress()
     return snapshot
-
-
-def _unseen_end(hook: HookContext) -> str:
-    """How a turn without a Stop hook ended: by Esc, by an error, or not at all.
-
-    The transcript's last messages say so, each end counting once; the prompt that is being
-    submitted may already follow them.
-    """
-    try:
-        with Path(hook.text("transcript_path")).open("rb") as transcript:
-            transcript.seek(0, 2)
-            transcript.seek(max(0, transcript.tell() - _TAIL))
-            lines = transcript.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    messages = [found for line in lines if (found := _message(line)) is not None]
-    for end, name in reversed(messages[-2:]):
-        if end and name != hook.bound.heard:
-            hook.bound.heard = name
-            return end
-    return ""
-
-
-def _message(line: str) -> tuple[str, str] | None:
-    """How a transcript line ends its turn, if at all, and its id; None if it is no message."""
-    if '"type":"user"' not in line and '"type":"assistant"' not in line:
-        return None
-    try:
-        entry = json.loads(line)
-        if entry["isSidechain"] or entry["type"] not in ("user", "assistant"):
-            return None
-        content, name = entry["message"]["content"], str(entry["uuid"])
-        text = content if isinstance(content, str) else str(content[0].get("text", ""))
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
-        return None
-    if entry["type"] == "assistant":
-        return (_FAILED if entry.get("isApiErrorMessage") is True else ""), name
-    return (_INTERRUPTED if text.startswith(_INTERRUPT_MARK) else ""), name
