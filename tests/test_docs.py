@@ -20,7 +20,7 @@ from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.project import config
 from playbook_supervisor.project.schema import examine
 from playbook_supervisor.project.verdicts import read_report
-from playbook_supervisor.sessions import journal, manifest
+from playbook_supervisor.sessions import journal, manifest, portable_records
 
 pytestmark = pytest.mark.unmeasured  # what the documents show is proven elsewhere, and measured
 
@@ -63,6 +63,7 @@ def anchors(document: Path) -> set[str]:
 
 READERS: dict[str, Callable[[bytes], object]] = {
     "session": lambda data: manifest.read_manifest(data, "session.yaml"),
+    "records": lambda data: portable_records.read(data, "records.yaml").launches,
     "journal": lambda data: journal.parse_journal(data, "journal.yaml"),
     "index": lambda data: strict_yaml.load(data, "_index.yaml").data,
 }

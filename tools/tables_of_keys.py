@@ -67,6 +67,7 @@ def _shown(value: object) -> str:
 
 BESIDE_SCHEMA: Mapping[tuple[str, str], str] = {
     ("session", "started_at"): "When the session was created.",
+    ("records", "begun"): "What was there when the session began.",
     ("journal", "status"): "The status of the attempt.",
     ("journal", "started_at"): "When the attempt was launched or its gate opened.",
     ("journal", "completed_at"): "When the attempt was settled.",

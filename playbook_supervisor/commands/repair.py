@@ -18,7 +18,7 @@ from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import integrity, pinned_inputs, session
+from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, session
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
@@ -87,6 +87,7 @@ def restore(store: DiskStore, session_id: str) -> None:
             write_atomically(folder / name, saved.copies[name])
         if session_policy.FILE not in saved.copies:
             remove(folder / session_policy.FILE)
+        remove(folder / integrity.RECORDS)
         _adopt(saved.paths)
 
 
@@ -115,13 +116,12 @@ def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
 
 def _adopt(paths: SessionPaths) -> None:
     """Make the files the recorded ones, and keep what only the local state knows."""
-    previous = Runtime.load(paths.state)
+    previous, records = Runtime.load(paths.state), paths.folder / integrity.RECORDS
+    if previous is not None and not records.exists():
+        write_atomically(records, portable_records.emit(previous))
     opened = session.adopt(paths.folder, paths.private, paths.state)
     if previous is not None:
-        runtime = opened.runtime
-        runtime.begun = previous.begun
-        runtime.launches, runtime.failing = previous.launches, previous.failing
-        runtime.waivers, runtime.findings = previous.waivers, previous.findings
+        portable_records.keep_stamps(opened.runtime, previous)
         opened.save()
     for name in integrity.PINNED:
         remove(paths.private / name)

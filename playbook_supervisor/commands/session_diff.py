@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.sessions import integrity, serialize
+from playbook_supervisor.sessions import integrity, portable_records, serialize
 from playbook_supervisor.sessions.journal import (
     EMPTY,
     HEADER,
@@ -35,7 +35,7 @@ Read = TypeVar("Read")
 class Difference(Record):
     """One difference: `what` in a short sentence, and the changed keys.
 
-    `file` is `journal.yaml`, `session.yaml`, `playbook.yaml` or `policy.yaml`. A change is a key
+    `file` is the name of one of the session's files. A change is a key
     with its YAML before and after, empty where the key is absent.
     """
 
@@ -71,7 +71,8 @@ class SavedSession(Record):
         runtime = Runtime.load(paths.state)
         if runtime is None:
             return None
-        names: list[str] = [name for name in integrity.FILES if name in runtime.digests]
+        copied = (name for name in integrity.FILES if name != integrity.RECORDS)
+        names: list[str] = [name for name in copied if name in runtime.digests]
         copies = {name: _content(paths.private / name) for name in names}
         if not all(copies.values()):
             return None
@@ -88,6 +89,7 @@ def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
         *_in_file(saved, "session.yaml", read_manifest, _in_manifest),
         *_in_file(saved, "playbook.yaml", read_playbook, _in_playbook),
         *_in_policy(saved),
+        *_in_records(saved),
     )
 
 
@@ -229,6 +231,17 @@ def _in_demands(saved: SavedSession, current: session_policy.Policy) -> Iterator
     before = _demands(session_policy.read_policy(saved.copies[name], name))
     if changes := tuple(_changes(before, _demands(current))):
         yield Difference(name, "the pinned policies were changed", changes)
+
+
+def _in_records(saved: SavedSession) -> Iterator[Difference]:
+    """A missing file is no difference: the next command writes it again."""
+    name = integrity.RECORDS
+    data = _content(saved.paths.folder / name)
+    if data and not saved.runtime.ours(name, digest(data)):
+        if name not in saved.runtime.digests:
+            yield Difference(name, "it was put there by something else")
+        elif what := portable_records.difference(data, saved.runtime):
+            yield Difference(name, what)
 
 
 def _demands(policy: session_policy.Policy) -> dict[str, object]:

@@ -26,6 +26,7 @@ NEWEST: dict[str, int] = {
     "session.yaml": 1,
     "journal.yaml": 1,
     "policy.yaml": 1,
+    "records.yaml": 1,
     "runtime": 1,
 }
 """The version that we write, by kind of file."""

@@ -18,7 +18,8 @@ from playbook_supervisor.project import probes
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.files import Stamp, contained, digest, stamp
+from playbook_supervisor.system.files import contained, digest
+from playbook_supervisor.system.stamps import Stamp, stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.records import Record
-from playbook_supervisor.system.files import Stamp, contained, digest, read_bytes
+from playbook_supervisor.system.files import contained, digest, read_bytes
+from playbook_supervisor.system.stamps import Stamp, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,20 +66,25 @@ class LaunchRecord(Record):
     def changed(self, artifact: Artifact) -> bool | None:
         """Whether inode, time or content differ from the record; without a record, by time.
 
-        True if the launch does not matter, None if nothing is known.
+        A record from another machine is of the content alone. True if the launch does not matter,
+        None if nothing is known.
         """
         if self.since is None and self.since_ms is None:
             return True
         if self.since is not None and artifact.path in self.since:
             now = Stamp(artifact.inode, artifact.mtime_ns, digest(artifact.data))
-            return self.since[artifact.path] != now
+            return rewritten(self.since[artifact.path], now)
         return None if self.since_ms is None else artifact.mtime_ns // 1_000_000 >= self.since_ms
 
     def remark(self, artifact: Artifact) -> str:
         """What `changed` is based on, unless that is the record."""
         matters = self.since is not None or self.since_ms is not None
-        if not matters or artifact.path in (self.since or ()):
+        if not matters:
             return ""
+        if artifact.path in (self.since or ()):
+            known = (self.since or {})[artifact.path]
+            by_content = known is not None and known.portable and not self.changed(artifact)
+            return " (by its content alone)" if by_content else ""
         return " (no record of it)" if self.since_ms is None else " (by its time alone)"
 
 

@@ -26,6 +26,7 @@ from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
+from playbook_supervisor.system.stamps import rewritten
 
 
 def runs_programs(check: Check) -> bool:
@@ -97,9 +98,10 @@ def had_finished(step: Step, workspace: Workspace, known: Launch | None) -> bool
     """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
 
     They must hold as after any return, so an old verdict is no evidence. The attempt must also have
-    changed something that they look at since its launch.
+    changed something that they look at since its launch. If nothing is known of the launch, files
+    that are there show it, but no verdict does: it may be as old as the repository.
     """
-    since, since_ms = (known.artifacts, known.at) if known else (None, None)
+    since, since_ms = (known.artifacts, known.at) if known else ({}, None)
     return finished(
         (
             conditions.probe(condition, workspace, since=since, since_ms=since_ms),
@@ -173,7 +175,7 @@ def _changed(condition: Condition, known: Launch | None, workspace: Workspace) -
     now = conditions.record([condition], workspace)
     if known is None or not now:
         return True
-    return any(known.artifacts.get(path) != stamp for path, stamp in now.items())
+    return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
 
 
 def _conditions(step: Step, place: Place) -> tuple[Condition, ...]:

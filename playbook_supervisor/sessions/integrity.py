@@ -20,8 +20,10 @@ from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_jou
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
-FILES = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE)
-"""The files of a session, the last only with policies. The git directory has copies of them."""
+RECORDS = "records.yaml"
+"""The file that follows from the local state, so that no copy of it is needed."""
+FILES = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE, RECORDS)
+"""The files of a session. The git directory has copies of all but the last."""
 PINNED = ("playbook.yaml", session_policy.FILE)
 """The files that are never written after the session's creation."""
 

@@ -13,7 +13,7 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.files import Stamp
+from playbook_supervisor.system.stamps import Stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

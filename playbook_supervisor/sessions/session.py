@@ -16,8 +16,8 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Event, State
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions import integrity, pinned_inputs, serialize
-from playbook_supervisor.sessions.integrity import FILES
+from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
+from playbook_supervisor.sessions.integrity import FILES, RECORDS
 from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
@@ -85,7 +85,8 @@ class OpenSession(Record, frozen=False):
     def write(self, driver: Driver | None = None) -> None:
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
 
-        `driver`: also remember that the session is driven in this way.
+        `driver`: also remember that the session is driven in this way. records.yaml is written
+        before the journal, so that a commit of the journal has the records of its launches.
 
         The runtime state is written first, with the digest of the new journal. A crash between the
         two leaves the previous journal, whose digest is also recorded. session.yaml repeats the
@@ -97,8 +98,14 @@ class OpenSession(Record, frozen=False):
         journal_changed = not self.runtime.latest(JOURNAL, journaled)
         if journal_changed:
             self.runtime.will_write(JOURNAL, journaled)
+        records = portable_records.emit(self.runtime)
+        records_changed = records and not self.runtime.latest(RECORDS, digest(records))
+        if records_changed:
+            self.runtime.will_write(RECORDS, digest(records))
         manifest_changed = self._project(driver or self.manifest.driver)
         self._save()
+        if records_changed:
+            write_atomically(self.folder / RECORDS, records, durable=False)
         if journal_changed:
             write_atomically(self.folder / JOURNAL, data)
         try:
@@ -180,6 +187,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     try:
         state, text = _load_journal(folder, private, playbook, runtime)
         manifest, data = load_manifest(folder, runtime)
+        portable_records.load(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(
@@ -226,6 +234,7 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     due = len(state.entries)
     runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
+    portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
     manifest_text = integrity.read_file(folder, "session.yaml")
     known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
     runtime.digests["session.yaml"] = [digest(manifest_text)]

@@ -11,19 +11,17 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
 
 _TEMPORARY = ".playbook-tmp-"
-_CHUNK = 1 << 20
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
@@ -183,7 +181,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     device is refused without waiting for it.
     """
     try:
-        descriptor = _open_regular(path)
+        descriptor = open_regular(path)
         if descriptor is None:
             raise StorageError("PB-IO-READ", f"{path} is not a regular file", where=str(path))
         with os.fdopen(descriptor, "rb") as file:
@@ -191,7 +189,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if limit is not None and len(data) > limit:
         raise StorageError(
             "PB-IO-READ",
@@ -202,7 +200,7 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     return data
 
 
-def _open_regular(path: Path) -> int | None:
+def open_regular(path: Path) -> int | None:
     """A descriptor, or None if `path` is something other than a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -213,12 +211,12 @@ def _open_regular(path: Path) -> int | None:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    summed = _sha256(len(data))
+    summed = sha256(len(data))
     summed.update(data)
     return summed.hexdigest()
 
 
-def _sha256(size: int) -> hashlib._Hash:
+def sha256(size: int) -> hashlib._Hash:
     """A hash for `size` bytes. hashlib loads OpenSSL, which pays only for large data.
 
     The standard library's `random` uses the interpreter's own module for the same reason.
@@ -230,47 +228,6 @@ def _sha256(size: int) -> hashlib._Hash:
     import hashlib
 
     return hashlib.sha256()
-
-
-class Stamp(Record):
-    """Tells whether a file was written again (kai FR4).
-
-    Inode and time detect a rewrite with the same content, the digest one that reset the time.
-    """
-
-    inode: int
-    mtime_ns: int
-    digest: str
-
-    def as_list(self) -> list[int | str]:
-        """Its form in JSON: inode, mtime in ns, digest."""
-        return [self.inode, self.mtime_ns, self.digest]
-
-    @classmethod
-    def from_list(cls, values: Sequence[object]) -> Stamp:
-        """The stamp of such a list; StateError PB-STATE-CORRUPT for anything else."""
-        match values:
-            case [int() as inode, int() as mtime_ns, str() as of_content]:
-                return cls(inode, mtime_ns, of_content)
-        raise StateError("PB-STATE-CORRUPT", "a recorded stamp has the wrong form")
-
-
-def stamp(path: Path) -> Stamp | None:
-    """The present stamp of a regular file; None if there is none (absent, a folder, …)."""
-    try:
-        descriptor = _open_regular(path)
-        if descriptor is None:
-            return None
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            summed = _sha256(status.st_size)
-            while chunk := file.read(_CHUNK):
-                summed.update(chunk)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    return Stamp(status.st_ino, status.st_mtime_ns, summed.hexdigest())
 
 
 # ── containment and locks ───────────────────────────────────────────────────────────────────
@@ -343,7 +300,8 @@ def _write_error(what: str, path: Path, error: OSError) -> StorageError:
     return StorageError("PB-IO-WRITE", f"{what} {path}: {reason}", where=str(path), cause=reason)
 
 
-def _unreadable(path: Path, error: OSError | ValueError) -> StorageError:
+def unreadable(path: Path, error: OSError | ValueError) -> StorageError:
+    """The error PB-IO-READ for a path that cannot be read."""
     reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
     return StorageError(
         "PB-IO-READ", f"cannot read {str(path)!r}: {reason}", where=str(path), cause=reason

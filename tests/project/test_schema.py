@@ -561,7 +561,7 @@ DRAFT_7 = {
 }
 
 
-@pytest.mark.parametrize("name", ["playbook", "session", "journal", "config", "policy"])
+@pytest.mark.parametrize("name", ["playbook", "session", "journal", "records", "config", "policy"])
 def test_a_schema_is_draft_7_and_keeps_to_its_keywords(name: str) -> None:
     data = json.loads(schema_text(name))
     assert data["$schema"] == "http://json-schema.org/draft-07/schema#"
@@ -623,6 +623,15 @@ SAMPLES = {
         branch: 013-playbook-create
         gate: {id: "implement#1?1", reason: postcondition_fail, question: "Go on?",
                opened_at: "2026-02-19T10:32:31.871Z"}
+        """,
+    "records": """
+        schema: 1
+        begun: {at: "2026-02-19T10:00:04.119Z", head: "5a14c5a", artifacts: {}}
+        launches:
+          - {attempt: "qa-run#1", at: "2026-02-19T10:32:07.400Z", head: "",
+             artifacts: {".qa/013-x/verdict.md": "9f31c2a0", ".qa/013-x/verdict.yaml": ""}}
+        waivers: {agreement_pass: "6b86b273"}
+        findings: {"6b86b273": accepted}
         """,
     "journal": """
         schema: 1
@@ -690,6 +699,8 @@ def test_the_documents_of_the_format_conform_to_their_schemas(name: str) -> None
         ("session", {"started_at": "yesterday"}, "$.started_at"),
         ("journal", {"entries": [{"step_id": "x"}]}, "$.entries[0]"),
         ("journal", {"entries": {}}, "$.entries"),
+        ("records", {"launches": [{"attempt": "x#1"}]}, "$.launches[0]"),
+        ("session", {"driver": {"mode": "alone"}}, "$.driver"),
         ("config", {"agnt": "x"}, "$"),
         ("config", {"agents": {"claude": {"permission_mode": "bypassPermissions"}}}, "$.agents"),
         ("config", {"notify": []}, "$.notify"),

@@ -411,7 +411,7 @@ def test_a_person_may_take_an_edited_policy(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     with scene.store.open(supervisor.id) as opened:
         opened.runtime.begun = Launch(1, "abc", {})
-        opened.save()
+        opened.write()
     scene.edit(supervisor, "policy.yaml", (RELEASE, "*@example.org"))
     again = scene.again(supervisor)
     repair.take(scene.fresh(), again.id)

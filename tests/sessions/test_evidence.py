@@ -37,9 +37,9 @@ def answer(supervisor: Supervisor, snapshot: Snapshot, resolution: Resolution) -
 
 
 def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
-    """The runtime state is lost, as on another machine."""
-    for file in supervisor.private.glob("*"):
-        file.unlink()
+    """Only the journal is left, as with a session of kai's own tools."""
+    for file in (*supervisor.private.glob("*"), scene.file(supervisor, "records.yaml")):
+        file.unlink(missing_ok=True)
     return scene.again(supervisor)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import signal
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.errors import StateError, StorageError
@@ -336,58 +333,6 @@ def test_the_digest_is_sha_256() -> None:
     )
 
 
-def test_a_stamp_detects_a_file_that_was_written_again(tmp_path: Path) -> None:
-    """The same bytes written again are a new file (kai FR4)."""
-    path = tmp_path / "plan.md"
-    files.write_atomically(path, b"plan")
-    first = files.stamp(path)
-    assert first is not None
-    assert first == files.stamp(path)
-    assert first.digest == files.digest(b"plan")
-    files.write_atomically(path, b"plan")
-    again = files.stamp(path)
-    assert again is not None
-    assert (again.digest, again == first) == (first.digest, False)
-
-
-def test_a_stamp_detects_a_change_with_a_reset_time(tmp_path: Path) -> None:
-    path = tmp_path / "plan.md"
-    path.write_bytes(b"plan")
-    first = files.stamp(path)
-    assert first is not None
-    path.write_bytes(b"PLAN")
-    os.utime(path, ns=(first.mtime_ns, first.mtime_ns))
-    assert files.stamp(path) != first
-
-
-@pytest.mark.parametrize("name", ["absent", "folder", "pipe", "file/below"])
-def test_other_kinds_of_files_have_no_stamp(tmp_path: Path, name: str) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_bytes(b"")
-    os.mkfifo(tmp_path / "pipe")
-    assert files.stamp(tmp_path / name) is None
-
-
-def test_the_stamp_of_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(StorageError) as caught:
-        files.stamp(tmp_path / "loop")
-    assert caught.value.code == "PB-IO-READ"
-
-
-@given(st.integers(min_value=0), st.integers(), st.text())
-def test_a_stamp_survives_json(inode: int, mtime_ns: int, content: str) -> None:
-    stamp = files.Stamp(inode, mtime_ns, content)
-    assert files.Stamp.from_list(json.loads(json.dumps(stamp.as_list()))) == stamp
-
-
-@pytest.mark.parametrize("values", [[], [1, 2], ["1", 2, "x"], [1, 2, 3], [1, 2, "x", 4]])
-def test_a_damaged_stamp_is_refused(values: list[object]) -> None:
-    with pytest.raises(StateError) as caught:
-        files.Stamp.from_list(values)
-    assert caught.value.code == "PB-STATE-CORRUPT"
-
-
 # ── containment ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -542,17 +487,3 @@ def test_a_file_system_without_locks_is_a_storage_error(
     mocker.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available"))
     with pytest.raises(StorageError, match="No locks"), files.locked(tmp_path / "lock"):
         pytest.fail("locked without a lock")
-
-
-@pytest.mark.parametrize("size", [0, 1 << 15, (1 << 15) + 1])
-@pytest.mark.parametrize("absent", [(), ("_sha2", "_sha256")], ids=["its own sum", "none"])
-def test_every_hash_module_gives_the_same_digest(
-    size: int, absent: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in absent:
-        monkeypatch.setitem(sys.modules, name, None)
-    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    (tmp_path / "file").write_bytes(data)
-    stamped = files.stamp(tmp_path / "file")
-    assert stamped is not None
-    assert stamped.digest == files.digest(data) == hashlib.sha256(data).hexdigest()
