@@ -117,8 +117,8 @@ def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
 def _adopt(paths: SessionPaths) -> None:
     """Make the files the recorded ones, and keep what only the local state knows."""
     previous, records = Runtime.load(paths.state), paths.folder / integrity.RECORDS
-    if previous is not None and not records.exists():
-        write_atomically(records, portable_records.emit(previous))
+    if previous is not None and not records.exists() and (data := portable_records.emit(previous)):
+        write_atomically(records, data)
     opened = session.adopt(paths.folder, paths.private, paths.state)
     if previous is not None:
         portable_records.keep_stamps(opened.runtime, previous)
