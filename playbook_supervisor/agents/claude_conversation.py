@@ -24,6 +24,7 @@ from playbook_supervisor.agents.process import (
     badly_ended,
     ended_early,
     harmless,
+    left_behind,
     not_started,
     whole_output,
 )
@@ -177,6 +178,7 @@ class Conversation:
                     cwd=self._call.cwd,
                     env=self._client.env,
                     worker_file=self._call.worker_file,
+                    outlives=self._call.outlives,
                     wall=left,
                     idle=self._call.idle,
                     cap=_CAP,
@@ -202,6 +204,7 @@ class Conversation:
                 failure = unknown_command(stream, self._call.command)
             if failure is not None:
                 worker.stop()
+        yield from left_behind(worker)
         if failure is not None:
             return Verdict(failure)
         if worker.stopped_by:

@@ -18,6 +18,7 @@ from playbook_supervisor.system.processes import Worker
 
 Why = Literal["wall", "idle", "stop"]
 
+_NAMED = 5  # of the processes that a program left behind
 LAST_LINES = 5  # how many of a program's last lines a failure quotes as its cause
 
 
@@ -30,6 +31,7 @@ def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Runni
             env=environment(call),
             stdin=stdin,
             worker_file=call.worker_file,
+            outlives=call.outlives,
             wall=call.wall,
             idle=call.idle,
             cap=call.cap,
@@ -66,9 +68,21 @@ def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
     try:
         for line in worker.lines():
             yield from output.messages(line)
+        yield from left_behind(worker)
         yield Message(outcome=_ended(worker, call, name))
     finally:
         worker.stop()
+
+
+def left_behind(worker: Worker) -> Iterator[Message]:
+    """Notices that name the processes that were still running when the program had ended."""
+    for found, became in (
+        (worker.left, "it left processes behind, which were ended"),
+        (worker.kept, "it left processes behind, which cannot be ended"),
+    ):
+        if found:
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            yield Message(f"{became}: {', '.join(found[:_NAMED])}{more}", notice=True)
 
 
 class OutputMessages:

@@ -32,7 +32,8 @@ class Call(Record, kw_only=True):
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
     `prompt` what a person would type, command and args; `model` is empty for the default model.
     `env` is added to the parent's environment. `wall` and `idle` are deadlines in seconds, `cap`
-    the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked.
+    the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked,
+    and ends with the call; with us, too, unless it `outlives` us.
     The values in `secrets` never leave the agent. Only an agent that `keeps_budgets` is given a
     `budget`.
     """
@@ -49,6 +50,7 @@ class Call(Record, kw_only=True):
     model: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     worker_file: Path | None = None
+    outlives: bool = False
     wall: float | None = None
     idle: float | None = None
     cap: int = 1_000_000
@@ -59,7 +61,7 @@ class Call(Record, kw_only=True):
 class Message(Record):
     """A line of the agent's output or, as the last message of a call, its outcome.
 
-    A `notice` is shown even where the agent's output is not.
+    A `notice` is about the call and not the agent's own; it is shown where output is not.
     """
 
     text: str = ""
@@ -138,10 +140,10 @@ def carry_out(
         if on_start is not None:
             on_start(running)
         for message in running:
-            if message.text:
+            if message.text and message.notice and on_notice is not None:
+                on_notice(printable(message.text))
+            elif message.text:
                 on_line(printable(message.text))
-                if message.notice and on_notice is not None:
-                    on_notice(printable(message.text))
             outcome = message.outcome or outcome
     except PlaybookError as error:
         outcome = failed("PB-AGENT-FAILED", error.message, cause=error.code, name=agent.name)

@@ -163,6 +163,7 @@ class Runner(Record, frozen=False):
             model=attempt.step.model,
             env=self.supervisor.environment(snapshot, work),
             worker_file=self.supervisor.worker_file(attempt),
+            outlives=self.supervisor.config.orphans == "wait",
             wall=self.wall,
             idle=self.idle,
             budget=budget.remaining(self.limits, self.supervisor, snapshot),

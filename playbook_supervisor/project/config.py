@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.formats.problems import Problem
 
     Commits = Literal["publish", "step", "never"]
+    Orphans = Literal["end", "wait"]
 
 FILE = ".playbooks/config.yaml"
 _MISNAMED = ".playbooks/config.yml"
@@ -60,7 +61,8 @@ class Config(Record):
 
     `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders
     relative to the repository, without a trailing slash. `worktrees` is a path pattern with
-    `{repo}` and `{session}`, relative to the main checkout.
+    `{repo}` and `{session}`, relative to the main checkout. `orphans` says whether the agents of a
+    runner that was killed are ended, or go on and are waited for.
     """
 
     agent: str = ""
@@ -76,6 +78,7 @@ class Config(Record):
     allow: Bounds = field(default_factory=Bounds)
     deny: Bounds = field(default_factory=Bounds)
     notify: tuple[str, ...] = ()
+    orphans: Orphans = "end"
 
 
 def load(root: Path) -> Config:
@@ -148,8 +151,10 @@ _KEYS = (
     "allow",
     "deny",
     "notify",
+    "orphans",
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
+_ORPHANS: tuple[Orphans, ...] = ("end", "wait")
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
 
@@ -189,6 +194,7 @@ def _read(top: Section) -> Config:
         allow=_bounds(top.section("allow", _BOUNDS)),
         deny=_bounds(top.section("deny", _BOUNDS)),
         notify=top.argv("notify"),
+        orphans=top.choice("orphans", _ORPHANS, default.orphans),
     )
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from playbook_supervisor.errors import GitError, StorageError
 from playbook_supervisor.records import Record
+from playbook_supervisor.system.child_process import POINTERS
 from playbook_supervisor.system.git_process import ENVIRONMENT, failure
-from playbook_supervisor.system.processes import POINTERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

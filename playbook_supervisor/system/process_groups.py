@@ -14,11 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.system.leash import GRACE, PATIENCE
 
-GRACE = 2.0
-"""Seconds between asking a group to end and ending it."""
-PATIENCE = 5.0
-"""Seconds to wait for a SIGKILL to take effect."""
+MARK = "PLAYBOOK_WORKER"
+"""The variable that names a worker's file in its environment."""
 _PROC = Path("/proc")
 _DESCRIPTORS = 4_096  # as many as a process of ours may have open
 _NAMED = rb'\{"pid": \d+, "pgid": (?P<group>\d{1,9})\}\n'

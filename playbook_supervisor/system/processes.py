@@ -1,7 +1,7 @@
 """Child processes: an argv, never a shell; a deadline; the whole group ends together.
 
-The only module that starts a process. Each child leads a session and a group of its own, inherits
-no descriptor but the standard three and its worker file, and its captured output is bounded.
+Each child leads a session and a group of its own, inherits no descriptor but the standard three and
+its worker file, and its captured output is bounded.
 """
 
 from __future__ import annotations
@@ -13,15 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import Interrupted, cancel_requested, ending_on_signals
 from playbook_supervisor.system.capture import Capture, LineSplitter
+from playbook_supervisor.system.child_process import (
+    feed_input,
+    not_startable,
+    opened,
+    ready_pipes,
+    spawn,
+    without_pointers,
+)
+from playbook_supervisor.system.leash import COERCED, GRACE, OUTLIVES, PATIENCE, Leash
 from playbook_supervisor.system.process_groups import (
-    GRACE,
-    PATIENCE,
+    MARK,
     detach,
     group_alive,
+    kill_worker,
     lock_worker_file,
     signal_group,
     until,
@@ -31,18 +40,11 @@ from playbook_supervisor.system.process_groups import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from selectors import BaseSelector, SelectorKey
-    from typing import IO, Literal, NoReturn
+    from typing import Literal, NoReturn
 
-POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"})
-"""Set if git runs us. They are removed for children, so that the working directory decides."""
 _DRAIN = 0.5
 """Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
-_TICK = 0.1
-"""Seconds between two checks of a silent child."""
 _CHUNK = 1 << 16
-_FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
-_NOT_STARTABLE = "Check its permissions, its arguments and the limit of open files (`ulimit -n`)."
 
 
 class Completed(Record):
@@ -88,7 +90,7 @@ def replace_process(argv: Sequence[str], *, cwd: Path) -> NoReturn:
     """Replace this process with another program. StorageError PB-IO-PROGRAM if it cannot start."""
     try:
         os.chdir(cwd)
-        os.execvpe(argv[0], [*argv], {**_without_pointers(os.environ), "PWD": str(cwd)})  # noqa: S606
+        os.execvpe(argv[0], [*argv], {**without_pointers(os.environ), "PWD": str(cwd)})  # noqa: S606
     except OSError as error:
         message = f"cannot start {argv[0]!r}: {error.strerror}"
         raise StorageError("PB-IO-PROGRAM", message, cause=str(error)) from error
@@ -121,8 +123,10 @@ class Worker:
     of `lines()` spends is not silence. At a deadline, a `stop()` or an abandoned `lines()` the
     whole group ends; if the child ends by itself, processes that it started may go on.
 
-    With a `worker_file`, the child and its descendants hold a lock on that file while they live
-    (`worker_alive`, `kill_worker`). StateError PB-STATE-DRIVEN if others still hold it.
+    With a `worker_file`, the child is on a leash: whatever it has started ends with it, and with
+    us, unless it `outlives` us. All of them hold a lock on that file while they live
+    (`worker_alive`, `kill_worker`), and their environment names it (`MARK`). StateError
+    PB-STATE-DRIVEN if others still hold it.
     """
 
     def __init__(
@@ -133,6 +137,7 @@ class Worker:
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
         worker_file: Path | None = None,
+        outlives: bool = False,
         wall: float | None = None,
         idle: float | None = None,
         cap: int = 1_000_000,
@@ -144,18 +149,32 @@ class Worker:
         self._stdin = stdin
         self._stdout, self._stderr = Capture(cap), Capture(cap)
         self._worker_file = worker_file
+        self._leash: Leash | None = None
         self._ending = threading.Lock()
         self._reader_time = 0.0  # seconds that the reader of lines() spent
         self._started = time.monotonic()
+        environment = os.environ if env is None else env
         if worker_file is None:
-            self._process = _spawn(argv, cwd, env, feed=bool(stdin))
+            self._process = spawn(argv, cwd, environment, feed=bool(stdin))
         else:
-            self._process = self._spawn_holding(worker_file, argv, cwd, env)
+            options = (OUTLIVES,) * outlives + (COERCED,) * ("LC_CTYPE" not in environment)
+            self._process = self._spawn_leashed(worker_file, argv, cwd, environment, options)
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs; negative if a signal ended it."""
-        return self._process.poll()
+        """None while it runs; negative if a signal ended it, or its leash."""
+        reported = self._leash.returncode if self._leash else None
+        return self._process.poll() if reported is None else reported
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The processes that it left behind and that were ended: name and number."""
+        return tuple(self._leash.left) if self._leash else ()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The processes that it left behind and that could not be ended."""
+        return tuple(self._leash.kept) if self._leash else ()
 
     @property
     def stdout(self) -> str:
@@ -186,7 +205,11 @@ class Worker:
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if pipe is not None:
                     pipe.close()
+            if self._leash is not None:
+                self._leash.close(drain=self._process.poll() is not None)
             if self._worker_file is not None:
+                with suppress(PlaybookError):  # what the leash did not reach, or was killed before
+                    kill_worker(self._worker_file)
                 with suppress(OSError):
                     self._worker_file.unlink()
 
@@ -196,21 +219,43 @@ class Worker:
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────
 
-    def _spawn_holding(
-        self, worker_file: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str] | None
+    def _spawn_leashed(
+        self,
+        worker_file: Path,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        options: Sequence[str],
     ) -> subprocess.Popen[bytes]:
-        """Start the child with a locked descriptor and close ours, so that only it has the lock."""
-        descriptor = lock_worker_file(worker_file)
+        """Start the child below its leash; they alone keep the lock on the worker file."""
+        lock = lock_worker_file(worker_file)
+        self._leash = leash = Leash()
         try:
-            process = _spawn(argv, cwd, env, feed=bool(self._stdin), inherited=(descriptor,))
+            try:
+                process = spawn(
+                    argv,
+                    cwd,
+                    {**env, MARK: str(worker_file)},
+                    feed=bool(self._stdin),
+                    below=leash.command(*options),
+                    inherited=(lock, *leash.theirs),
+                )
+            finally:
+                leash.handed_over()
             with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
-                os.write(descriptor, worker_record(process.pid))
+                os.write(lock, worker_record(process.pid))
+            try:
+                leash.await_start()
+            except OSError as error:
+                process.communicate()
+                raise not_startable(argv, cwd, error) from error
         except StorageError:
             with suppress(OSError):
                 worker_file.unlink()
+            leash.close()
             raise
         finally:
-            os.close(descriptor)
+            os.close(lock)
         return process
 
     def _read(self) -> Iterator[list[str]]:
@@ -224,17 +269,23 @@ class Worker:
         ended: float | None = None
         with selectors.DefaultSelector() as selector:
             for pipe, capture in ((process.stdout, self._stdout), (process.stderr, self._stderr)):
-                selector.register(_open(pipe), selectors.EVENT_READ, capture)
+                selector.register(opened(pipe), selectors.EVENT_READ, capture)
             if unfed:
-                selector.register(_open(process.stdin), selectors.EVENT_WRITE)
+                selector.register(opened(process.stdin), selectors.EVENT_WRITE)
+            if self._leash is not None:
+                selector.register(self._leash.report, selectors.EVENT_READ, self._leash)
             while selector.get_map() or process.poll() is None:
                 lines: list[str] = []
-                for key, _ in _wait(selector, process):
+                for key, _ in ready_pipes(selector, process):
                     if key.data is None:
-                        unfed = _feed(key.fd, unfed)
+                        unfed = feed_input(key.fd, unfed)
                         if not unfed:
                             selector.unregister(key.fileobj)
-                            _open(process.stdin).close()
+                            opened(process.stdin).close()
+                        continue
+                    if isinstance(key.data, Leash):
+                        if not key.data.hear():
+                            selector.unregister(key.fileobj)
                         continue
                     chunk = os.read(key.fd, _CHUNK)
                     last_output = self._now()
@@ -245,8 +296,10 @@ class Worker:
                         selector.unregister(key.fileobj)
                 if lines:
                     yield lines
-                if process.poll() is None:
+                if self.returncode is None:
                     self._end_if_overdue(last_output)
+                elif process.poll() is None:  # its leash ends what it has left behind
+                    continue
                 elif ended is None:
                     ended = self._now()
                 elif self._now() - ended > _DRAIN:
@@ -269,82 +322,17 @@ class Worker:
         with self._ending:
             if self._process.poll() is not None:
                 return
-            self.stopped_by = why
+            if self.returncode is None:
+                self.stopped_by = why
             group = self._process.pid
-            signal_group(group, SIGTERM)
+            if self._leash is None:
+                signal_group(group, SIGTERM)
+            else:
+                self._leash.stop()
+            grace = GRACE if self._leash is None else GRACE + PATIENCE
             # Reap the leader first: as a zombie it would count as a living member.
             if not until(
-                lambda: self._process.poll() is not None and not group_alive(group), GRACE
+                lambda: self._process.poll() is not None and not group_alive(group), grace
             ):
                 signal_group(group, SIGKILL)
                 until(lambda: self._process.poll() is not None, PATIENCE)
-
-
-# ── a child's pipes ─────────────────────────────────────────────────────────────────────────
-
-
-def _spawn(
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str] | None,
-    *,
-    feed: bool,
-    inherited: tuple[int, ...] = (),
-) -> subprocess.Popen[bytes]:
-    import subprocess
-
-    try:
-        return subprocess.Popen(
-            list(argv) or [""],
-            cwd=cwd,
-            env=_without_pointers(os.environ if env is None else env),
-            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-            close_fds=True,
-            pass_fds=inherited,
-        )
-    except (OSError, ValueError) as error:  # ValueError: a NUL, or a lone surrogate
-        if not cwd.is_dir():
-            raise StorageError(
-                "PB-IO-READ", f"the folder {cwd} is gone", where=str(cwd), cause=str(error)
-            ) from error
-        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
-        raise StorageError(
-            "PB-IO-PROGRAM",
-            f"cannot start {(*argv, '')[0]!r}: {reason}",
-            guidance="" if isinstance(error, FileNotFoundError) else _NOT_STARTABLE,
-            cause=reason,
-        ) from error
-
-
-def _without_pointers(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name not in POINTERS}
-
-
-def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 - `_spawn` asked for it
-    return pipe
-
-
-def _wait(
-    selector: BaseSelector, process: subprocess.Popen[bytes]
-) -> list[tuple[SelectorKey, int]]:
-    """The pipes that are ready within a tick; once all are closed, wait for the process instead."""
-    import subprocess
-
-    if selector.get_map():
-        return selector.select(_TICK)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_TICK)
-    return []
-
-
-def _feed(descriptor: int, unfed: memoryview) -> memoryview:
-    """Write some input; return the rest, empty once the child has stopped reading."""
-    try:
-        return unfed[os.write(descriptor, unfed[:_FED_AT_ONCE]) :]
-    except BrokenPipeError:
-        return unfed[:0]
