@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,18 @@ class Held:
 
     def let_go(self) -> None:
         self.go.touch()
+
+
+def python(code: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def eventually(happened: Callable[[], bool]) -> bool:
+    for _ in range(6000):
+        if happened():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> None:

@@ -40,7 +40,8 @@ SLEEPER = "exec:sleep 600"
 
 @pytest.fixture
 def orphaned(project: Project) -> Project:
-    """A session whose runner was killed while its worker goes on."""
+    """A session whose runner was killed while its worker goes on, as the settings want it."""
+    project.write(".playbooks/config.yaml", "orphans: wait\n")
     name = playbook(project, "plan /speckit.plan auto stop")
     runner = project.spawn("run", name, "013", "--agent", SLEEPER)
     wait_until(lambda: worker(project))

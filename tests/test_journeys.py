@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from held import Held
+from held import Held, gone
 from project import FEATURE, Project
 
 PASS = "---\nverdict: PASS\n---\n"
@@ -199,8 +199,28 @@ def test_an_artifact_that_the_lost_attempt_did_not_touch_is_no_evidence(project:
     assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
 
 
-def test_an_orphaned_worker_is_waited_for(project: Project) -> None:
+def test_an_agent_ends_with_its_runner(project: Project) -> None:
+    """Also what it has started in a session of its own; the step runs again."""
+    child = project.root.with_name("child")
+    program = project.root.with_name("agent")
+    program.write_text(
+        f"#!/bin/sh\nsetsid sh -c 'echo $$ > {child}; exec sleep 600' &\nexec sleep 600\n"
+    )
+    program.chmod(0o755)
+    runner = project.spawn("run", playbook(project, STEPS[0]), "013", "--agent", f"exec:{program}")
+    wait_until(lambda: at_work(project, "plan") and child.exists() and child.read_text())
+    runner.kill()
+    runner.communicate()
+
+    resumed = project.playbook("resume", "--agent", project.script(WORK))
+    assert resumed.code == 0
+    assert gone(int(child.read_text()))
+    assert summary(project.journal()) == [("plan", "failed", "auto"), ("plan", "done", "auto")]
+
+
+def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Project) -> None:
     """The runner is gone, its worker is not: it is seen, waited for and judged by its evidence."""
+    project.write(".playbooks/config.yaml", "orphans: wait\n")
     held = Held.put(project, then=f"echo plan > specs/{FEATURE}/plan.md")
     name = playbook(project, STEPS[0])
     runner = project.spawn("run", name, "013", "--agent", held.agent)

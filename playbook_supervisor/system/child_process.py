@@ -1,7 +1,7 @@
 """Starts a child process with three pipes, in a session of its own, and waits for its pipes.
 
-The only module that starts another program. The child inherits no descriptor but the standard
-three and those that are named.
+Only this module, `processes` and `leash` start programs. The child inherits no descriptor but the
+standard three and those that are named.
 """
 
 from __future__ import annotations
@@ -75,10 +75,12 @@ def not_startable(argv: Sequence[str], cwd: Path, error: OSError | ValueError) -
 
 
 def without_pointers(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without `POINTERS`."""
     return {name: value for name, value in env.items() if name not in POINTERS}
 
 
 def opened(pipe: IO[bytes] | None) -> IO[bytes]:
+    """One of a process's pipes."""
     assert pipe is not None  # noqa: S101 - `spawn` asked for it
     return pipe
 

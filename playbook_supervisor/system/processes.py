@@ -242,13 +242,13 @@ class Worker:
                 )
             finally:
                 leash.handed_over()
-            with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
-                os.write(lock, worker_record(process.pid))
             try:
                 leash.await_start()
             except OSError as error:
                 process.communicate()
                 raise not_startable(argv, cwd, error) from error
+            with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
+                os.write(lock, worker_record(process.pid))
         except StorageError:
             with suppress(OSError):
                 worker_file.unlink()

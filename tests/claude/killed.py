@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python tests/claude/killed.py KILLS SEED     # prints one JSON object
 
-Each session is begun, killed by SIGKILL again and again, taken up each time, now waiting for the
-client that is left behind and now ending it, and driven to its end. `lost`: steps that are not
+Each session is begun, killed by SIGKILL again and again, taken up each time, and driven to its
+end. In half of them the client ends with its runner, in the others it goes on, and is waited for or
+ended. `lost`: steps that are not
 done exactly once, and runs that did not end well. `doubled`: commands that a client began again
 although their work was done.
 """
@@ -76,6 +77,7 @@ def main(kills: int, seed: int) -> Count:
             home.mkdir()
             project = Project.copied(pristine, place / f"{count.sessions}", home=home)
             project.write(".playbooks/playbooks/straight.yaml", STRAIGHT)
+            project.write(".playbooks/config.yaml", f"orphans: {chance.choice(['end', 'wait'])}\n")
             one(project, chance, kills, count)
             shutil.rmtree(project.root)
     return count

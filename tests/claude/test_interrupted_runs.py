@@ -127,13 +127,31 @@ class Held:
 
 
 def orphaned(project: Project, client: Client, held: Held) -> None:
+    """A run whose runner is killed, and whose client goes on, as the settings want it."""
+    project.write(".playbooks/config.yaml", "orphans: wait\n")
+    killed(project, held)
+    assert client.processes()
+
+
+def killed(project: Project, held: Held) -> None:
     """A run whose runner is killed while its client works on that command."""
     with project.spawn("run", "straight") as runner:
         assert held.begun.wait(100), f"nobody has asked for {held.command}"
         runner.kill()
         runner.communicate(timeout=100)
     held.free = True
-    assert client.processes()
+
+
+def test_the_client_ends_with_a_runner_that_was_killed(
+    headless: Headless, project: Project
+) -> None:
+    held = Held("speckit.tasks")
+    client = headless(held)
+    killed(project, held)
+    assert until(lambda: client.processes() == [], 100)
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
 
 
 def test_the_client_of_a_runner_that_was_killed_is_waited_for(

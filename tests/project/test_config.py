@@ -35,11 +35,12 @@ artifacts: {specs: docs/specs/, agreements: ./agreements, qa: quality}
 allow: {cli: [make, "py*"], http: ["*.example.org"]}
 deny: {mcp: [github.delete_repo], cli: []}
 notify: [notify-send, playbook]
+orphans: wait
 """
 
 
 KEYS = """
-agent agents secrets commit_sessions push_sessions worktrees artifacts allow deny notify
+agent agents secrets commit_sessions push_sessions worktrees artifacts allow deny notify orphans
 """
 
 
@@ -113,6 +114,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         allow=Bounds(cli=("make", "py*"), http=("*.example.org",), mcp=None),
         deny=Bounds(cli=(), http=None, mcp=("github.delete_repo",)),
         notify=("notify-send", "playbook"),
+        orphans="wait",
     )
 
 
