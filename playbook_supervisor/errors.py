@@ -192,8 +192,13 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-BUDGET": "Raise the limit, as in `playbook resume {session} --retry --max-turns N`.",
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
     "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
-    "PB-AGENT-LIMIT": "Retry it then, or set `agents.claude.wait_for_limit: true` to wait.",
-    "PB-AGENT-PERMISSION": "Add the rule to `agents.claude.allowed_tools` in config.yaml.",
+    "PB-AGENT-LIMIT": (
+        "Retry it then, or set `agents.claude.wait_for_limit: true` before a session begins."
+    ),
+    "PB-AGENT-PERMISSION": (
+        "Add the rule to `agents.claude.allowed_tools` in config.yaml; "
+        "`playbook resume {session} --retry --accept-config`."
+    ),
     "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",
     "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
     # policies

@@ -27,9 +27,10 @@ _PROTECTED = "sensitive file"
 """The reason for files that no rule can open: the client's settings, and git's."""
 _PLAN_MODE = "while in plan mode"
 """The reason in plan mode, which forbids every change whatever the rules are."""
+_RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 _LEAVE_PLAN_MODE = (
     "In .playbooks/config.yaml, remove `permission_mode: plan`, which forbids every change; "
-    "then run the step again."
+    + _RUN_AGAIN
 )
 _NO_RULE = "No rule of the config can allow this; change the step so that it does not need it."
 _SEPARATORS = ";&|()<>\n"
@@ -55,7 +56,7 @@ def permission_failure(denials: Sequence[Denial], allowed: Sequence[str], root: 
         line = list(dict.fromkeys((*allowed, *rules)))[: len(allowed) + _MAX_RULES]
         guidance = (
             "In .playbooks/config.yaml, under `agents:`, `claude:`, write "
-            f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; then run the step again."
+            f"`allowed_tools: {json.dumps(line, ensure_ascii=False)}`; {_RUN_AGAIN}"
         )
     else:
         guidance = _NO_RULE

@@ -6,7 +6,7 @@ Data in, data out, errors raised; nothing is printed here.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from playbook_supervisor.agents import registry
@@ -29,8 +29,8 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
-from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, principal, selection
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
 from playbook_supervisor.sessions.manifest import SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
@@ -84,7 +84,9 @@ def run(
     observer = observer or NullObserver()
     for warning in request.warnings:
         observer.on_notice(warning)
-    supervisor = Supervisor(store, session_id, config=request.config)
+    supervisor = Supervisor(store, session_id)
+    _tell_settings(supervisor, observer)
+    agent = registry.choose(drive.agent, supervisor.config, root)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
 
@@ -93,17 +95,25 @@ def resume(
     *,
     cwd: Path | None = None,
     retry: bool = False,
+    accept_config: bool = False,
     drive: DriveOptions | None = None,
     observer: Observer | None = None,
     prompter: Prompter | None = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> DriveResult:
-    """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1)."""
+    """Continue a session; nothing settled runs again (kai FR15, FR32, NFR1).
+
+    The session keeps the settings with which it began. `accept_config` takes those that the project
+    has now; without it, `confirm` asks a person where they differ.
+    """
     drive = drive or DriveOptions()
     observer = observer or NullObserver()
     store, session_id = locate.select(session, cwd, observer)
     if retry or drive.mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
         command = "resume --retry" if retry else "resume --mode autonomous"
         locate.require_human(store, session_id, command)
+    if accept_config:
+        locate.require_human(store, session_id, "resume --accept-config")
     authorization.refuse_living_client(store.runtime(session_id))
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
@@ -120,6 +130,7 @@ def resume(
     _require_no_other(store, session_id)
     if strayed := selection.strayed(store, session_id):
         observer.on_notice(strayed)
+    _tell_settings(supervisor, observer, confirm, accept=accept_config)
     agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
     agent = registry.choose(agent_name, supervisor.config, supervisor.root)
     asked = drive.limits or budget.NO_LIMITS
@@ -173,6 +184,9 @@ def answer(
             guidance=f"Answer with one of: {choices}.",
         )
     answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
+    if told := settings_in_force.difference(store, session_id):
+        kept = settings_in_force.kept(told, session_id)
+        answered = replace(answered, notices=(*answered.notices, kept))
     return locate.with_store_notices(answered)
 
 
@@ -267,6 +281,29 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     if notify := supervisor.config.notify:
         each = (*each, Notifier(notify, root, private, observer.on_notice))
     return CompositeObserver(each)
+
+
+def _tell_settings(
+    supervisor: Supervisor,
+    observer: Observer,
+    confirm: Callable[[str], bool] | None = None,
+    *,
+    accept: bool = False,
+) -> None:
+    """Say how the project's settings differ from the session's; take them if a person confirms."""
+    store, session_id = supervisor.store, supervisor.id
+    session_control.require_no_runner(supervisor)
+    if pinned := settings_in_force.pin_missing(store, session_id):
+        observer.on_notice(pinned)
+    told = settings_in_force.difference(store, session_id)
+    if told and not accept and confirm is not None:
+        accept = confirm(f"{told}. Use them from now on?")
+    if told and accept:
+        locate.require_human(store, session_id, "resume --accept-config")
+        settings_in_force.accept(store, session_id, _person(store))
+        observer.on_notice(f"{told}; accepted")
+    elif told:
+        observer.on_notice(settings_in_force.kept(told, session_id))
 
 
 def _require_no_other(store: SessionStore, session_id: str) -> None:

@@ -150,7 +150,7 @@ def _pending_session(store: DiskStore, request: RunRequest, refusals: list[Playb
         pending = creation.pending_session(store, request)
         if pending:
             authorization.refuse_living_client(store.runtime(pending))
-            locate.client_supervisor(store, pending, request.config)
+            locate.client_supervisor(store, pending)
         else:
             store.require_room()
     except PlaybookError as error:

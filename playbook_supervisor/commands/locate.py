@@ -11,7 +11,6 @@ from playbook_supervisor.records import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.drivers.observers import Observer
-    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.sessions.snapshot import Snapshot
     from playbook_supervisor.sessions.store import DiskStore
@@ -42,31 +41,25 @@ def store(cwd: Path | None = None) -> DiskStore:
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(
-    store: SessionStore, session_id: str, *, exports: bool = True, config: Config | None = None
-) -> Supervisor:
+def supervisor(store: SessionStore, session_id: str, *, exports: bool = True) -> Supervisor:
     """The supervisor for one command, which keeps copies of what it journals."""
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-    return Supervisor(store, session_id, exports=exports, copies=True, config=config)
+    return Supervisor(store, session_id, exports=exports, copies=True)
 
 
-def client_supervisor(
-    store: SessionStore, session_id: str, config: Config | None = None
-) -> Supervisor:
+def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """The supervisor for a client; StateError `PB-STATE-DRIVEN` while a runner drives it."""
     from playbook_supervisor.drivers import session_control
 
-    found = supervisor(store, session_id, exports=False, config=config)
+    found = supervisor(store, session_id, exports=False)
     session_control.require_no_runner(found)
     return found
 
 
-def admitted_supervisor(
-    store: SessionStore, session_id: str, config: Config | None = None
-) -> Supervisor:
+def admitted_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """As `client_supervisor`; in Claude Code, only for a conversation that our hooks have seen."""
-    found = client_supervisor(store, session_id, config)
+    found = client_supervisor(store, session_id)
     if in_claude_code():
         from playbook_supervisor.drivers.claude_code import authorization
 

@@ -36,7 +36,7 @@ def begin(
     request = creation.prepare(store, reference, args, start=start)
     request.require_commands(store.checkout.root)
     session_id = creation.begin(store, request, start=start, exports=False)
-    supervisor = locate.admitted_supervisor(store, session_id, request.config)
+    supervisor = locate.admitted_supervisor(store, session_id)
     snapshot = supervisor.begin(start)
     return _reply(supervisor, replace(snapshot, notices=request.warnings))
 

@@ -16,9 +16,8 @@ from playbook_supervisor.commands.session_diff import (
 )
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.project import session_policy
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, session
+from playbook_supervisor.sessions import integrity, opening, pinned_inputs, portable_records
 from playbook_supervisor.sessions.local_state import Runtime
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
@@ -85,8 +84,8 @@ def restore(store: DiskStore, session_id: str) -> None:
         write_atomically(folder / "journal.yaml", journal)
         for name in saved.copies.keys() - {"journal.yaml"}:
             write_atomically(folder / name, saved.copies[name])
-        if session_policy.FILE not in saved.copies:
-            remove(folder / session_policy.FILE)
+        for name in set(integrity.PINNED) - saved.copies.keys():
+            remove(folder / name)
         remove(folder / integrity.RECORDS)
         _adopt(saved.paths)
 
@@ -119,7 +118,7 @@ def _adopt(paths: SessionPaths) -> None:
     previous, records = Runtime.load(paths.state), paths.folder / integrity.RECORDS
     if previous is not None and not records.exists() and (data := portable_records.emit(previous)):
         write_atomically(records, data)
-    opened = session.adopt(paths.folder, paths.private, paths.state)
+    opened = opening.adopt(paths.folder, paths.private, paths.state)
     if previous is not None:
         portable_records.keep_stamps(opened.runtime, previous)
         opened.save()

@@ -12,7 +12,8 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.project import session_policy
+from playbook_supervisor.project import session_policy, session_settings
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.sessions import integrity, portable_records, serialize
@@ -35,8 +36,8 @@ Read = TypeVar("Read")
 class Difference(Record):
     """One difference: `what` in a short sentence, and the changed keys.
 
-    `file` is the name of one of the session's files. A change is a key
-    with its YAML before and after, empty where the key is absent.
+    `file` is one of the session's files. A change is a key with its YAML before and after, empty
+    where the key is absent.
     """
 
     file: str
@@ -88,7 +89,8 @@ def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
         *_in_file(saved, "journal.yaml", _read_journal, _in_journal),
         *_in_file(saved, "session.yaml", read_manifest, _in_manifest),
         *_in_file(saved, "playbook.yaml", read_playbook, _in_playbook),
-        *_in_policy(saved),
+        *_in_optional(saved, session_policy.FILE, session_policy.read_policy, _in_demands),
+        *_in_optional(saved, session_settings.FILE, session_settings.read_settings, _in_settings),
         *_in_records(saved),
     )
 
@@ -160,6 +162,9 @@ def _in_file(
     if not data:
         yield Difference(name, "it is missing")
         return
+    if name in integrity.PINNED and not saved.runtime.ours(name, digest(saved.copies[name])):
+        yield Difference(name, "it was changed, and so was its copy")
+        return
     try:
         current = read(data, name)
     except PlaybookError as error:
@@ -218,12 +223,23 @@ def _in_playbook(saved: SavedSession, current: Playbook) -> Iterator[Difference]
         yield Difference(name, "the pinned playbook was changed", changes)
 
 
-def _in_policy(saved: SavedSession) -> Iterator[Difference]:
-    name = session_policy.FILE
+def _in_optional(
+    saved: SavedSession,
+    name: str,
+    read: Callable[[bytes, str], Read],
+    compare: Callable[[SavedSession, Read], Iterator[Difference]],
+) -> Iterator[Difference]:
     if name in saved.copies:
-        yield from _in_file(saved, name, session_policy.read_policy, _in_demands)
+        yield from _in_file(saved, name, read, compare)
     elif _content(saved.paths.folder / name):
         yield Difference(name, "it did not exist when the session began")
+
+
+def _in_settings(saved: SavedSession, current: Config) -> Iterator[Difference]:
+    name = session_settings.FILE
+    before = session_settings.read_settings(saved.copies[name], name)
+    if changes := tuple(session_settings.changes(before, current)):
+        yield Difference(name, "the pinned settings were changed", changes)
 
 
 def _in_demands(saved: SavedSession, current: session_policy.Policy) -> Iterator[Difference]:

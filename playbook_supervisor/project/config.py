@@ -85,28 +85,37 @@ def load(root: Path) -> Config:
     """The settings of the repository at `root`; the defaults if it has no file.
 
     CheckError PB-CHECK-CONFIG, or the YAML reader's, names the first problem and lists all.
-    StateError PB-STATE-NEWER if the file needs a newer version of this program, StorageError if it
-    cannot be read or is a link out of the repository. A file `config.yml` is an error, because it
-    would be ignored.
+    StateError PB-STATE-NEWER if the file needs a newer version of this program. Errors of `text`.
     """
-    try:
-        data = read_bytes(contained(root, FILE), limit=_LARGEST)
-    except FileNotFoundError:
-        if os.path.lexists(root / _MISNAMED):
-            raise CheckError(
-                CODE, f"the settings belong in {FILE}", where=_MISNAMED, guidance="Rename the file."
-            ) from None
+    data = text(root)
+    if data is None:
         return Config()
-    except StorageError as error:
-        if isinstance(error.__cause__, NotADirectoryError):
-            return Config()
-        raise
     config, problems = examine(data, FILE)
     if problems:
         from playbook_supervisor.formats.problems import refusal
 
         raise refusal(CODE, problems)
     return config
+
+
+def text(root: Path) -> bytes | None:
+    """The file, or None if there is none.
+
+    StorageError if it cannot be read or is a link out of the repository. A file `config.yml` is a
+    CheckError, because it would be ignored.
+    """
+    try:
+        return read_bytes(contained(root, FILE), limit=_LARGEST)
+    except FileNotFoundError:
+        if os.path.lexists(root / _MISNAMED):
+            raise CheckError(
+                CODE, f"the settings belong in {FILE}", where=_MISNAMED, guidance="Rename the file."
+            ) from None
+        return None
+    except StorageError as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return None
+        raise
 
 
 def examine(data: bytes, source: str) -> tuple[Config, tuple[Problem, ...]]:

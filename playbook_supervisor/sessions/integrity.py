@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.kernel.state import Entry, State
-from playbook_supervisor.project import session_policy
+from playbook_supervisor.project import session_policy, session_settings
 from playbook_supervisor.records import fields
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_journal
@@ -22,10 +22,10 @@ from playbook_supervisor.system.files import digest, read_bytes, write_atomicall
 
 RECORDS = "records.yaml"
 """The file that follows from the local state, so that no copy of it is needed."""
-FILES = ("session.yaml", "journal.yaml", "playbook.yaml", session_policy.FILE, RECORDS)
+PINNED = ("playbook.yaml", session_policy.FILE, session_settings.FILE)
+"""The files that say how the session runs; there is a policy only in a project with policies."""
+FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
 """The files of a session. The git directory has copies of all but the last."""
-PINNED = ("playbook.yaml", session_policy.FILE)
-"""The files that are never written after the session's creation."""
 
 
 def chain(former: str, entries: Iterable[Entry]) -> str:

@@ -57,11 +57,20 @@ class Driver(Record):
 NO_DRIVER = Driver()
 
 
+class Confirmation(Record):
+    """A person accepted what no record of ours proves. `at` in ms since the epoch."""
+
+    at: int
+    by: str
+    what: str
+
+
 class Manifest(Record):
     """One session (kai data model, Session). Times in ms since the epoch.
 
     `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of
-    kai's own tools (`legacy`), which have none.
+    kai's own tools (`legacy`), which have none. `began_on` is the checkout that began the session
+    (`Checkout.identity`); it is empty in sessions of kai's own tools and of earlier versions.
     """
 
     session_id: str
@@ -77,10 +86,12 @@ class Manifest(Record):
     driver: Driver = NO_DRIVER
     gate: Waiting | None = None
     legacy: bool = False
+    began_on: str = ""
+    confirmed: tuple[Confirmation, ...] = ()
 
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:
-    """The keys of session.yaml in order; `gate` only while one is open."""
+    """The keys of session.yaml in order; the last four only if there is something to say."""
     completed_at = manifest.completed_at
     mapping: dict[str, object] = {
         "schema": SCHEMA,
@@ -99,6 +110,12 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         del mapping["schema"]
     if manifest.driver != NO_DRIVER:
         mapping["driver"] = _driver_mapping(manifest.driver)
+    if manifest.began_on:
+        mapping["began_on"] = manifest.began_on
+    if manifest.confirmed:
+        mapping["confirmed"] = [
+            as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed
+        ]
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
@@ -160,7 +177,19 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         driver=_read_driver(fields),
         gate=_read_gate(fields),
         legacy=legacy,
+        began_on=fields.text("began_on"),
+        confirmed=_read_confirmations(fields),
     )
+
+
+def _read_confirmations(fields: Fields) -> tuple[Confirmation, ...]:
+    try:
+        return tuple(
+            Confirmation(each.time("at"), each.text("by"), each.required("what"))
+            for each in fields.each("confirmed")
+        )
+    except UnfitError as unfit:
+        raise UnfitError("confirmed", f"in it, {unfit}") from None
 
 
 def _read_driver(fields: Fields) -> Driver:
@@ -199,14 +228,21 @@ def manifest_to_json(manifest: Manifest) -> dict[str, Any]:
     """The manifest for the runtime state."""
     gate = manifest.gate
     driver = as_mapping(manifest.driver) | {"limits": dict(manifest.driver.limits)}
-    made = {"args": dict(manifest.args), "driver": driver, "gate": gate and as_mapping(gate)}
-    return as_mapping(manifest) | made
+    return as_mapping(manifest) | {
+        "args": dict(manifest.args),
+        "driver": driver,
+        "gate": gate and as_mapping(gate),
+        "confirmed": [as_mapping(each) for each in manifest.confirmed],
+    }
 
 
 def manifest_from_json(data: dict[str, Any]) -> Manifest:
     """The inverse of `manifest_to_json`."""
-    gate = Waiting(**data["gate"]) if data["gate"] else None
     known = data.get("driver", {})  # sessions of 1.0 have none
-    driver = Driver(**{**known, "mode": Mode(known.get("mode", Mode.MANUAL))})
-    status = SessionStatus(data["status"])
-    return Manifest(**{**data, "status": status, "driver": driver, "gate": gate})
+    made = {
+        "status": SessionStatus(data["status"]),
+        "driver": Driver(**{**known, "mode": Mode(known.get("mode", Mode.MANUAL))}),
+        "gate": Waiting(**data["gate"]) if data["gate"] else None,
+        "confirmed": tuple(Confirmation(**each) for each in data.get("confirmed", ())),
+    }
+    return Manifest(**data | made)

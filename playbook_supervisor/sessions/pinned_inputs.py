@@ -1,4 +1,4 @@
-"""The playbook and the policies that a session began with, and under which it runs.
+"""The playbook, the policies and the settings that a session began with, and under which it runs.
 
 Comments and layout of the pinned files may change, their data may not.
 """
@@ -12,13 +12,14 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project import session_policy
+from playbook_supervisor.project import config, session_policy, session_settings
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_policy import Policy, emit_policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.integrity import read_file, shown, tampered
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
-from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+from playbook_supervisor.system.files import digest, read_bytes, remove, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,16 +29,27 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.manifest import Manifest
 
 
-def load(folder: Path, private: Path, runtime: Runtime) -> tuple[Playbook, Policy]:
-    """The playbook that the session runs, tightened by its policies, and these policies.
+class Pinned(Record):
+    """What a session runs: the playbook, tightened by the policies, and the settings."""
+
+    playbook: Playbook
+    policy: Policy
+    config: Config
+
+
+def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
+    """What the session runs.
 
     Each is parsed once and kept compiled in `private`. StateError `PB-STATE-TAMPERED` if its data
     have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`; CheckError for
-    a playbook that this worktree reads for the first time and that is not valid.
+    a file that this worktree reads for the first time and that is not valid.
     """
     playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
-    policy = _policy(folder, private, runtime)
-    return session_policy.tightened(playbook, policy), policy
+    policy: Policy = _optional(_POLICY, folder, private, runtime) or Policy()
+    settings: Config | None = _optional(_SETTINGS, folder, private, runtime)
+    if settings is None:  # an earlier version began the session
+        settings = config.load(folder.parents[2])
+    return Pinned(session_policy.tightened(playbook, policy), policy, settings)
 
 
 def pin(
@@ -47,25 +59,30 @@ def pin(
     text: bytes,
     playbook: Playbook | None,
     policy: Policy | None,
-) -> tuple[Playbook, Policy]:
+) -> Pinned:
     """Write what a new session begins with, and return it as `load` will.
 
     `playbook` is what `text` says; None if it is still to be read.
     """
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
-    write(folder, text, policy)
+    settings = write(folder, text, policy)
     if policy is not None:
         _keep_compiled(_POLICY, private, runtime, emit_policy(policy), policy)
+    parsed = session_settings.read_settings(settings, config.FILE)
+    _keep_compiled(_SETTINGS, private, runtime, settings, parsed)
     _keep_compiled(_PLAYBOOK, private, runtime, text, playbook)
     policy = policy or Policy()
-    return session_policy.tightened(playbook, policy), policy
+    return Pinned(session_policy.tightened(playbook, policy), policy, parsed)
 
 
-def write(folder: Path, text: bytes, policy: Policy | None) -> None:
-    """Write the pinned files alone."""
+def write(folder: Path, text: bytes, policy: Policy | None) -> bytes:
+    """Write the pinned files alone; returns the settings, which are the project's as they are."""
+    settings = session_settings.text(folder.parents[2])
     if policy is not None:
         write_atomically(folder / _POLICY.file, emit_policy(policy))
+    write_atomically(folder / _SETTINGS.file, settings)
     write_atomically(folder / _PLAYBOOK.file, text)
+    return settings
 
 
 def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | None:
@@ -91,19 +108,43 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
         write(folder, found.data, policy_in_force(root, found.playbook))
 
 
-def _policy(folder: Path, private: Path, runtime: Runtime) -> Policy:
-    name = _POLICY.file
-    if name not in runtime.digests:
-        if not os.path.lexists(folder / name):
-            return Policy()
-        if JOURNAL in runtime.digests:  # the session is known here, and had no policy
-            raise tampered(f"{name} was put there by something else", shown(folder, name))
-    found: Policy = _unchanged(_POLICY, folder, private, runtime)
-    return found
+def has_settings(runtime: Runtime) -> bool:
+    """Whether the session has settings of its own; an earlier version pinned none."""
+    return _SETTINGS.file in runtime.digests
+
+
+def replace_settings(
+    folder: Path, private: Path, runtime: Runtime, save: Callable[[], None]
+) -> Config:
+    """Pin the project's present settings. `save` writes the runtime state.
+
+    Until the file is written, the former settings apply, also after a crash.
+    """
+    name, data = _SETTINGS.file, session_settings.text(folder.parents[2])
+    settings = session_settings.read_settings(data, config.FILE)
+    write_atomically(private / name, data)
+    runtime.will_write(name, digest(data))
+    save()
+    write_atomically(folder / name, data)
+    runtime.digests[name] = [digest(data)]
+    save()
+    _keep_compiled(_SETTINGS, private, runtime, data, settings)
+    return settings
+
+
+def _optional(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) -> Any:
+    """What the file says, or None for a session that has none."""
+    if kind.file not in runtime.digests:
+        if not os.path.lexists(folder / kind.file):
+            return None
+        if JOURNAL in runtime.digests:  # the session is known here, and had none
+            said = f"{kind.file} was put there by something else"
+            raise tampered(said, shown(folder, kind.file))
+    return _unchanged(kind, folder, private, runtime)
 
 
 class _PinnedKind(Record):
-    """One of the two files: its name in messages, and how it is read and compiled."""
+    """One of the three files: its name in messages, and how it is read and compiled."""
 
     word: str
     file: str
@@ -116,13 +157,14 @@ class _PinnedKind(Record):
 def _unchanged(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) -> Any:
     data = read_file(folder, kind.file)
     written = digest(data)
-    former = _compiled(kind, private, written)
-    if former is not None and runtime.ours(kind.file, written):
+    ours = runtime.ours(kind.file, written)
+    if ours and (former := _compiled(kind, private, runtime, written)) is not None:
         return former
     source = shown(folder, kind.file)
     found = _read(kind, data, runtime, source)
-    if not runtime.ours(kind.file, written):
+    if not ours and kind.file in runtime.digests:
         _require_unchanged(kind, found, private, runtime, source)
+        remove(private / kind.file)  # the copy of another layout
     _keep_compiled(kind, private, runtime, data, found)
     return found
 
@@ -134,8 +176,10 @@ def _keep_compiled(
     written = digest(data)
     if not runtime.ours(kind.file, written):
         runtime.digests[kind.file] = [written]
-    made = json.dumps({"digest": written, kind.word: kind.to_json(value)}, separators=(",", ":"))
-    write_atomically(private / kind.compiled, made.encode(), durable=False)
+    shape = {"digest": written, kind.word: kind.to_json(value)}
+    made = json.dumps(shape, separators=(",", ":")).encode()
+    runtime.digests[kind.compiled] = [digest(made)]
+    write_atomically(private / kind.compiled, made, durable=False)
 
 
 def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
@@ -150,24 +194,29 @@ def _read(kind: _PinnedKind, data: bytes, runtime: Runtime, source: str) -> Any:
 def _require_unchanged(
     kind: _PinnedKind, found: Any, private: Path, runtime: Runtime, source: str
 ) -> None:
-    """StateError `PB-STATE-TAMPERED` if the recorded value differs."""
-    for known in runtime.digests.get(kind.file, ()):
-        recorded = _compiled(kind, private, known)
+    """StateError `PB-STATE-TAMPERED` if the recorded value differs, or nothing proves it."""
+    for known in runtime.digests[kind.file]:
+        recorded = _compiled(kind, private, runtime, known)
         if recorded is None:
-            recorded = _read(kind, read_file(private, kind.file), runtime, source)
+            copy = read_file(private, kind.file)
+            recorded = _read(kind, copy, runtime, source) if digest(copy) == known else None
         if recorded != found:
             raise tampered(_changed(kind), source)
 
 
 def _changed(kind: _PinnedKind) -> str:
-    return f"the pinned {kind.word} was changed by something else"
+    verb = "were" if kind.word.endswith("s") else "was"
+    return f"the pinned {kind.word} {verb} changed by something else"
 
 
-def _compiled(kind: _PinnedKind, private: Path, written: str) -> Any:
-    """The compiled value of the bytes with this digest; None if there is none."""
+def _compiled(kind: _PinnedKind, private: Path, runtime: Runtime, written: str) -> Any:
+    """The compiled value of the bytes with this digest; None if we have written none."""
     try:
-        made = json.loads(read_bytes(private / kind.compiled))
-        return kind.from_json(made[kind.word]) if made["digest"] == written else None
+        made = read_bytes(private / kind.compiled)
+        if not runtime.latest(kind.compiled, digest(made)):
+            return None
+        shape = json.loads(made)
+        return kind.from_json(shape[kind.word]) if shape["digest"] == written else None
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -193,4 +242,12 @@ _POLICY = _PinnedKind(
     session_policy.read_policy,
     session_policy.policy_to_json,
     session_policy.policy_from_json,
+)
+_SETTINGS = _PinnedKind(
+    "settings",
+    session_settings.FILE,
+    "settings.json",
+    session_settings.read_settings,
+    session_settings.settings_to_json,
+    session_settings.settings_from_json,
 )

@@ -21,7 +21,6 @@ from playbook_supervisor.system.cancellation import Interrupted
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Step
-    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
 
@@ -34,24 +33,24 @@ def publishes(step: Step) -> bool:
     return conditions.publishes(step.postconditions)
 
 
-def published(snapshot: Snapshot, config: Config, *, timeout: float) -> Snapshot:
-    """Commit and push what the snapshot's events call for (config `commit_sessions`).
+def published(snapshot: Snapshot, *, timeout: float) -> Snapshot:
+    """Commit and push what the snapshot's events call for (setting `commit_sessions`).
 
     `timeout` is in seconds. What was done, or could not be, is among the notices.
     """
-    occasion = _occasion(snapshot, config)
-    return _publish(snapshot, config, occasion, timeout) if occasion else snapshot
+    occasion = _occasion(snapshot)
+    return _publish(snapshot, occasion, timeout) if occasion else snapshot
 
 
-def closed(snapshot: Snapshot, config: Config, *, timeout: float) -> Snapshot:
+def closed(snapshot: Snapshot, *, timeout: float) -> Snapshot:
     """As `published`, for a session that has ended: git may have refused when it did."""
-    due = isinstance(snapshot.directive, Finish) and config.commit_sessions != "never"
-    return _publish(snapshot, config, _at_the_end(snapshot), timeout) if due else snapshot
+    due = isinstance(snapshot.directive, Finish) and snapshot.config.commit_sessions != "never"
+    return _publish(snapshot, _at_the_end(snapshot), timeout) if due else snapshot
 
 
-def _occasion(snapshot: Snapshot, config: Config) -> str:
+def _occasion(snapshot: Snapshot) -> str:
     """The end of the commit's subject, which says what it is made for; empty where none is due."""
-    events, how = snapshot.events, config.commit_sessions
+    events, how = snapshot.events, snapshot.config.commit_sessions
     if not events or how == "never":
         return ""
     if isinstance(snapshot.directive, Finish):
@@ -73,17 +72,17 @@ def _when(occasion: str) -> str:
     return "at its end" if occasion.startswith(":") else first_line(occasion.strip(), _SUBJECT)
 
 
-def _publish(snapshot: Snapshot, config: Config, occasion: str, timeout: float) -> Snapshot:
+def _publish(snapshot: Snapshot, occasion: str, timeout: float) -> Snapshot:
     from playbook_supervisor.sessions.session_commits import SessionInGit
 
     folder = SessionInGit(snapshot.store.checkout, snapshot.session_id, timeout=timeout)
     launches, notices, what = snapshot.launches, [], "committed"
     try:
-        if made := _commit(folder, snapshot, config, occasion):
+        if made := _commit(folder, snapshot, occasion):
             notices.append(f"the session is committed {_when(occasion)}: {made.id[:7]}")
             launches = _move_launches(snapshot, made)
         what = "pushed"
-        if config.push_sessions and _has_published(snapshot) and (place := folder.push()):
+        if snapshot.config.push_sessions and _has_published(snapshot) and (place := folder.push()):
             notices.append(f"its last commit is pushed to {place}")
     except (GitError, StorageError) as error:
         said = f"{error.message} [{error.code}]. {error.guidance}"
@@ -94,9 +93,7 @@ def _publish(snapshot: Snapshot, config: Config, occasion: str, timeout: float) 
     return replace(snapshot, launches=launches, notices=(*snapshot.notices, *notices))
 
 
-def _commit(
-    folder: SessionInGit, snapshot: Snapshot, config: Config, occasion: str
-) -> Commit | None:
+def _commit(folder: SessionInGit, snapshot: Snapshot, occasion: str) -> Commit | None:
     """Commit the folder. A session that failed or was aborted before git knew it is left out."""
     manifest = snapshot.manifest
     in_vain = manifest.status in (SessionStatus.FAILED, SessionStatus.ABORTED)
@@ -105,7 +102,7 @@ def _commit(
         first_line(f"Record session {manifest.session_id}{occasion}", _SUBJECT),
         f"{ran}: {snapshot.done}/{snapshot.total} steps done",
         manifest.playbook,
-        known=in_vain and config.commit_sessions == "publish",
+        known=in_vain and snapshot.config.commit_sessions == "publish",
     )
 
 

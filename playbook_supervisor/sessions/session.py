@@ -12,38 +12,37 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Event, State
-from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
 from playbook_supervisor.sessions.integrity import FILES, RECORDS
-from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
-from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.manifest import (
+    Confirmation,
     Driver,
     Manifest,
-    emit_manifest,
     manifest_to_json,
-    read_manifest,
     update_manifest,
 )
-from playbook_supervisor.sessions.projection import load_manifest, project
+from playbook_supervisor.sessions.pinned_inputs import Pinned
+from playbook_supervisor.sessions.projection import project
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.project.session_policy import Policy
+
 
 class OpenSession(Record, frozen=False):
-    """The session under its lock. `folder` is in the work tree, `private` in the git directory.
-
-    `playbook` is the pinned one, tightened by `policy`.
-    """
+    """The session under its lock. `folder` is in the work tree, `private` in the git directory."""
 
     folder: Path
     private: Path
-    playbook: Playbook
-    policy: Policy
+    pinned: Pinned
     state: State
     manifest: Manifest
     text: JournalText
@@ -58,6 +57,20 @@ class OpenSession(Record, frozen=False):
     def __post_init__(self) -> None:
         self._entered = self.state.entries
         self._watched = tuple(str(self.folder / name) for name in FILES)
+
+    @property
+    def playbook(self) -> Playbook:
+        """The pinned one, tightened by the policies."""
+        return self.pinned.playbook
+
+    @property
+    def policy(self) -> Policy:
+        return self.pinned.policy
+
+    @property
+    def config(self) -> Config:
+        """The settings that the session runs under."""
+        return self.pinned.config
 
     @property
     def current(self) -> bool:
@@ -102,7 +115,12 @@ class OpenSession(Record, frozen=False):
         records_changed = records and not self.runtime.latest(RECORDS, digest(records))
         if records_changed:
             self.runtime.will_write(RECORDS, digest(records))
-        manifest_changed = self._project(driver or self.manifest.driver)
+        projected = project(self.manifest, self.state)
+        self._restate(replace(projected, driver=driver or self.manifest.driver))
+        stated = digest(self._manifest_text)
+        manifest_changed = not self.runtime.latest("session.yaml", stated)
+        if manifest_changed:
+            self.runtime.will_write("session.yaml", stated)
         self._save()
         if records_changed:
             write_atomically(self.folder / RECORDS, records, durable=False)
@@ -130,6 +148,17 @@ class OpenSession(Record, frozen=False):
             if name in self.runtime.digests and not copy.exists():
                 write_atomically(copy, read_bytes(self.folder / name), durable=False)
 
+    def pin_settings(self) -> None:
+        """Run under the project's present settings from now on."""
+        made = pinned_inputs.replace_settings(self.folder, self.private, self.runtime, self._save)
+        self.pinned = replace(self.pinned, config=made)
+        self._seen = self._look()
+
+    def confirm(self, what: str, by: str, at: int) -> None:
+        """Record in session.yaml what a person accepted; `write` makes it durable."""
+        confirmed = (*self.manifest.confirmed, Confirmation(at, by, what))
+        self._restate(replace(self.manifest, confirmed=confirmed))
+
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
         for entry in self.state.entries:
@@ -154,14 +183,10 @@ class OpenSession(Record, frozen=False):
                 continue
             self._entered = (*self._entered[:index], entry, *self._entered[index + 1 :])
 
-    def _project(self, driver: Driver) -> bool:
-        projected = replace(project(self.manifest, self.state), driver=driver)
-        if projected == self.manifest:
-            return False
-        self._manifest_text = update_manifest(self._manifest_text, self.manifest, projected)
-        self.manifest = projected
-        self.runtime.will_write("session.yaml", digest(self._manifest_text))
-        return True
+    def _restate(self, manifest: Manifest) -> None:
+        if manifest != self.manifest:
+            self._manifest_text = update_manifest(self._manifest_text, self.manifest, manifest)
+            self.manifest = manifest
 
     def _save(self) -> None:
         self.runtime.state = serialize.state_to_json(self.state)
@@ -171,121 +196,6 @@ class OpenSession(Record, frozen=False):
 
     def _look(self) -> tuple[object, ...]:
         return (self.place.headers(), *map(_signature, self._watched))
-
-
-# ── from the disk ───────────────────────────────────────────────────────────────────────────
-
-
-def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
-    """The session from its files and the runtime state, whose data must agree.
-
-    StateError `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout
-    are accepted, and what a crash left unfinished is finished.
-    """
-    known = {name: list(digests) for name, digests in runtime.digests.items()}
-    playbook, policy = pinned_inputs.load(folder, private, runtime)
-    try:
-        state, text = _load_journal(folder, private, playbook, runtime)
-        manifest, data = load_manifest(folder, runtime)
-        portable_records.load(folder, runtime)
-    except (KeyError, TypeError, ValueError) as error:
-        raise unreadable(place, str(error)) from error
-    opened = OpenSession(
-        folder, private, playbook, policy, state, manifest, text, runtime, place, data
-    )
-    if runtime.digests != known or project(manifest, state) != manifest:
-        opened.write()
-    else:
-        opened._seen = opened._look()
-    return opened
-
-
-def create(
-    folder: Path,
-    private: Path,
-    place: ABFile,
-    runtime: Runtime,
-    manifest: Manifest,
-    playbook: Playbook,
-    policy: Policy,
-) -> OpenSession:
-    """A new session, whose pinned files are written. `playbook` is tightened by `policy`."""
-    manifest_text = emit_manifest(manifest)
-    write_atomically(folder / JOURNAL, EMPTY)
-    write_atomically(folder / "session.yaml", manifest_text)
-    runtime.chain = integrity.chain("", ())
-    runtime.digests[JOURNAL] = [digest(EMPTY)]
-    runtime.digests["session.yaml"] = [digest(manifest_text)]
-    state, text = machine.replay(playbook, ()), JournalText()
-    opened = OpenSession(
-        folder, private, playbook, policy, state, manifest, text, runtime, place, manifest_text
-    )
-    opened.write()
-    return opened
-
-
-def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
-    """The session from its files alone: this worktree has no runtime state of it."""
-    runtime = Runtime()
-    playbook, policy = pinned_inputs.load(folder, private, runtime)
-    data = integrity.read_file(folder, JOURNAL)
-    parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
-    state = machine.replay(playbook, parsed.entries)
-    due = len(state.entries)
-    runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
-    runtime.digests[JOURNAL] = [digest(data)]
-    portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
-    manifest_text = integrity.read_file(folder, "session.yaml")
-    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
-    runtime.digests["session.yaml"] = [digest(manifest_text)]
-    text = JournalText.parsed(data, parsed, due)
-    opened = OpenSession(
-        folder, private, playbook, policy, state, known, text, runtime, place, manifest_text
-    )
-    opened.write()
-    return opened
-
-
-def _load_journal(
-    folder: Path, private: Path, playbook: Playbook, runtime: Runtime
-) -> tuple[State, JournalText]:
-    """The recorded state, which the journal must agree with, and the journal's text."""
-    data = integrity.read_file(folder, JOURNAL)
-    written = digest(data)
-    if not runtime.ours(JOURNAL, written):
-        parsed = _read_edited(data, private, playbook, runtime, integrity.shown(folder, JOURNAL))
-        state = serialize.state_from_json(runtime.state, playbook)
-        runtime.digests[JOURNAL] = [written]
-        return state, JournalText.parsed(data, parsed, len(state.entries))
-    if not runtime.latest(JOURNAL, written):
-        runtime.step_back()
-    return serialize.state_from_json(runtime.state, playbook), JournalText.placed(
-        data, runtime.text
-    )
-
-
-def _read_edited(
-    data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
-) -> ParsedJournal:
-    """A journal that something else wrote; its data must be those of the last one or the former.
-
-    StateError `PB-STATE-TAMPERED` if they are not.
-    """
-    parsed = parse_journal(data, source)
-
-    def difference() -> str:
-        recorded = serialize.state_from_json(runtime.state, playbook)
-        copy = private / JOURNAL
-        return integrity.journal_difference(recorded, runtime.chain, parsed.entries, copy)
-
-    found = difference()
-    if found and runtime.former:
-        runtime.step_back()
-        found = found if difference() else ""
-    found = found or integrity.wrong_duration(data, parsed.entries, source)
-    if found:
-        raise integrity.tampered(found, source)
-    return parsed
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

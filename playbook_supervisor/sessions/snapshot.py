@@ -18,6 +18,7 @@ from playbook_supervisor.sessions.session import OpenSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
 
@@ -49,8 +50,9 @@ class Snapshot(Record):
     """What is outstanding in a session, and how far it is. `events` led here, oldest first.
 
     `store` is where the session is kept. `policy` is what the project asks of it beyond the
-    playbook, `launches` what was known when each attempt of the due phase was launched. `notices`
-    are sentences for the person: what was restored or committed, or deserves a warning.
+    playbook, `config` the settings that it runs under, `launches` what was known when each attempt
+    of the due phase was launched. `notices` are sentences for the person: what was restored or
+    committed, or deserves a warning.
     """
 
     store: SessionStore = field(repr=False, compare=False)
@@ -59,6 +61,7 @@ class Snapshot(Record):
     directive: Directive
     events: tuple[Event, ...]
     policy: Policy
+    config: Config
     launches: Mapping[str, Launch]
     notices: tuple[str, ...] = ()
 
@@ -129,7 +132,14 @@ def take_snapshot(
     directive = machine.directive(opened.state)
     launches = dict(opened.runtime.launches)
     return Snapshot(
-        store, opened.manifest, opened.state, directive, events, opened.policy, launches
+        store,
+        opened.manifest,
+        opened.state,
+        directive,
+        events,
+        opened.policy,
+        opened.config,
+        launches,
     )
 
 

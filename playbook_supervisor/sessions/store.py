@@ -16,7 +16,7 @@ from pathlib import Path
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
-from playbook_supervisor.sessions import integrity, pinned_inputs, session
+from playbook_supervisor.sessions import integrity, opening, pinned_inputs
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import (
@@ -191,11 +191,12 @@ class DiskStore:
             worktree=self._worktree(),
             branch=self.checkout.branch,
             driver=driver,
+            began_on=self.checkout.identity,
         )
         with locked(private / "lock"):
             runtime = Runtime()
             begun = pinned_inputs.pin(folder, private, runtime, text, definition, policy)
-            opened = session.create(folder, private, self._place(session_id), runtime, made, *begun)
+            opened = opening.create(folder, private, self._place(session_id), runtime, made, begun)
             opened.copy()
             self._known[session_id] = opened
         return session_id
@@ -265,7 +266,7 @@ class DiskStore:
         if runtime is None:  # another machine began the session
             manifest = self.manifest(session_id)
             pinned_inputs.pin_substitute(self.checkout.root, folder, manifest)
-            opened = session.adopt(folder, private, place)
+            opened = opening.adopt(folder, private, place)
             opened.copy()
             return opened
         self.require_worktree(session_id)
@@ -276,7 +277,7 @@ class DiskStore:
         if gone := integrity.restore_missing(folder, private):
             names = ", ".join(gone)
             self.notices.append(f"{session_id}: {names} had disappeared; restored from the copy")
-        return session.load(folder, private, runtime, place)
+        return opening.load(folder, private, runtime, place)
 
     def require_worktree(self, session_id: str) -> None:
         """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.

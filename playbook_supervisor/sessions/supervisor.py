@@ -27,11 +27,10 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project import config as project_config
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal, publishing
-from playbook_supervisor.sessions.manifest import Driver, Manifest
+from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
 from playbook_supervisor.system import checkout
@@ -61,7 +60,6 @@ class Supervisor:
     `exports` says whether the driver gives `environment` to its workers; `runs_programs` whether
     it may wait for programs that conditions start (if not, such a check is left outstanding).
     `copies`: keep copies of the files with each change; a long drive makes them when it waits.
-    `config` is the project's, if the caller has read it.
     """
 
     def __init__(
@@ -72,7 +70,6 @@ class Supervisor:
         exports: bool = True,
         runs_programs: bool = True,
         copies: bool = False,
-        config: Config | None = None,
     ) -> None:
         self.store = store
         self.exports = exports
@@ -80,7 +77,6 @@ class Supervisor:
         self.copies = copies
         self.id = session_id
         self.root = store.checkout.root
-        self.config = project_config.load(self.root) if config is None else config
 
     # ── what drivers call ───────────────────────────────────────────────────────────────────
 
@@ -118,7 +114,7 @@ class Supervisor:
             opened.policy.admit_start(
                 opened.playbook, first, lambda: principal.local(self.root).name
             )
-            workspace = self._workspace(opened.manifest, here)
+            workspace = self._workspace(opened, here)
             opened.runtime.begun = evidence.begun(opened.playbook, workspace, here.head, now)
             return Begun(now, first)
 
@@ -153,7 +149,7 @@ class Supervisor:
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
-        return publishing.closed(self.advance(), self.config, timeout=self._git_timeout)
+        return publishing.closed(self.advance(), timeout=self._git_timeout)
 
     def take_up(self) -> Snapshot:
         """Resume a failed session: its failed steps run again."""
@@ -164,7 +160,7 @@ class Supervisor:
         from playbook_supervisor.sessions import evidence
 
         with self.store.open(self.id) as opened:
-            workspace = self._workspace(opened.manifest, self._checkout())
+            workspace = self._workspace(opened, self._checkout())
             known = opened.runtime.launches.get(attempt.id)
         # Its postconditions may start programs, so the lock is not held meanwhile.
         done = evidence.had_finished(attempt.step, workspace, known)
@@ -186,8 +182,13 @@ class Supervisor:
         """Variables that point the project's own tools at the session's feature."""
         if not work.attempt.step.command.startswith(_SPECKIT):
             return {}
-        feature = self._workspace(snapshot.manifest, self._checkout()).feature
-        return self._point_speckit(feature)
+        return self._point_speckit(self._workspace(snapshot, self._checkout()))
+
+    @property
+    def config(self) -> Config:
+        """The settings that the session runs under."""
+        with self.store.open(self.id) as opened:
+            return opened.config
 
     @property
     def private(self) -> Path:
@@ -217,7 +218,7 @@ class Supervisor:
         return take_snapshot(self.store, opened, events)
 
     def _published(self, snapshot: Snapshot) -> Snapshot:
-        return publishing.published(snapshot, self.config, timeout=self._git_timeout)
+        return publishing.published(snapshot, timeout=self._git_timeout)
 
     @property
     def _git_timeout(self) -> float:
@@ -301,18 +302,18 @@ class Supervisor:
         from playbook_supervisor.sessions import evidence
 
         here = self._checkout()
-        workspace = self._workspace(opened.manifest, here)
+        workspace = self._workspace(opened, here)
         steps = [opened.playbook.step(entry.step_id) for entry in launched]
         if any(step.command.startswith(_SPECKIT) for step in steps):
-            self._point_speckit(workspace.feature)  # refuses before anything is launched
+            self._point_speckit(workspace)  # refuses before anything is launched
         for entry, step in zip(launched, steps, strict=True):
             at = entry.launched_at or entry.started_at
             opened.runtime.launches[entry.id] = evidence.launch(step, workspace, here.head, at)
 
-    def _point_speckit(self, feature: str) -> dict[str, str]:
-        from playbook_supervisor.project import features
+    def _point_speckit(self, world: Workspace) -> dict[str, str]:
+        from playbook_supervisor.project.features import point_speckit
 
-        return dict(features.point_speckit(self.root, feature, self.config, exported=self.exports))
+        return dict(point_speckit(self.root, world.feature, world.config, exported=self.exports))
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.evidence import CheckInputs
@@ -320,19 +321,19 @@ class Supervisor:
         launched = {
             entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
         }
-        workspace = self._workspace(opened.manifest, self._checkout())
+        workspace = self._workspace(opened, self._checkout())
         return CheckInputs(workspace, opened.runtime, opened.manifest.started_at, launched)
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""
         return checkout.refreshed(self.store.checkout)
 
-    def _workspace(self, manifest: Manifest, here: Checkout) -> Workspace:
+    def _workspace(self, known: OpenSession | Snapshot, here: Checkout) -> Workspace:
         from playbook_supervisor.project import features
         from playbook_supervisor.project.conditions import Workspace
 
-        feature = manifest.feature or features.of_branch(here.branch)
-        return Workspace(self.root, feature, here.branch, self.config)
+        feature = known.manifest.feature or features.of_branch(here.branch)
+        return Workspace(self.root, feature, here.branch, known.config)
 
 
 def _shortened(outcome: Outcome) -> Outcome:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.files import digest, read_bytes
 
 _SMALL = 1 << 16
 _PACKED = 1 << 26
 _LEVELS = 5  # git follows as many symbolic references
+_IDENTITY_LENGTH = 12
+_MACHINE = Path("/etc/machine-id")
 _COMMIT_LENGTHS = (40, 64)  # hexadecimal digits
 _REFERENCE = rb"ref:\s*(refs/[^\x00-\x20\x7f~^:?*\[\\]+)\s*"
 _REFTABLE = b"refs/heads/.invalid"
@@ -45,6 +47,16 @@ class Checkout(Record):
     def ids(self) -> Path:
         """The folder in which session ids are reserved for all worktrees."""
         return self.common_dir / "playbook" / "ids"
+
+    @property
+    def identity(self) -> str:
+        """A short id of this checkout on this machine, which a clone or a copy does not share.
+
+        It is not stored, so that it cannot be lost: the machine's id, and where and which folder
+        the git directory is.
+        """
+        facts = (_machine(), os.fspath(self.git_dir), str(self.git_dir.stat().st_ino))
+        return digest("\n".join(facts).encode())[:_IDENTITY_LENGTH]
 
     @property
     def main_root(self) -> Path:
@@ -214,6 +226,13 @@ def _core(git_dir: Path) -> dict[str, str]:
         if section.strip().lower() == "core" and name.strip():
             settings[name.strip().lower()] = value.strip().strip('"') if given else "true"
     return settings
+
+
+def _machine() -> str:
+    try:
+        return (_small(_MACHINE) or b"").decode("ascii", "replace").strip() or os.uname().nodename
+    except PlaybookError:
+        return os.uname().nodename
 
 
 def _small(path: Path) -> bytes | None:

@@ -178,7 +178,7 @@ def test_a_denial_shows_the_line_to_add_and_with_it_the_step_is_done(
     line = re.search(r"`(allowed_tools: .*?)`", entry["error_guidance"])
     assert line
     project.write(".playbooks/config.yaml", f"agents:\n  claude:\n    {line[1]}\n")
-    done = project.playbook("resume", "--retry")
+    done = project.playbook("resume", "--retry", "--accept-config")
     assert done.code == 0, done.err
 
 

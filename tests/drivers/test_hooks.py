@@ -627,15 +627,15 @@ class TestTrouble:
         assert "PB-STATE-TAMPERED" in reply.note
 
 
-def test_broken_settings_are_reported_when_the_turn_ends(
-    gated: Hooked,
-) -> None:
+def test_an_error_is_reported_when_the_turn_ends(gated: Hooked) -> None:
     """Otherwise the person would not learn why their answer had no effect."""
-    gated.project.write(".playbooks/config.yaml", "commit_sesions: never\n")
+    pinned = gated.project.session / "config.yaml"
+    written = pinned.read_bytes()
+    pinned.write_text("commit_sessions: never\n")
     reply = gated.stops()
     assert reply is not None
-    assert "[PB-CHECK-CONFIG]" in reply.shown
-    gated.project.write(".playbooks/config.yaml", "")
+    assert "[PB-STATE-TAMPERED]" in reply.shown
+    pinned.write_bytes(written)
     mended = gated.stops()
     assert mended is not None
-    assert "PB-CHECK" not in mended.shown
+    assert "PB-STATE" not in mended.shown

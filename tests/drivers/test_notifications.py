@@ -180,7 +180,7 @@ class TestInTheClient:
     def test_a_failing_or_hanging_command_shows_in_status(
         self, gated: Project, conversation: Conversation
     ) -> None:
-        notify(gated, "sh", "-c", "sleep 0.5; exit 4")
+        notify(gated, "sh", "-c", "sleep 0.5; test -e mended && exec ./call; exit 4")
         conversation.types("run", "gated")
         began = time.monotonic()
         conversation.hook("Stop", background_tasks=[])
@@ -190,7 +190,7 @@ class TestInTheClient:
         (seen,) = next(view.watch(cwd=gated.root))
         lines = [line.text for line in live.session_board((seen,), 0)]
         assert lines[-1] == "  note: the notification failed: sh ended with exit status 4"
-        notify(gated, "./call")
+        gated.write("mended", "")
         conversation.hook("UserPromptSubmit", prompt="abort")
         conversation.hook("Stop", background_tasks=[])
         until(lambda: called(gated))

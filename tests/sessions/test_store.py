@@ -52,6 +52,7 @@ def test_a_new_session_is_a_folder_with_all_that_it_needs(scene: Scene) -> None:
     assert supervisor.id.startswith("20260219-")
     folder = scene.file(supervisor, "x").parent
     assert sorted(file.name for file in folder.iterdir()) == [
+        "config.yaml",
         "journal.yaml",
         "playbook.yaml",
         "session.yaml",
@@ -177,7 +178,7 @@ def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None
     assert work(supervisor.report("b#1", OK)).id == "c#1"
     (notice,) = store.notices
     assert supervisor.id in notice
-    assert "session.yaml, journal.yaml, playbook.yaml had disappeared" in notice
+    assert "session.yaml, journal.yaml, playbook.yaml, config.yaml had disappeared" in notice
     assert project.journal()[0]["step_id"] == "a"
     assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
     assert store.vanished() == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.drivers import session_control
@@ -24,7 +24,7 @@ from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import creation, principal, selection
+from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.sessions.session_store import SessionStore
 
+_ACCEPT = "--accept-config"
 _LEFT = "left.json"
 _EVENT = "UserPromptExpansion"
 
@@ -110,20 +111,21 @@ def _run(typed: TypedCommand) -> HookReply:
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
     request.require_commands(typed.store.checkout.root)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
-    supervisor = client_supervisor(typed.store, session_id, request.config)
+    supervisor = client_supervisor(typed.store, session_id)
     snapshot = supervisor.begin(start)
     typed.bind(session_id)
-    return _begun(supervisor, snapshot, request.warnings)
+    remarks = (*request.warnings, *filter(None, _settings(typed, supervisor, accepts=False)))
+    return _begun(supervisor, snapshot, remarks)
 
 
 def _resume(typed: TypedCommand) -> HookReply:
-    retry = "--retry" in typed.words
-    words = [word for word in typed.words if word != "--retry"]
+    retry, accepts = "--retry" in typed.words, _ACCEPT in typed.words
+    words = [word for word in typed.words if word not in ("--retry", _ACCEPT)]
     if len(words) > 1 or any(word.startswith("-") for word in words):
         raise ArgumentError(
             "PB-ARG-USAGE",
             f"/playbook.resume does not know {' '.join(words)!r}",
-            guidance="Its only argument is --retry, which resumes a failed session.",
+            guidance=f"Its arguments are --retry, which resumes a failed session, and {_ACCEPT}.",
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
     supervisor = client_supervisor(typed.store, chosen.session_id)
@@ -136,12 +138,27 @@ def _resume(typed: TypedCommand) -> HookReply:
             session_control.require_open(snapshot)
         if not (failed or snapshot.pending):
             _recover(supervisor, snapshot, former, typed)
+        settings = _settings(typed, supervisor, accepts=accepts)
         snapshot = session_control.go_on(supervisor, snapshot, retry=retry)
         typed.bind(chosen.session_id, former)
     others = f"also open: {', '.join(chosen.others)}" if chosen.others else ""
-    remarks = (selection.strayed(typed.store, chosen.session_id), others)
+    remarks = (selection.strayed(typed.store, chosen.session_id), others, *settings)
     at_work = frozenset() if former is None else frozenset(former.workers)
     return _begun(supervisor, snapshot, list(filter(None, remarks)), at_work)
+
+
+def _settings(typed: TypedCommand, supervisor: Supervisor, *, accepts: bool) -> Iterable[str]:
+    """Remarks about settings that changed since the session began; only a person accepts them."""
+    store, session_id = typed.store, supervisor.id
+    pinned = settings_in_force.pin_missing(store, session_id)
+    told = settings_in_force.difference(store, session_id)
+    if told and accepts and typed.interactive:
+        by = principal.local(supervisor.root, "Claude Code")
+        settings_in_force.accept(store, session_id, by)
+        told = f"{told}; accepted"
+    elif told:
+        told = settings_in_force.kept(told, session_id)
+    return pinned, told
 
 
 def _recover(

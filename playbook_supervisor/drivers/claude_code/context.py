@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
 
 _GOES_ON = (2, 1, 329)  # the first version of the client of which that is known
@@ -108,13 +107,9 @@ class HookContext(Record, frozen=False):
         self.released = True
 
 
-def client_supervisor(
-    store: SessionStore, session_id: str, config: Config | None = None
-) -> Supervisor:
+def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
-    return Supervisor(
-        store, session_id, exports=False, runs_programs=False, copies=True, config=config
-    )
+    return Supervisor(store, session_id, exports=False, runs_programs=False, copies=True)
 
 
 def process(environment: Mapping[str, str]) -> int:

@@ -1,0 +1,134 @@
+"""Opening a session: from its files and what was recorded of them, or from its files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import State
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
+from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
+from playbook_supervisor.sessions.journal_bytes import JournalText
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
+from playbook_supervisor.sessions.manifest import (
+    Manifest,
+    emit_manifest,
+    manifest_from_json,
+    read_manifest,
+)
+from playbook_supervisor.sessions.pinned_inputs import Pinned
+from playbook_supervisor.sessions.projection import load_manifest, project
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.system.ab_file import ABFile
+from playbook_supervisor.system.files import digest, write_atomically
+
+
+def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
+    """The session from its files and the runtime state, whose data must agree.
+
+    StateError `PB-STATE-TAMPERED` if something else changed data. Changes of comments and layout
+    are accepted, and what a crash left unfinished is finished.
+    """
+    known = {name: list(digests) for name, digests in runtime.digests.items()}
+    pinned = pinned_inputs.load(folder, private, runtime)
+    try:
+        state, text = _load_journal(folder, private, pinned.playbook, runtime)
+        recorded = manifest_from_json(runtime.manifest)
+        manifest, data = load_manifest(folder, runtime)
+        portable_records.load(folder, runtime)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unreadable(place, str(error)) from error
+    opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
+    opened._restate(replace(manifest, driver=recorded.driver, confirmed=recorded.confirmed))
+    if runtime.digests != known or project(manifest, state) != manifest:
+        opened.write()
+    else:
+        opened._seen = opened._look()
+    return opened
+
+
+def create(
+    folder: Path,
+    private: Path,
+    place: ABFile,
+    runtime: Runtime,
+    manifest: Manifest,
+    pinned: Pinned,
+) -> OpenSession:
+    """A new session, whose pinned files are written."""
+    manifest_text = emit_manifest(manifest)
+    write_atomically(folder / JOURNAL, EMPTY)
+    write_atomically(folder / "session.yaml", manifest_text)
+    runtime.chain = integrity.chain("", ())
+    runtime.digests[JOURNAL] = [digest(EMPTY)]
+    runtime.digests["session.yaml"] = [digest(manifest_text)]
+    state, text = machine.replay(pinned.playbook, ()), JournalText()
+    opened = OpenSession(
+        folder, private, pinned, state, manifest, text, runtime, place, manifest_text
+    )
+    opened.write()
+    return opened
+
+
+def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
+    """The session from its files alone: this worktree has no runtime state of it."""
+    runtime = Runtime()
+    pinned = pinned_inputs.load(folder, private, runtime)
+    data = integrity.read_file(folder, JOURNAL)
+    parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
+    state = machine.replay(pinned.playbook, parsed.entries)
+    due = len(state.entries)
+    runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
+    runtime.digests[JOURNAL] = [digest(data)]
+    portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
+    manifest_text = integrity.read_file(folder, "session.yaml")
+    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
+    runtime.digests["session.yaml"] = [digest(manifest_text)]
+    text = JournalText.parsed(data, parsed, due)
+    opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
+    opened.write()
+    return opened
+
+
+def _load_journal(
+    folder: Path, private: Path, playbook: Playbook, runtime: Runtime
+) -> tuple[State, JournalText]:
+    """The recorded state, which the journal must agree with, and the journal's text."""
+    data = integrity.read_file(folder, JOURNAL)
+    written = digest(data)
+    if not runtime.ours(JOURNAL, written):
+        parsed = _read_edited(data, private, playbook, runtime, integrity.shown(folder, JOURNAL))
+        state = serialize.state_from_json(runtime.state, playbook)
+        runtime.digests[JOURNAL] = [written]
+        return state, JournalText.parsed(data, parsed, len(state.entries))
+    if not runtime.latest(JOURNAL, written):
+        runtime.step_back()
+    return serialize.state_from_json(runtime.state, playbook), JournalText.placed(
+        data, runtime.text
+    )
+
+
+def _read_edited(
+    data: bytes, private: Path, playbook: Playbook, runtime: Runtime, source: str
+) -> ParsedJournal:
+    """A journal that something else wrote; its data must be those of the last one or the former.
+
+    StateError `PB-STATE-TAMPERED` if they are not.
+    """
+    parsed = parse_journal(data, source)
+
+    def difference() -> str:
+        recorded = serialize.state_from_json(runtime.state, playbook)
+        copy = private / JOURNAL
+        return integrity.journal_difference(recorded, runtime.chain, parsed.entries, copy)
+
+    found = difference()
+    if found and runtime.former:
+        runtime.step_back()
+        found = found if difference() else ""
+    found = found or integrity.wrong_duration(data, parsed.entries, source)
+    if found:
+        raise integrity.tampered(found, source)
+    return parsed
