@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from playbook_supervisor.cli import fast_path, output
+from playbook_supervisor.cli import fast_path, streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def program() -> NoReturn:
 def main() -> int:
     """Run the program and return its exit code."""
     gc.set_threshold(_GC_THRESHOLD)
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        _open_closed_streams()
-    output.configure_streams()
+    streams.prepare()
     argv = sys.argv[1:]
     try:
         return _hook() if argv == ["hook"] else _guarded(fast_path.parse(argv), argv)
@@ -57,14 +55,6 @@ def _hook() -> int:
     if hook_handler.answer_fast(payload):
         return 0
     return _guarded(lambda: hook_handler.handle(payload), ["hook"])
-
-
-def _open_closed_streams() -> None:
-    """Lead closed streams (`>&-`) to the null device, so that no file gets their numbers."""
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, open(number, mode))  # noqa: SIM115, PTH123 - for good
 
 
 def _parsed_by_click(argv: Sequence[str]) -> int:

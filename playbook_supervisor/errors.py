@@ -209,6 +209,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-IO-WRITE": "Free some space or fix the permissions, then try again.",
     "PB-IO-READ": "Make the file readable, then try again.",
     "PB-IO-ESCAPE": "Use paths inside the repository only; this includes symbolic links.",
+    "PB-IO-LIMIT": "Raise the limit (`ulimit -a` shows them), or end other programs; try again.",
     "PB-IO-PROGRAM": "Install the program, or put it on PATH.",
     "PB-GIT-FAILED": "Git's own message says why.",
     "PB-GIT-DIRTY": "Commit or stash the changes: a new worktree would not have them.",

@@ -54,6 +54,10 @@ and in any worktree. The help texts below are the output of `--help`.
 | 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a closed terminal |
 | 70 | an internal error; the message names a report that you can paste into an issue |
 
+The exit code says what the command did. It stays the same if the reader of the output leaves
+(`playbook status | head -1`), or if the output cannot be written; a note on stderr tells of a full
+disk.
+
 If stderr is not a terminal, progress is a log with one line for each event; the line of a waiting
 gate contains `WAITS FOR A HUMAN`. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are respected.
 `$PLAYBOOK_SESSION` names the session if no argument does.

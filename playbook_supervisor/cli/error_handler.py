@@ -11,38 +11,58 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from playbook_supervisor.cli import streams
 from playbook_supervisor.cli.output import inform, write_json
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-    E = TypeVar("E", bound=Exception)
-
 INTERRUPTED = 130
 BUG = 70
-_BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _LINE = 1_000
+_LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
     """Run the action and return an exit code, whatever it raises; `argv` says how to print."""
     try:
         code = action()
-        sys.stdout.flush()
     except PlaybookError as error:
-        return _without_pipe_errors(_print_error, error, argv)
+        code = _print_error(error, argv)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if _is_reader_gone(error):
-            return _end_silently()
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
-            return _without_pipe_errors(_print_error, _stdout_full(error), argv)
-        return _without_pipe_errors(_print_bug, error, argv)
+        limit = _of_the_machine(error)
+        if limit is not None:
+            limit.__cause__ = error  # shown by --debug
+        code = _print_bug(error, argv) if limit is None else _print_error(limit, argv)
+    sys.stdout.flush()
+    if loss := streams.loss_of_output():
+        inform(f"note: the output is incomplete, because stdout cannot be written: {loss}")
     return code
+
+
+def _of_the_machine(error: Exception) -> StorageError | None:
+    """The error that says what this machine does not allow; None if the exception is our bug.
+
+    An OSError with a file name, wherever it comes from, is about that file: it vanished, another
+    user owns it, or something else is in its place.
+    """
+    reason, where = str(error), ""
+    match error:
+        case OSError(filename=str() | bytes() as name, strerror=str(reason)):
+            where = os.fsdecode(name)
+            return StorageError(
+                "PB-IO-READ", f"cannot use {where}: {reason}", where=where, cause=reason
+            )
+        case OSError(errno=number, strerror=str(reason)) if number in _LIMITS:
+            pass
+        case MemoryError():
+            reason = "not enough memory"
+        case RuntimeError() if reason.startswith("can't start new thread"):
+            pass
+        case _:
+            return None
+    return StorageError("PB-IO-LIMIT", f"this machine does not allow it: {reason}", cause=reason)
 
 
 def wants_json(argv: Sequence[str]) -> bool:
@@ -120,44 +140,3 @@ def _print_traceback(error: Exception) -> None:
     import traceback
 
     inform("".join(traceback.format_exception(error)).rstrip())
-
-
-def _without_pipe_errors(
-    show: Callable[[E, Sequence[str]], int], error: E, argv: Sequence[str]
-) -> int:
-    try:
-        return show(error, argv)
-    except OSError as failure:
-        if not _is_reader_gone(failure):
-            raise
-        return _end_silently()
-
-
-def _is_reader_gone(error: Exception) -> bool:
-    """A pipe or a terminal was closed; an error of one of our files has a file name."""
-    hung_up = isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None
-    return hung_up or isinstance(error, BrokenPipeError)
-
-
-def _stdout_full(error: OSError) -> StorageError:
-    """The error has no file name, so the disk that stdout is redirected to is full."""
-    _discard(1)
-    return StorageError(
-        "PB-IO-WRITE",
-        f"the output cannot be written: {error.strerror}",
-        where="stdout",
-        guidance="Free space where stdout is redirected to.",
-    )
-
-
-def _end_silently() -> int:
-    _discard(1, 2)
-    return _BROKEN_PIPE
-
-
-def _discard(*descriptors: int) -> None:
-    """Lead them to the null device, also for the interpreter's last flush."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in descriptors:
-        os.dup2(null, descriptor)
-    os.close(null)

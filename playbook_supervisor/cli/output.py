@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,38 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-_ASCII = {
-    "✓": "+",  # one column wide, like the signs of other rows
-    "✗": "x",
-    "–": "-",
-    "·": "|",
-    "◆": "*",
-    "…": "...",
-    "→": "->",
-    "↔": "<->",
-    "≥": ">=",
-    **dict.fromkeys("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "*"),
-}
-"""What replaces each of our signs on a stream that is limited to ASCII."""
-
 _FIXED = frozenset({"dumb", "unknown", ""})
 """Values of $TERM whose cursor cannot move."""
-
-
-def configure_streams() -> None:
-    """Let stdout and stderr replace what they cannot encode instead of raising UnicodeError."""
-    codecs.register_error("playbook", _replacement)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="playbook")  # type: ignore[union-attr]
-
-
-def _replacement(error: UnicodeError) -> tuple[str, int]:
-    """ASCII for our own signs; JSON escapes for other characters, so that JSON stays valid."""
-    import json  # most streams can encode everything
-
-    assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - these streams are only written to
-    missing = error.object[error.start : error.end]
-    return "".join(_ASCII.get(sign) or json.dumps(sign)[1:-1] for sign in missing), error.end
 
 
 def write(*lines: str) -> None:

@@ -45,6 +45,8 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     name = repaired.session_id
     if repaired.root is not None:
         output.inform(printable(f"worktree {os.path.relpath(repaired.root)} restored"))
+    for folder in repaired.moved:
+        output.inform(printable(f"a folder was in the place of a file; it is now {folder}"))
     if take or restore:
         output.inform(f"session {name} is {'accepted as it is now' if take else 'restored'}")
         return 0

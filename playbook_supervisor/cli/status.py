@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from playbook_supervisor.cli import options, output
+from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
@@ -69,7 +69,9 @@ def _readings(session: str, *, all: bool) -> Iterator[tuple[Progress, ...]]:
     for seen in view.watch(session):
         followed.update(each.seen.session_id for each in seen if each.seen.open or all or session)
         yield tuple(each for each in seen if each.seen.session_id in followed)
-        if session and not any(each.seen.open for each in seen):
+        if (session and not any(each.seen.open for each in seen)) or streams.is_abandoned(
+            sys.stdout
+        ):
             return
         time.sleep(_INTERVAL)
 

@@ -5,6 +5,7 @@ Reads only and takes no lock, so that broken, diverged and driven sessions are s
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.drivers import driver_lock
@@ -108,9 +109,10 @@ def _at_home_or_longest(session_id: str, copies: list[DiskStore]) -> list[DiskSt
 
 def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
     """The journal's size, since journals only grow; its time only says when git wrote it."""
-    journal = store.checkout.root / SESSIONS / session_id / "journal.yaml"
-    here = store.checkout
-    return journal.stat().st_size if journal.exists() else 0, here.root == here.main_root
+    here, size = store.checkout, 0
+    with suppress(OSError):
+        size = (here.root / SESSIONS / session_id / "journal.yaml").stat().st_size
+    return size, here.root == here.main_root
 
 
 def find(store: DiskStore, session_id: str) -> DiskStore:
@@ -175,7 +177,9 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
             said = f"{said} ({error.where})"
         if code == "PB-STATE-NO-SESSION":
             code, said = "PB-STATE-CORRUPT", _VANISHED
-        return SessionOverview(store, session_id, None, said, driver, activity, client, code)
+    except OSError as error:  # of another user, for instance
+        code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
+    return SessionOverview(store, session_id, None, said, driver, activity, client, code)
 
 
 def _client(store: DiskStore, session_id: str) -> ClientState | None:

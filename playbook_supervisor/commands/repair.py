@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from playbook_supervisor.commands.session_diff import (
     written_journal,
 )
 from playbook_supervisor.commands.worktrees import worktree
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import integrity, opening, pinned_inputs, portable_records
-from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
 
@@ -26,12 +27,14 @@ from playbook_supervisor.system.files import ensure_folder, locked, remove, writ
 class RepairReport(Record):
     """A session and its differences before the repair.
 
-    `root` is the worktree if the repair restored it, else None.
+    `root` is the worktree if the repair restored it, else None. `moved` are folders that were in
+    the place of a file, where they are now.
     """
 
     session_id: str
     differences: tuple[Difference, ...]
     root: Path | None = None
+    moved: tuple[Path, ...] = ()
 
 
 def repair(
@@ -49,14 +52,15 @@ def repair(
     store.require_worktree(session_id)
     locate.client_supervisor(store, session_id)
     store.folder(session_id)
+    moved = _make_way_in_private_folder(store, session_id) if undo else ()
     found = differences(store, session_id)
     if not found:
         _require_readable(store, session_id)
     if accept:
         take(store, session_id)
     elif undo:
-        restore(store, session_id)
-    return RepairReport(session_id, found, store.checkout.root if removed else None)
+        moved += restore(store, session_id)
+    return RepairReport(session_id, found, store.checkout.root if removed else None, moved)
 
 
 def take(store: DiskStore, session_id: str) -> None:
@@ -67,8 +71,11 @@ def take(store: DiskStore, session_id: str) -> None:
         _adopt(SessionPaths.of(store, session_id))
 
 
-def restore(store: DiskStore, session_id: str) -> None:
-    """Put back what was last written. StateError if not all of it was saved."""
+def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
+    """Put back what was last written; returns where folders that were in the way are now.
+
+    StateError if not all of it was saved.
+    """
     with _locked(store, session_id):
         saved = SavedSession.load(store, session_id)
         if saved is None:
@@ -81,6 +88,7 @@ def restore(store: DiskStore, session_id: str) -> None:
         journal = written_journal(saved)
         folder = saved.paths.folder
         ensure_folder(folder)
+        moved = _make_way((folder / name for name in integrity.FILES), saved.paths.private)
         write_atomically(folder / "journal.yaml", journal)
         for name in saved.copies.keys() - {"journal.yaml"}:
             write_atomically(folder / name, saved.copies[name])
@@ -88,6 +96,28 @@ def restore(store: DiskStore, session_id: str) -> None:
             remove(folder / name)
         remove(folder / integrity.RECORDS)
         _adopt(saved.paths)
+        return moved
+
+
+def _make_way_in_private_folder(store: DiskStore, session_id: str) -> tuple[Path, ...]:
+    private = store.runtime(session_id)
+    names = ("lock", *integrity.FILES, *(f"{NAME}-{turn}" for turn in (0, 1)))
+    return _make_way((private / name for name in names), private)
+
+
+def _make_way(files: Iterable[Path], private: Path) -> tuple[Path, ...]:
+    """Move folders out of the place of files: nothing that a person may have put there is lost."""
+    moved = []
+    for file in files:
+        if file.is_dir() and not file.is_symlink():
+            aside = private / f"moved-{file.name}-{os.urandom(4).hex()}"
+            try:
+                file.rename(aside)
+            except OSError as error:
+                said = f"cannot move the folder {file} away: {error.strerror}"
+                raise StorageError("PB-IO-WRITE", said, where=str(file)) from error
+            moved.append(aside)
+    return tuple(moved)
 
 
 def _require_readable(store: DiskStore, session_id: str) -> None:

@@ -74,7 +74,7 @@ class SavedSession(Record):
             return None
         copied = (name for name in integrity.FILES if name != integrity.RECORDS)
         names: list[str] = [name for name in copied if name in runtime.digests]
-        copies = {name: _content(paths.private / name) for name in names}
+        copies = {name: _saved(paths, runtime, name) for name in names}
         if not all(copies.values()):
             return None
         return cls(paths, runtime, copies)
@@ -140,9 +140,18 @@ def _current_entries(saved: SavedSession) -> tuple[Entry, ...]:
         return ()
 
 
+def _saved(paths: SessionPaths, runtime: Runtime, name: str) -> bytes:
+    """The copy; without one, the file itself if it is as it was last written."""
+    if copy := _content(paths.private / name):
+        return copy
+    data = _content(paths.folder / name)
+    return data if runtime.latest(name, digest(data)) else b""
+
+
 def _content(path: Path) -> bytes:
+    """Empty if there is no file, or a folder in its place."""
     try:
-        return read_bytes(path)
+        return b"" if path.is_dir() else read_bytes(path)
     except FileNotFoundError:
         return b""
 
@@ -160,7 +169,8 @@ def _in_file(
     if saved.runtime.ours(name, digest(data)):
         return
     if not data:
-        yield Difference(name, "it is missing")
+        folder = (saved.paths.folder / name).is_dir()
+        yield Difference(name, "a folder is in its place" if folder else "it is missing")
         return
     if name in integrity.PINNED and not saved.runtime.ours(name, digest(saved.copies[name])):
         yield Difference(name, "it was changed, and so was its copy")

@@ -64,11 +64,11 @@ class WorkerPool(Record, frozen=False):
     def launch(self, attempt: Attempt, call: Call) -> None:
         """Start the call; its lines and its outcome arrive as events."""
         worker = _Worker(attempt)
-        self._workers[attempt.id] = worker
-        _raise_file_limit(len(self._workers))
-        if len(self._workers) > self._threads:
-            self._threads += 1
+        _raise_file_limit(len(self._workers) + 1)
+        if len(self._workers) >= self._threads:
             threading.Thread(target=self._serve, daemon=True).start()
+            self._threads += 1
+        self._workers[attempt.id] = worker
         self._jobs.put((worker, call))
 
     def returned(self, attempt: Attempt) -> None:
@@ -81,7 +81,10 @@ class WorkerPool(Record, frozen=False):
         Read it to the end. A worker that does not end in time is found again by its worker file.
         """
         for worker in self._workers.values():  # at once: each may take its time to end
-            threading.Thread(target=worker.stop).start()
+            try:
+                threading.Thread(target=worker.stop).start()
+            except RuntimeError:  # the system allows no more threads
+                worker.stop()
         deadline = time.monotonic() + _STOP_TIMEOUT
         with suppress(Empty):
             while self._workers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -140,13 +141,17 @@ class OpenSession(Record, frozen=False):
         self._seen = self._look()
 
     def copy(self) -> None:
-        """Keep copies of the files in the git directory; they need not survive a crash."""
-        write_atomically(self.private / JOURNAL, self.text.data, durable=False)
-        write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
-        for name in integrity.PINNED:
-            copy = self.private / name
-            if name in self.runtime.digests and not copy.exists():
-                write_atomically(copy, read_bytes(self.folder / name), durable=False)
+        """Keep copies of the files in the git directory; they need not survive a crash.
+
+        A copy that cannot be written is left out, since the files themselves are on the disk.
+        """
+        with suppress(StorageError):
+            write_atomically(self.private / JOURNAL, self.text.data, durable=False)
+            write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
+            for name in integrity.PINNED:
+                copy = self.private / name
+                if name in self.runtime.digests and not copy.exists():
+                    write_atomically(copy, read_bytes(self.folder / name), durable=False)
 
     def pin_settings(self) -> None:
         """Run under the project's present settings from now on."""

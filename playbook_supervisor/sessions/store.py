@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
@@ -88,7 +88,7 @@ class DiskStore:
         return ABFile(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
-        """The sessions whose folders are in this work tree, oldest first."""
+        """The sessions whose folders are in this work tree, by name."""
         return [name for name in _names(self.checkout.root / SESSIONS) if self._has(name)]
 
     def driven(self) -> list[str]:
@@ -100,7 +100,11 @@ class DiskStore:
         return [name for name in self.driven() if not self._has(name)]
 
     def _has(self, session_id: str) -> bool:
-        return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
+        """A folder that another user has closed counts: reading it reports that."""
+        try:
+            return (self.checkout.root / SESSIONS / session_id / "session.yaml").is_file()
+        except PermissionError:
+            return True
 
     def _is_open(self, session_id: str) -> bool:
         """A runtime state that cannot be read counts as open; opening the session reports it."""
@@ -112,7 +116,7 @@ class DiskStore:
     def _recorded(self, session_id: str) -> Runtime | None:
         try:
             return Runtime.load(self._place(session_id))
-        except StateError:
+        except PlaybookError:
             return None
 
     def drives(self, session_id: str) -> bool:
@@ -122,7 +126,7 @@ class DiskStore:
     def activity(self, session_id: str) -> int:
         """When the session was last written, ns since the epoch; 0 if that is not known."""
         for file in (self.folder(session_id) / "journal.yaml", self.runtime(session_id)):
-            if file.exists():
+            with suppress(OSError):
                 return file.stat().st_mtime_ns
         return 0
 

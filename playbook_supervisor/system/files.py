@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+_IN_THE_WAY = "Move it away; `playbook repair {session} --restore` mends a session's files."
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
@@ -183,7 +184,8 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     try:
         descriptor = open_regular(path)
         if descriptor is None:
-            raise StorageError("PB-IO-READ", f"{path} is not a regular file", where=str(path))
+            said = f"{path} is not a regular file"
+            raise StorageError("PB-IO-READ", said, where=str(path), guidance=_IN_THE_WAY)
         with os.fdopen(descriptor, "rb") as file:
             data = file.read() if limit is None else file.read(limit + 1)
     except FileNotFoundError:
@@ -191,12 +193,8 @@ def read_bytes(path: Path, *, limit: int | None = None) -> bytes:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if limit is not None and len(data) > limit:
-        raise StorageError(
-            "PB-IO-READ",
-            f"{path} is larger than {limit:,} bytes",
-            where=str(path),
-            guidance="Make the file smaller, or remove it.",
-        )
+        cure, said = "Make it smaller, or remove it.", f"{path} is larger than {limit:,} bytes"
+        raise StorageError("PB-IO-READ", said, where=str(path), guidance=cure)
     return data
 
 
@@ -297,7 +295,9 @@ def _try_lock(path: Path) -> int | None:
 
 def _write_error(what: str, path: Path, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
-    return StorageError("PB-IO-WRITE", f"{what} {path}: {reason}", where=str(path), cause=reason)
+    cure = _IN_THE_WAY if error.errno == errno.EISDIR else ""
+    said = f"{what} {path}: {reason}"
+    return StorageError("PB-IO-WRITE", said, where=str(path), guidance=cure, cause=reason)
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> StorageError:

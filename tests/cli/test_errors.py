@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -187,75 +186,6 @@ class TestABugOfOurs:
         assert done.returncode == 70
         assert "the report could not be written: No such file" in done.stderr
         assert "Traceback" in done.stderr
-
-
-class TestAReaderThatLeaves:
-    """`playbook … | head -1` ends silently."""
-
-    @pytest.mark.parametrize("args", [["schema"], ["next", "--json"], ["nonsense", "--json"]])
-    def test_is_no_error(self, project: Project, args: list[str]) -> None:
-        ours, theirs = os.pipe()
-        os.close(ours)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "playbook_supervisor", *args],
-                cwd=project.root,
-                env=project.environment,
-                stdout=theirs,
-                stderr=subprocess.PIPE,
-                check=False,
-            )
-        finally:
-            os.close(theirs)
-        assert (done.returncode, done.stderr) == (141, b"")
-
-    @pytest.mark.parametrize("args", [["list"], ["answer", "continue"]])
-    def test_is_not_a_bug_if_it_was_a_terminal(
-        self, project: Project, args: list[str], tmp_path: Path
-    ) -> None:
-        screen, terminal = os.openpty()
-        os.close(screen)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "playbook_supervisor", *args],
-                cwd=project.root,
-                env={**project.environment, "TMPDIR": str(tmp_path)},
-                stdout=terminal,
-                stderr=terminal,
-                check=False,
-            )
-        finally:
-            os.close(terminal)
-        assert done.returncode == 141
-        assert not list(tmp_path.glob("playbook-bug-*"))
-
-    def test_does_not_stop_a_run(self, project: Project) -> None:
-        """The reader of the log may end; the run continues."""
-        agent = project.script("default: {write: {made.py: '1'}}\n")
-        with project.spawn("run", "auto-validate", "013", "--agent", agent) as process:
-            assert process.stderr is not None
-            process.stderr.close()
-            process.stderr = None
-            process.communicate(timeout=120)
-        assert project.manifest()["status"] == "failed"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("args", [["list"], ["schema"], ["list", "--json"]])
-def test_a_full_disk_behind_stdout_is_not_a_bug(project: Project, args: list[str]) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "playbook_supervisor", *args],
-            cwd=project.root,
-            env=project.environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    what, where, cure = done.stderr.splitlines()
-    assert what.startswith("error: the output cannot be written: No space left")
-    assert (done.returncode, where, cure[:6]) == (3, "  at: stdout", "  do: ")
 
 
 def test_an_ascii_terminal_shows_ascii_signs(project: Project) -> None:

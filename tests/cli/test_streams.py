@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import playbook_supervisor
-from playbook_supervisor.cli import output
+from playbook_supervisor.cli import output, streams
 
 Made = Callable[[str], BytesIO]
 
@@ -25,7 +25,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
         for name, raw in (("stdout", behind), ("stderr", BytesIO())):
             stream = TextIOWrapper(raw, encoding=encoding, write_through=True)
             monkeypatch.setattr(f"sys.{name}", stream)
-        output.configure_streams()
+        streams.prepare()
         return behind
 
     return make
