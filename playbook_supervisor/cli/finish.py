@@ -33,8 +33,8 @@ def finish(named: str, *, session: str, force: bool) -> int:
     """
     plan = finishing.plan(options.chosen_session(named, session))
     here = Path.cwd()
-    output.write(*map(printable, plan.obstacles))
-    if force and plan.obstacles:
+    output.write(*map(printable, (*plan.obstacles, *plan.unsafe)))
+    if force and plan.obstacles and not plan.unsafe:
         finishing.require_human(plan)
         if not _confirmed(plan):
             output.inform("nothing was removed")
@@ -67,7 +67,7 @@ def _lines(finished: finishing.FinishResult, here: Path) -> Iterator[str]:
     if plan.branch:
         how = f": {plan.merged}" if plan.merged else ""
         yield f"✓ Branch {plan.branch} removed{how}"
-    for name in finished.journals:
-        yield f"✓ The journal of {name} was completed in {plan.main}, but not committed"
+    for each in finished.brought:
+        yield f"✓ The journal of {each.session_id} was completed in {each.home}, but not committed"
     if inside:
         yield f"→ Run: cd {shlex.quote(str(plan.main))}"

@@ -146,8 +146,12 @@ class DiskStore:
             if self.drives(session_id):
                 self.require_worktree(session_id)
             raise _no_session(session_id) from error
+        return self.recorded(session_id) or found
+
+    def recorded(self, session_id: str) -> Manifest | None:
+        """The manifest as this worktree last wrote it, whatever became of the file."""
         runtime = self._recorded(session_id)
-        return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else found
+        return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None
 
     def journal(self, session_id: str) -> ParsedJournal:
         """All entries of journal.yaml. StateError if it cannot be read."""

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
 
-_TEMPORARY = ".playbook-tmp-"
+TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` mends a session's files."
@@ -55,7 +55,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def _temporary_in(folder: Path) -> str:
-    return f"{folder}/{_TEMPORARY}{os.urandom(8).hex()}"
+    return f"{folder}/{TEMPORARY}{os.urandom(8).hex()}"
 
 
 def _permissions(path: Path) -> int | None:
@@ -123,7 +123,7 @@ def sweep(folder: Path) -> None:
     """Remove the temporary files of killed writers. The caller holds the lock of that folder."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(_TEMPORARY):
+            if entry.name.startswith(TEMPORARY):
                 with suppress(OSError):
                     Path(entry.path).unlink()
 

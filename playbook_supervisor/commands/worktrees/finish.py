@@ -1,27 +1,37 @@
 """`playbook finish`: remove a session's worktree and branch after the merge.
 
 Everything is checked first, and obstacles are listed. Only work that exists elsewhere is removed.
-If the merge came before the session's end, the rest of the journal is copied to the main checkout.
+What only the worktree has of a session is first brought home, to a checkout that stays.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.worktrees import merge_detection, start_point, worktree
-from playbook_supervisor.commands.worktrees.merge_detection import MergeTargets
+from playbook_supervisor.commands.worktrees import (
+    journal_home,
+    merge_detection,
+    start_point,
+    worktree,
+)
+from playbook_supervisor.commands.worktrees.journal_home import Homecoming, Leaving
+from playbook_supervisor.commands.worktrees.merge_detection import (
+    Merged,
+    MergeTarget,
+    MergeTargets,
+)
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
-from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.sessions.store import SESSIONS, DiskStore
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.selection import OPEN, open_here
+from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout, git, git_process
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import contained, ensure_folder, read_bytes, write_atomically
 
 _IN_PROGRESS = {
     "rebase-merge": "a rebase",
@@ -32,12 +42,15 @@ _IN_PROGRESS = {
     "BISECT_LOG": "a bisection",
 }
 
+_STILL = "what was written of session {} is not what was read again"
+
 
 class FinishPlan(Record):
     """What would be removed, and the obstacles, a line each.
 
     `root` is the worktree, which may be `gone` already; `main` is the main checkout. `branch` is
-    empty if none is to be removed; `merged` says how its work was merged.
+    empty if none is to be removed; `merged` says how its work was merged. `unsafe` are obstacles
+    that cannot be forced: what only the worktree has of a session could not be brought home.
     """
 
     store: DiskStore
@@ -47,17 +60,19 @@ class FinishPlan(Record):
     branch: str
     merged: str
     obstacles: tuple[str, ...]
+    unsafe: tuple[str, ...]
+    leaving: Leaving
     gone: bool = False
 
 
 class FinishResult(Record):
     """What was removed, with notices for the user.
 
-    `journals` are the sessions whose journals were copied to `main`, where they are not committed.
+    `brought` are the sessions that were brought to another checkout, where they are not committed.
     """
 
     plan: FinishPlan
-    journals: tuple[str, ...]
+    brought: tuple[Homecoming, ...]
     notices: tuple[str, ...]
 
 
@@ -67,7 +82,8 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     StateError if the session has no worktree; it names sessions that have one.
     """
     try:
-        return _plan(*locate.select(session, cwd))
+        store, session_id = locate.select(session, cwd)
+        return _plan(_driving(store, session_id), session_id)
     except StateError as error:
         others = [] if session else _with_worktrees(locate.store(cwd))
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
@@ -85,36 +101,53 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
     """Remove worktree and branch, with `force` despite the obstacles; abort open sessions first.
 
     GitError PB-GIT-UNFINISHED, with every obstacle, before anything is changed; PB-GIT-FAILED if
-    git refuses.
+    git refuses, StorageError PB-IO-WRITE if a session cannot be brought home.
     """
     from playbook_supervisor.commands import driving
 
-    if plan.obstacles and not force:
-        raise GitError(
-            "PB-GIT-UNFINISHED",
-            f"session {plan.session_id} cannot be finished: "
-            f"{counted(len(plan.obstacles), 'obstacle')}",
-            where=str(plan.root),
-            details=plan.obstacles,
-        )
+    if plan.unsafe or (plan.obstacles and not force):
+        raise _unfinished(plan, (*plan.obstacles, *plan.unsafe))
     if not plan.gone:
         for name in open_here(plan.store):
             driving.abort(name, "finish --force", cwd=plan.root)
-    journals = () if plan.gone else tuple(_copy_journals(plan))
-    return FinishResult(plan, journals, _remove(plan))
+    with worktree.locked_worktrees(plan.store.checkout):
+        brought = _bring_home(plan)
+        return FinishResult(plan, brought, _remove(plan))
+
+
+def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
+    guidance = "Resolve what the message lists, then try again; --force discards no journal."
+    return GitError(
+        "PB-GIT-UNFINISHED",
+        f"session {plan.session_id} cannot be finished: {counted(len(obstacles), 'obstacle')}",
+        where=str(plan.root),
+        guidance=guidance if plan.unsafe else "",
+        details=tuple(obstacles),
+    )
+
+
+def _bring_home(plan: FinishPlan) -> tuple[Homecoming, ...]:
+    """Bring home what is not safe elsewhere, and look again whether it is."""
+    found = journal_home.homecomings(plan.leaving)
+    if not any(each.obstacle for each in found):
+        for each in found:
+            journal_home.bring(each)
+        left = journal_home.homecomings(plan.leaving)
+        if not left:
+            return found
+        found = left
+    unsafe = tuple(each.obstacle or _STILL.format(each.session_id) for each in found)
+    raise _unfinished(replace(plan, unsafe=unsafe), unsafe)
 
 
 def _remove(plan: FinishPlan) -> tuple[str, ...]:
-    main, here = plan.main, plan.store.checkout
-    with worktree.locked_worktrees(here):
-        notices = worktree.clean_up(here)
-        if plan.root in {each.path for each in git.worktrees(main)}:
-            # forced: the obstacles were checked, and git would refuse because of our own files
-            git_process.change(
-                main, "worktree", "remove", "--force", "--force", "--", str(plan.root)
-            )
-        if plan.branch:
-            git_process.change(main, "branch", "-D", "--quiet", "--", plan.branch)
+    main = plan.main
+    notices = worktree.clean_up(plan.store.checkout)
+    if plan.root in {each.path for each in git.worktrees(main)}:
+        # forced: the obstacles were checked, and git would refuse because of our own files
+        git_process.change(main, "worktree", "remove", "--force", "--force", "--", str(plan.root))
+    if plan.branch:
+        git_process.change(main, "branch", "-D", "--quiet", "--", plan.branch)
     return notices
 
 
@@ -128,20 +161,78 @@ def _with_worktrees(store: DiskStore) -> list[str]:
     return [each.session_id for each in seen if _owns_worktree(each.store, each.session_id)]
 
 
+def _driving(store: DiskStore, session_id: str) -> DiskStore:
+    """The store of the worktree that drives the session, which may have lost its files."""
+    from playbook_supervisor.commands import overview
+
+    here = store.checkout
+    lost = [DiskStore(each) for each in checkout.lost_worktrees(here)]
+    linked = [each for each in overview.stores(store) if each.checkout.root != here.main_root]
+    return next((each for each in (*linked, *lost) if each.drives(session_id)), store)
+
+
 def _plan(store: DiskStore, session_id: str) -> FinishPlan:
     here = store.checkout
     main = here.main_root
-    if not _owns_worktree(store, session_id):
+    if not (here.root / ".git").exists() or not _owns_worktree(store, session_id):
         return _plan_without_worktree(store, session_id)
     base = start_point.saved(store.runtime(session_id))
     targets = _targets(main, here.branch, base.ref if base else "")
     stays = here.branch in targets.kept
-    merged = "" if stays else _merged(main, targets, here.branch, here.head)
+    merged = None if stays else _merged(main, targets, here.branch, here.head)
     obstacles = [*_open_sessions(store), *_local_changes(here)]
     if not stays and not merged:
         obstacles += _unmerged(main, targets, here.head)
     branch = "" if stays else here.branch
-    return FinishPlan(store, session_id, main, here.root, branch, merged, tuple(obstacles))
+    leaving = _leaving(main, store, targets, merged, MergeTarget(here.branch, here.head), branch)
+    return _planned(store, session_id, here.root, branch, merged, obstacles, leaving)
+
+
+def _planned(
+    store: DiskStore,
+    session_id: str,
+    root: Path,
+    branch: str,
+    merged: Merged | None,
+    obstacles: Iterable[str],
+    leaving: Leaving,
+    *,
+    gone: bool = False,
+) -> FinishPlan:
+    unsafe = filter(None, (each.obstacle for each in journal_home.homecomings(leaving)))
+    return FinishPlan(
+        store,
+        session_id,
+        leaving.main,
+        root,
+        branch,
+        merged.how if merged else "",
+        tuple(obstacles),
+        tuple(unsafe),
+        leaving,
+        gone,
+    )
+
+
+def _leaving(
+    main: Path,
+    store: DiskStore | None,
+    targets: MergeTargets,
+    merged: Merged | None,
+    tip: MergeTarget,
+    removed: str,
+) -> Leaving:
+    """What goes and what stays when `removed` is removed, the branch or nothing."""
+    stays = [*targets.targets, *([merged.into] if merged else []), *([] if removed else [tip])]
+    here = store.checkout.root if store else None
+    branches = {each.path: each.branch for each in git.worktrees(main)}
+    roots = [main, *(path for path, name in branches.items() if name in targets.kept)]
+    homes = []
+    for root in dict.fromkeys(roots):
+        with suppress(StateError):  # a bare repository, or a folder that is gone
+            if root != here:
+                homes.append(checkout.find(root))
+    return Leaving(main, store, tip.commit, tuple(dict.fromkeys(stays)), tuple(homes))
 
 
 def _owns_worktree(store: DiskStore, session_id: str) -> bool:
@@ -149,15 +240,20 @@ def _owns_worktree(store: DiskStore, session_id: str) -> bool:
     here = store.checkout
     if here.git_dir == here.common_dir:
         return False
+    if store.drives(session_id):
+        return True
     named = here.main_root / store.manifest(session_id).worktree
-    return store.drives(session_id) or named.resolve() == here.root.resolve()
+    return named.resolve() == here.root.resolve()
 
 
 def _plan_without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
     """The worktree was removed by hand; the branch may still exist."""
-    manifest, main = store.manifest(session_id), store.checkout.main_root
+    main, lost = store.checkout.main_root, not (store.checkout.root / ".git").exists()
+    manifest = store.recorded(session_id) or store.manifest(session_id)
+    if lost and manifest.status in OPEN:
+        store.require_worktree(session_id)
     branch, root = manifest.branch, Path(os.path.normpath(main / manifest.worktree))
-    if root == main or root.exists():
+    if root == main or (root.exists() and any(root.iterdir())):
         raise StateError(
             "PB-STATE-NO-WORKTREE",
             f"session {session_id} has no worktree of its own to remove",
@@ -166,11 +262,12 @@ def _plan_without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
     targets = _targets(main, branch, "")
     taken = {each.branch for each in git.worktrees(main) if each.path.exists()}
     commit = start_point.heads(main).get(branch, "")
-    if not commit or branch in targets.kept | taken:
-        return FinishPlan(store, session_id, main, root, "", "", (), gone=True)
-    merged = _merged(main, targets, branch, commit)
-    obstacles = () if merged else tuple(_unmerged(main, targets, commit))
-    return FinishPlan(store, session_id, main, root, branch, merged, obstacles, gone=True)
+    removed = "" if not commit or branch in targets.kept | taken else branch
+    merged = _merged(main, targets, branch, commit) if removed else None
+    obstacles = _unmerged(main, targets, commit) if removed and not merged else ()
+    tip = MergeTarget(branch, commit)
+    leaving = _leaving(main, store if lost else None, targets, merged, tip, removed)
+    return _planned(store, session_id, root, removed, merged, obstacles, leaving, gone=True)
 
 
 def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
@@ -181,10 +278,10 @@ def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
     return merge_detection.find_targets(main, branch, started_from, checked_out)
 
 
-def _merged(main: Path, targets: MergeTargets, branch: str, commit: str) -> str:
+def _merged(main: Path, targets: MergeTargets, branch: str, commit: str) -> Merged | None:
     for target in targets.targets:
         if how := merge_detection.merged(main, commit, target):
-            return how
+            return Merged(how, target)
     return merge_detection.merged_pull_request(main, branch, commit)
 
 
@@ -238,67 +335,3 @@ def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
     target = targets.targets[0]
     for line in merge_detection.missing_commits(main, commit, target) or (commit[:7],):
         yield f"not merged into {target.name}: {line}"
-
-
-# ── the rest of the journal ─────────────────────────────────────────────────────────────────
-
-
-def _copy_journals(plan: FinishPlan) -> Iterator[str]:
-    """Copy journals that exist nowhere else to the main checkout; the merge may lack their end.
-
-    A copy must not block a later pull, nor overwrite a change.
-    """
-    try:
-        home = DiskStore(checkout.find(plan.main))
-    except StateError:  # a bare repository
-        return
-    for name in plan.store.ids():
-        if plan.store.drives(name) and _should_copy(plan, home, name):
-            _copy(plan.store.folder(name), home.folder(name))
-            yield name
-
-
-def _should_copy(plan: FinishPlan, home: DiskStore, name: str) -> bool:
-    here, there = plan.store.folder(name), home.folder(name)
-    if not there.exists():
-        return not _committed_elsewhere(plan, name)
-    if all(_same(here / file, there / file) for file in _files(here)):
-        return False
-    with git.repository(plan.main) as repo:
-        tracked = repo.git.ls_files("--", there)
-        changed = repo.git.status("--porcelain", "--", there)
-    return bool(tracked) and not changed
-
-
-def _committed_elsewhere(plan: FinishPlan, name: str) -> bool:
-    """Whether a commit that the main checkout may receive contains the session."""
-    with git.repository(plan.main) as repo:
-        listed = repo.git.log(
-            "--single-worktree",
-            f"--exclude=refs/heads/{plan.branch}",
-            "--all",
-            "--max-count=1",
-            "--format=%h",
-            "--",
-            f":(top,literal){SESSIONS}/{name}",
-        )
-    return bool(listed)
-
-
-def _files(folder: Path) -> list[str]:
-    paths = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
-    return sorted(os.path.relpath(path, folder) for path in paths if not path.is_symlink())
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return read_bytes(one) == read_bytes(other)
-    except FileNotFoundError:
-        return False
-
-
-def _copy(source: Path, target: Path) -> None:
-    for file in _files(source):
-        copy = contained(target, file)
-        ensure_folder(copy.parent)
-        write_atomically(copy, read_bytes(source / file))

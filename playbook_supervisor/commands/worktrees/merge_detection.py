@@ -41,6 +41,13 @@ class MergeTargets(Record):
     kept: frozenset[str]
 
 
+class Merged(Record):
+    """How a branch's work was merged, in a few words, and a commit that stays and has all of it."""
+
+    how: str
+    into: MergeTarget
+
+
 def find_targets(root: Path, branch: str, started_from: str, checked_out: str) -> MergeTargets:
     """The branch it started from, the default branch, the main checkout's, and their upstreams.
 
@@ -148,19 +155,20 @@ def missing_commits(root: Path, commit: str, target: MergeTarget) -> tuple[str, 
 # ── by the forge ────────────────────────────────────────────────────────────────────────────
 
 
-def merged_pull_request(root: Path, branch: str, commit: str) -> str:
-    """The merged pull request with all work of the commit, in a few words; empty if none is known.
+def merged_pull_request(root: Path, branch: str, commit: str) -> Merged | None:
+    """The merged pull request with all work of the commit; None if none is known.
 
     Asked through `gh` if there is a remote; a failure counts as none.
     """
     with git.repository(root) as repo:
         if not github.is_plain(branch) or not repo.remotes:
-            return ""
+            return None
         for pull in _merged_pulls(root, branch):
             head, number, url = pull.get("headRefOid"), pull.get("number"), pull.get("url")
             if isinstance(head, str) and head.isalnum() and _same_work(repo, head, commit):
-                return first_line(f"pull request #{number} is merged: {url}")
-    return ""
+                how = first_line(f"pull request #{number} is merged: {url}")
+                return Merged(how, MergeTarget(first_line(f"pull request #{number}"), head))
+    return None
 
 
 def _same_work(repo: git.Repo, head: str, commit: str) -> bool:

@@ -1,0 +1,472 @@
+"""`finish` brings home what only the worktree has of a session, or removes nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import Project
+from pytest_mock import MockerFixture
+
+from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands.worktrees import finish as finishing
+from playbook_supervisor.commands.worktrees import start as starting
+from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.system import checkout
+
+NEW = "014-new-thing"
+SCRIPT = """
+steps:
+  qa-plan: {write: {".qa/{{feature}}/test-plan.md": a plan}}
+  qa-run: {write: {".qa/{{feature}}/verdict.md": "verdict: FAIL"}}
+"""
+
+
+class Late:
+    """A session whose branch was merged into main while it waited at a gate, and that then ended.
+
+    Main has the journal up to the gate; the worktree has its end.
+    """
+
+    def __init__(self, main: Project, *, base: str = "") -> None:
+        self.main = main
+        started = starting.start("auto-validate", ["014"], cwd=main.root, base=base)
+        self.id, self.tree = started.session_id, Project(started.root, main.home)
+        self.before: tuple[Entry, ...] = ()
+        self.end: tuple[Entry, ...] = ()
+
+    def wait(self) -> None:
+        """It runs until its gate; all of it is committed."""
+        drive = driving.DriveOptions(agent=self.main.script(SCRIPT))
+        driving.run("auto-validate", ["014"], cwd=self.tree.root, drive=drive)
+        self.tree.commit("Work")
+        self.before = self.entries(self.tree.root)
+
+    def complete(self, *, commit: bool = True) -> None:
+        """A person accepts, and it ends."""
+        driving.answer(["accept"], cwd=self.tree.root)
+        driving.resume(cwd=self.tree.root)
+        if commit and self.tree.git("status", "--porcelain"):
+            self.tree.commit("The end")
+        self.end = self.entries(self.tree.root)
+        assert len(self.end) == len(self.before) == 2
+        assert self.end[1] != self.before[1]
+
+    def file(self, name: str, root: Path | None = None) -> Path:
+        return (root or self.main.root) / ".playbooks/sessions" / self.id / name
+
+    def entries(self, root: Path | None = None) -> tuple[Entry, ...]:
+        return parse_journal(self.file("journal.yaml", root).read_bytes(), "journal.yaml").entries
+
+    def finish(self) -> finishing.FinishResult:
+        return finishing.finish(finishing.plan(self.id, cwd=self.main.root))
+
+    def refused(self) -> str:
+        """Why it is not finished; nothing has been removed or changed, with `--force` neither."""
+        status = self.main.git("status", "--porcelain")
+        for force in (False, True):
+            with pytest.raises(PlaybookError) as caught:
+                finishing.finish(finishing.plan(self.id, cwd=self.main.root), force=force)
+            assert caught.value.code == "PB-GIT-UNFINISHED"
+        assert "--force discards no journal" in caught.value.guidance
+        assert self.main.git("status", "--porcelain") == status
+        assert self.stands
+        return caught.value.details[-1]
+
+    @property
+    def stands(self) -> bool:
+        standing = self.tree.root.exists()
+        assert (NEW in start_point.heads(self.main.root)) is standing
+        return standing
+
+    @property
+    def is_home(self) -> bool:
+        """Whether main's checkout has the journal to its end, and the worktree is gone."""
+        status = locate.store(self.main.root).manifest(self.id).status
+        return (self.entries(), status) == (self.end, SessionStatus.COMPLETED) and not self.stands
+
+
+def squash(main: Project, branch: str = NEW) -> None:
+    main.git("merge", "-q", "--squash", branch)
+    main.commit("A new thing (#7)")
+
+
+@pytest.fixture
+def late(installed: Project) -> Late:
+    late = Late(installed)
+    late.wait()
+    squash(installed)
+    late.complete()
+    return late
+
+
+# ── what a person did to main's copy ────────────────────────────────────────────────────────
+
+
+def comment(late: Late) -> list[str]:
+    """At the beginning, in an entry, at the end, and in the other file; and a key of one's own."""
+    journal = late.file("journal.yaml").read_text()
+    first, second = journal.split("  - step_id: qa-run\n")
+    late.file("journal.yaml").write_text(
+        f"# above all\n{first}  # between\n"
+        f"  - step_id: qa-run  # beside\n    mine: a key\n{second}# below\n"
+    )
+    manifest = late.file("session.yaml")
+    manifest.write_text(f"# about it\n{manifest.read_text()}")
+    return ["# above all\n", "  # between\n", "qa-run  # beside\n    mine: a key\n", "# below\n"]
+
+
+def test_comments_in_main_are_kept_byte_for_byte(late: Late) -> None:
+    notes = comment(late)
+    finished = late.finish()
+    assert [each.home for each in finished.brought] == [late.main.root]
+    assert late.is_home
+    text = late.file("journal.yaml").read_text()
+    assert [note in text for note in notes] == [True] * 4
+    assert late.file("session.yaml").read_text().startswith("# about it\nschema: 1\n")
+
+
+def test_committed_comments_are_kept_as_well(late: Late) -> None:
+    comment(late)
+    late.main.commit("Comment")
+    late.finish()
+    assert late.is_home
+    assert "# between" in late.file("journal.yaml").read_text()
+
+
+def test_comments_in_the_worktree_come_along(late: Late) -> None:
+    journal = late.file("journal.yaml", late.tree.root)
+    journal.write_text(journal.read_text() + "# seen by Ana\n")
+    late.finish()
+    assert late.is_home
+    assert late.file("journal.yaml").read_text().endswith("# seen by Ana\n")
+
+
+def a_strangers_file(late: Late) -> None:
+    late.file("notes.md").write_text("mine\n")
+
+
+def folder_removed(late: Late) -> None:
+    shutil.rmtree(late.file("x").parent)
+
+
+def folder_removed_with_git(late: Late) -> None:
+    late.main.git("rm", "-rq", f".playbooks/sessions/{late.id}")
+
+
+def folder_removed_and_committed(late: Late) -> None:
+    folder_removed_with_git(late)
+    late.main.git("commit", "-qm", "Tidy up")
+
+
+def journal_removed(late: Late) -> None:
+    late.file("journal.yaml").unlink()
+
+
+def journal_emptied(late: Late) -> None:
+    late.file("journal.yaml").write_text("\n")
+
+
+def journal_older_still(late: Late) -> None:
+    late.file("journal.yaml").write_text("schema: 1\nentries: []  # nothing yet\n")
+
+
+def everything_untracked(late: Late) -> None:
+    """As a `finish` that was killed leaves it where main has no copy."""
+    late.main.git("reset", "-q", "--soft", "HEAD~1")
+    late.main.git("reset", "-q", "--", ".playbooks")
+    late.main.git("commit", "-qm", "Only the work")
+
+
+def crlf(late: Late) -> None:
+    for name in ("journal.yaml", "session.yaml"):
+        text = late.file(name).read_bytes()
+        late.file(name).write_bytes(text.replace(b"\n", b"\r\n"))
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        a_strangers_file,
+        folder_removed,
+        folder_removed_with_git,
+        folder_removed_and_committed,
+        journal_removed,
+        journal_emptied,
+        journal_older_still,
+        everything_untracked,
+        crlf,
+    ],
+)
+def test_whatever_main_has_of_it_the_end_comes_home(
+    late: Late, done: Callable[[Late], None]
+) -> None:
+    done(late)
+    strangers = late.file("notes.md").exists()
+    late.finish()
+    assert late.is_home
+    assert late.file("notes.md").exists() is strangers
+
+
+# ── where main's checkout stands ────────────────────────────────────────────────────────────
+
+
+def test_main_on_a_branch_without_it_is_named_first(late: Late) -> None:
+    """A file there would be in the way of `git switch main`."""
+    late.main.git("switch", "-q", "-c", "elsewhere", "main~1")
+    assert late.refused().endswith(
+        f"main has an older copy, which {late.main.root} lacks; "
+        f"first `git -C {late.main.root} switch main`"
+    )
+    late.main.git("switch", "-q", "main")
+    late.finish()
+    assert late.is_home
+
+
+def test_another_branch_that_has_the_same_copy_takes_it(late: Late) -> None:
+    late.main.git("switch", "-q", "-c", "elsewhere")
+    late.finish()
+    assert late.is_home
+    late.main.git("switch", "-q", "main")
+    assert late.is_home
+
+
+def test_a_worktree_on_main_takes_it_if_the_main_checkout_cannot(late: Late) -> None:
+    late.main.git("switch", "-q", "-c", "elsewhere", "main~1")
+    late.main.git("worktree", "add", "-q", "../on-main", "main")
+    there = late.main.root.with_name("on-main")
+    (brought,) = late.finish().brought
+    assert brought.home == there
+    assert late.entries(there) == late.end
+
+
+def origin(main: Project) -> None:
+    bare = str(main.root.with_name("origin.git"))
+    main.git("clone", "-q", "--bare", ".", bare)
+    main.git("remote", "add", "origin", bare)
+    main.git("fetch", "-q")
+    main.git("branch", "-q", "--set-upstream-to=origin/main", "main")
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["main has an older copy", "main has none"])
+def test_a_merge_that_was_fetched_has_to_be_pulled_first(late: Late, known: bool) -> None:
+    """A file of ours would be in the way of `git pull`."""
+    main = late.main
+    main.git("branch", "-q", "merged", "main")
+    if known:
+        late.file("session.yaml").write_text(
+            "# merged again\n" + late.file("session.yaml").read_text()
+        )
+        main.commit("Merge more")
+        main.git("branch", "-qf", "merged", "main")
+    main.git("reset", "-q", "--hard", "main~1")
+    origin(main)
+    main.git("push", "-q", "origin", "merged:main")
+    main.git("branch", "-qD", "merged")
+    assert late.refused().endswith(f"first `git -C {main.root} pull`")
+    main.git("pull", "-q")
+    late.finish()
+    assert late.is_home
+
+
+def test_an_end_that_was_merged_and_fetched_is_safe(late: Late) -> None:
+    origin(late.main)
+    late.main.git("push", "-q", "origin", f"{NEW}:main", "--force")
+    assert late.finish().brought == ()
+    assert late.entries() == late.before
+    late.main.git("reset", "-q", "--hard", "origin/main")
+    assert late.is_home
+
+
+# ── what cannot be merged ───────────────────────────────────────────────────────────────────
+
+
+def conflicted(late: Late) -> None:
+    late.file("journal.yaml").write_text("<<<<<<< HEAD\nschema: 1\n=======\n")
+
+
+def changed(late: Late) -> None:
+    text = late.file("journal.yaml").read_text()
+    late.file("journal.yaml").write_text(text.replace("status: done", "status: skipped", 1))
+
+
+def notes_in_both(late: Late) -> None:
+    comment(late)
+    journal = late.file("journal.yaml", late.tree.root)
+    journal.write_text("# above all, too\n" + journal.read_text())
+
+
+def linked(late: Late) -> None:
+    journal = late.file("journal.yaml")
+    journal.rename(late.main.root.with_name("journal.yaml"))
+    journal.symlink_to(late.main.root.with_name("journal.yaml"))
+
+
+def another_playbook(late: Late) -> None:
+    text = late.file("playbook.yaml").read_text()
+    late.file("playbook.yaml").write_text(text.replace("auto-validate", "auto-other"))
+
+
+@pytest.mark.parametrize(
+    ("done", "why"),
+    [
+        (conflicted, "journal.yaml: it cannot be read"),
+        (changed, "journal.yaml: the entry qa-plan#1 differs"),
+        (notes_in_both, "journal.yaml: its beginning has notes in both"),
+        (linked, "is a symbolic link"),
+        (another_playbook, "playbook.yaml: it differs"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(
+    late: Late, done: Callable[[Late], None], why: str
+) -> None:
+    done(late)
+    assert why in late.refused()
+    late.main.git("checkout", "-q", "--", ".playbooks")
+    late.finish()
+    assert late.is_home
+
+
+def test_a_journal_that_something_else_changed_is_refused(late: Late) -> None:
+    journal = late.file("journal.yaml", late.tree.root)
+    journal.write_text(journal.read_text().replace("status: done", "status: skipped", 1))
+    assert f"`playbook repair {late.id}` shows it" in late.refused()
+
+
+# ── what the worktree has of it ─────────────────────────────────────────────────────────────
+
+
+def worktree_without_files(late: Late) -> None:
+    shutil.rmtree(late.file("x", late.tree.root).parent)
+
+
+def worktree_with_an_empty_journal(late: Late) -> None:
+    late.file("journal.yaml", late.tree.root).write_text("")
+
+
+def worktree_without_runtime(late: Late) -> None:
+    shutil.rmtree(checkout.find(late.tree.root).runtime)
+
+
+def worktree_that_git_reset(late: Late) -> None:
+    """To the journal before the last one, which a crash could have left as well."""
+    late.tree.git("reset", "-q", "--hard", "HEAD~1")
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        worktree_without_files,
+        worktree_with_an_empty_journal,
+        worktree_without_runtime,
+        worktree_that_git_reset,
+    ],
+)
+def test_the_end_is_found_where_it_is(late: Late, done: Callable[[Late], None]) -> None:
+    done(late)
+    late.finish()
+    assert late.is_home
+
+
+def test_the_end_on_a_branch_alone_comes_home(late: Late) -> None:
+    """The worktree was removed by hand, with git."""
+    late.main.git("worktree", "remove", "--force", str(late.tree.root))
+    late.finish()
+    assert late.is_home
+
+
+def test_beside_a_bare_repository_a_worktree_takes_it(installed: Project, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    installed.git("clone", "-q", "--bare", ".", str(tmp_path / "x/kai.git"))
+    bare = Project(tmp_path / "x/kai.git", installed.home)
+    bare.git("worktree", "add", "-q", "../main", "main")
+    main = Project(tmp_path / "x/main", installed.home)
+    late = Late(main)
+    late.wait()
+    squash(main)
+    late.complete()
+    main.git("switch", "-q", "--detach", "main~1")
+    assert "no other checkout is there to take it" in late.refused()
+    main.git("switch", "-q", "main")
+    late.finish()
+    assert late.is_home
+
+
+def test_in_a_second_clone_the_end_comes_home_as_well(
+    installed: Project, tmp_path: Path, mocker: MockerFixture
+) -> None:
+    """The session went on there, in a worktree for its branch, where a person answered."""
+    mocker.patch.object(locate, "require_human")
+    late = Late(installed)
+    late.wait()
+    squash(installed)
+    clone = Project(tmp_path / "clone/project", installed.home)
+    installed.git("clone", "-q", ".", str(clone.root))
+    clone.git("worktree", "add", "-q", "../beside", NEW)
+    late.main, late.tree = clone, Project(clone.root.with_name("beside"), installed.home)
+    late.complete(commit=False)
+    clone.git("-C", "../beside", "reset", "-q", "--hard", f"origin/{NEW}")
+    late.finish()
+    assert late.is_home
+
+
+def test_the_end_of_a_worktree_whose_folder_was_removed_comes_home(late: Late) -> None:
+    """Not with git, which therefore still has our copies; the branch lacks the end."""
+    late.tree.git("reset", "-q", "--soft", "HEAD~1")
+    shutil.rmtree(late.tree.root)
+    late.finish()
+    assert late.is_home
+    assert str(late.tree.root) not in late.main.git("worktree", "list")
+
+
+def test_an_open_session_of_a_removed_folder_is_not_finished(installed: Project) -> None:
+    late = Late(installed)
+    late.wait()
+    squash(installed)
+    shutil.rmtree(late.tree.root)
+    with pytest.raises(PlaybookError) as caught:
+        late.finish()
+    assert (caught.value.code, NEW in start_point.heads(installed.root)) == (
+        "PB-STATE-NO-WORKTREE",
+        True,
+    )
+
+
+# ── kills and full disks ────────────────────────────────────────────────────────────────────
+
+
+def test_a_full_disk_at_any_write_removes_nothing(late: Late, mocker: MockerFixture) -> None:
+    a_strangers_file(late)
+    comment(late)
+    real, writes, number = os.write, 0, 0
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal writes
+        writes += 1
+        if writes > number:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    plan = finishing.plan(late.id, cwd=late.main.root)
+    while True:
+        writes = 0
+        mocker.patch("os.write", write)
+        try:
+            finishing.finish(plan)
+        except PlaybookError as error:
+            mocker.stopall()
+            assert (error.code, late.stands) == ("PB-IO-WRITE", True)  # noqa: PT017
+            assert late.entries(late.tree.root) == late.end
+            number += 1
+        else:
+            break
+    assert number >= 2
+    assert late.is_home
