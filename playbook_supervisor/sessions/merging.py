@@ -14,7 +14,7 @@ from playbook_supervisor.formats.strict_yaml import load_of_session
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.integrity import PINNED
+from playbook_supervisor.sessions.integrity import PINNED, RECORDS
 from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL
@@ -24,7 +24,7 @@ Files = Mapping[str, bytes]
 """The path of a file, relative to the session's folder → its content."""
 
 _MANIFEST = "session.yaml"
-_RECORDED = ("records.yaml", "outputs/")
+_RECORDED = (RECORDS, "outputs/")
 """What this program alone writes beside the journal, without notes of a person."""
 
 
