@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.sessions.manifest import SESSION_ID
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -16,11 +17,18 @@ def _completer(words: Callable[[click.Context], Iterable[str]]) -> Completer:
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         del parameter
         try:
-            return [word for word in words(ctx) if word.startswith(incomplete)]
+            return [word for word in words(ctx) if _begins(word, incomplete)]
         except (PlaybookError, OSError):
             return []
 
     return complete
+
+
+def _begins(word: str, incomplete: str) -> bool:
+    """An id of a session is also completed from its end: `20260219-a7k` from `a7`."""
+    return word.startswith(incomplete) or (
+        SESSION_ID.match(word) is not None and word.partition("-")[2].startswith(incomplete)
+    )
 
 
 @_completer
@@ -34,7 +42,7 @@ def playbooks(ctx: click.Context) -> Iterable[str]:
 
 @_completer
 def sessions(ctx: click.Context) -> Iterable[str]:
-    """Ids of the sessions of all worktrees."""
+    """Ids of the sessions of all worktrees, also by their last three characters."""
     del ctx
     from playbook_supervisor.commands import view
 

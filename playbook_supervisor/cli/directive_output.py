@@ -5,6 +5,7 @@ from __future__ import annotations
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.drivers.claude_code.allowlist import calls
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
 
@@ -68,11 +69,11 @@ def _settled(snapshot: Snapshot) -> list[str]:
 
 def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:
     manifest = snapshot.manifest
-    feature = f" · {manifest.feature}" if manifest.feature else ""
+    subject = f" · {first_line(manifest.subject)}" if manifest.subject else ""
     progress = f"{snapshot.done}/{snapshot.total} steps done"
     lines = [
         *_settled(snapshot),
-        f"Session {manifest.session_id} · {manifest.playbook}{feature} · {progress}",
+        f"Session {manifest.session_id} · {manifest.playbook}{subject} · {progress}",
     ]
     directive = snapshot.directive
     if isinstance(directive, Run):

@@ -75,7 +75,8 @@ session = click.option(
     metavar="ID",
     default="",
     shell_complete=completers.sessions,
-    help="The session. Default: $PLAYBOOK_SESSION, else the one of this worktree.",
+    help="The session; the beginning or end of its id is enough. Default: $PLAYBOOK_SESSION, else"
+    " the one of this worktree.",
 )
 
 

@@ -36,7 +36,7 @@ def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> i
       playbook status
       playbook status --all
       playbook status --watch
-      playbook status 20260219-a7k --json
+      playbook status a7k --json
     """
     chosen = options.chosen_session(named, session)
     if watch and json:

@@ -149,14 +149,22 @@ def resume(
     return _drive(supervisor, agent, drive, observer, prompter, start=known.start, retry=retry)
 
 
+def _names_session(word: str, cwd: Path | None) -> bool:
+    """A word without a digit is taken for a part of the answer: an id may end with `fix`."""
+    if SESSION_ID.match(word) or not any(character.isdigit() for character in word):
+        return SESSION_ID.match(word) is not None
+    return SESSION_ID.match(locate.named(locate.store(cwd), word)) is not None
+
+
 def answer(
     words: Sequence[str], *, session: str = "", gate: str = "", cwd: Path | None = None
 ) -> Snapshot:
     """Record a human's answer to the open gate; `resume` drives (kai FR26, FR38).
 
-    The first word is a session if it has the form of an id and more words follow.
+    The first word is a session if it has the form of an id, or of one's beginning or end with a
+    digit, and more words follow.
     """
-    if not session and len(words) > 1 and SESSION_ID.match(words[0]):
+    if not session and len(words) > 1 and _names_session(words[0], cwd):
         session, words = words[0], words[1:]
     text = " ".join(words)
     try:

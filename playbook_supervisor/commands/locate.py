@@ -91,9 +91,11 @@ def select(
 ) -> tuple[DiskStore, str]:
     """The selected session, and the store of the worktree that it lives in.
 
-    One that is named, by argument or environment, may live in any worktree of the repository.
+    One that is named, by argument or environment, may live in any worktree of the repository, and
+    its id may be abbreviated.
     """
-    here, name = store(cwd), session or named_by_environment()
+    here = store(cwd)
+    name = named(here, session)
     if not name:
         name = choose(here, "", observer)
     elif not here.drives(name):
@@ -107,35 +109,41 @@ def select(
     return here, name
 
 
+def named(store: DiskStore, session: str = "") -> str:
+    """The id of the session that the argument, else the environment, names; empty if neither does.
+
+    An abbreviation stands for a session of any worktree.
+    """
+    from playbook_supervisor.sessions.manifest import SESSION_ID
+
+    name = session or named_by_environment()
+    if not name or SESSION_ID.match(name):
+        return name
+    from playbook_supervisor.commands.overview import full_id
+
+    return full_id(store, name)
+
+
 def choose(store: DiskStore, session: str, observer: Observer | None = None) -> str:
     """The session of that name, else of the environment, else of this worktree (kai FR15).
 
-    Where this worktree has none, the error tells a person which are open in the others.
+    Where this worktree has none, the error tells a person which are unfinished in any worktree.
     """
     from playbook_supervisor.sessions import selection
 
-    name = session or named_by_environment()
+    name = named(store, session)
     try:
         found = selection.choose(store, name)
     except StateError as error:
         if name or in_claude_code():
             raise
-        raise _with_open_sessions(error, store) from error
+        from playbook_supervisor.commands.overview import sessions
+
+        known = [seen.manifest for seen in sessions(store) if seen.manifest]
+        raise selection.no_session(known) from error
     if found.others and observer is not None:
         observer.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")
     return found.session_id
-
-
-def _with_open_sessions(error: StateError, store: DiskStore) -> StateError:
-    from playbook_supervisor.commands.overview import sessions
-    from playbook_supervisor.sessions.selection import OPEN
-
-    known = (seen.manifest for seen in sessions(store))
-    others = [each.session_id for each in known if each and each.status in OPEN]
-    if not others:
-        return error
-    guidance = f"Name one that is open elsewhere, {' or '.join(others[:4])}, or begin one here."
-    return StateError(error.code, error.message, where=error.where, guidance=guidance)
 
 
 def with_waiting_sessions(error: StateError, cwd: Path | None = None) -> StateError:

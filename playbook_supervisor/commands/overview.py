@@ -45,8 +45,7 @@ class SessionOverview(Record):
     """One session on the disk of one worktree.
 
     If it cannot be read, `manifest` is None, and `problem` and `code` say why. `driver` is the
-    process that drives it, `client` the conversation that it is bound to. `activity` is in ns since
-    the epoch.
+    process that drives it, `client` the conversation that it is bound to.
     """
 
     store: DiskStore
@@ -54,7 +53,6 @@ class SessionOverview(Record):
     manifest: Manifest | None
     problem: str = ""
     driver: Driver | None = None
-    activity: int = 0
     client: ClientState | None = None
     code: str = ""
 
@@ -70,7 +68,7 @@ class SessionOverview(Record):
 
 
 def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
-    """Every session once: those that wait, the longest first, then by latest activity.
+    """Every session once: those that wait, the longest first, then the latest first.
 
     A session's folder is in git, so several worktrees may have a copy. The driving worktree's copy
     counts, else that of the worktree that the session names, else the one with the longest journal,
@@ -113,6 +111,14 @@ def _length(store: DiskStore, session_id: str) -> tuple[int, bool]:
     with suppress(OSError):
         size = (here.root / SESSIONS / session_id / "journal.yaml").stat().st_size
     return size, here.root == here.main_root
+
+
+def full_id(store: DiskStore, named: str) -> str:
+    """The id that `named` abbreviates, of a session in any worktree; else `named` itself."""
+    from playbook_supervisor.sessions import selection
+
+    kept = (id_ for each in stores(store) for id_ in (*each.ids(), *each.driven()))
+    return selection.full_id(set(kept), named)
 
 
 def find(store: DiskStore, session_id: str) -> DiskStore:
@@ -162,15 +168,14 @@ def pinned_policy(store: DiskStore, session_id: str) -> Policy:
 
 
 def _look(store: DiskStore, session_id: str) -> SessionOverview:
-    driver, activity, client = None, 0, None
+    driver, client = None, None
     try:
         client = _client(store, session_id)
         driver = driver_lock.living(store.runtime(session_id))
         if driver is None and client is not None and client.lives:
             driver = Driver(client.pid, _CLAUDE)
-        activity = store.activity(session_id)
         manifest = store.manifest(session_id)
-        return SessionOverview(store, session_id, manifest, "", driver, activity, client)
+        return SessionOverview(store, session_id, manifest, "", driver, client)
     except PlaybookError as error:
         code, said = error.code, error.message
         if error.where:
@@ -179,7 +184,7 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
             code, said = "PB-STATE-CORRUPT", _VANISHED
     except OSError as error:  # of another user, for instance
         code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
-    return SessionOverview(store, session_id, None, said, driver, activity, client, code)
+    return SessionOverview(store, session_id, None, said, driver, client, code)
 
 
 def _client(store: DiskStore, session_id: str) -> ClientState | None:
@@ -194,8 +199,9 @@ def _client(store: DiskStore, session_id: str) -> ClientState | None:
     )
 
 
-def _precedence(seen: SessionOverview) -> tuple[bool, bool, int]:
-    return seen.store.drives(seen.session_id), _at_home(seen), seen.activity
+def _precedence(seen: SessionOverview) -> tuple[bool, bool, tuple[int, bool]]:
+    longest = _length(seen.store, seen.session_id)
+    return seen.store.drives(seen.session_id), _at_home(seen), longest
 
 
 def _at_home(seen: SessionOverview) -> bool:
@@ -206,7 +212,9 @@ def _at_home(seen: SessionOverview) -> bool:
 
 
 def _order(seen: SessionOverview) -> tuple[int, int, str]:
-    gate = seen.manifest.gate if seen.manifest else None
-    if gate is not None:
-        return 0, gate.opened_at, seen.session_id
-    return (1 if seen.open else 2), -seen.activity, seen.session_id
+    known = seen.manifest
+    if known is None:
+        return 1, 0, seen.session_id
+    if known.gate is not None:
+        return 0, known.gate.opened_at, seen.session_id
+    return (1 if seen.open else 2), -(known.completed_at or known.started_at), seen.session_id

@@ -60,11 +60,16 @@ def _find(names: Sequence[str], here: Path, *, every: bool) -> Iterator[SessionF
         for each in sorted(seen, key=lambda each: each.session_id):
             yield _in_store(each.store, each.session_id, here)
         return
-    for name in names or (locate.choose(locate.store(here), ""),):
+    for given in names or (locate.choose(locate.store(here), ""),):
+        if not SESSION_ID.match(given) and os.path.lexists(here / given):
+            yield _at_path(here / given, given)
+            continue
+        store = locate.store(here)
+        name = locate.named(store, given)
         if SESSION_ID.match(name):
-            yield _in_store(overview.find(locate.store(here), name), name, here)
+            yield _in_store(overview.find(store, name), name, here)
         else:
-            yield _at_path(here / name, name)
+            yield _at_path(here / given, given)
 
 
 def _in_store(store: DiskStore, session_id: str, here: Path) -> SessionFiles:

@@ -53,6 +53,7 @@ def status(session: str = "", *, cwd: Path | None = None) -> tuple[SessionOvervi
     store = locate.store(cwd)
     seen = overview.sessions(store)
     if session:
+        session = locate.named(store, session)
         overview.find(store, session)
         seen = tuple(each for each in seen if each.session_id == session)
     return seen
@@ -64,6 +65,7 @@ def watch(session: str = "", *, cwd: Path | None = None) -> Iterator[tuple[Progr
 
     store = locate.store(cwd)
     watch = progress.Poller(store)
+    session = session and locate.named(store, session)
     while True:
         seen = watch.poll()
         if session:
@@ -148,7 +150,7 @@ def selected_session(store: DiskStore, named: str) -> str:
     """The named session, in any worktree; else the one of this worktree."""
     from playbook_supervisor.commands import overview
 
-    named = named or locate.named_by_environment()
+    named = locate.named(store, named)
     if not named:
         return locate.choose(store, "")
     overview.find(store, named)
@@ -218,8 +220,7 @@ def _feature(store: DiskStore, given: str, session: str) -> str:
     root = store.checkout.root
     if given:
         return features.resolve(root, given, config.load(root), lambda: branches(root)).name
-    named = session or locate.named_by_environment()
-    if named:
+    if named := locate.named(store, session):
         return store.manifest(named).feature
     here = open_here(store)
     feature = store.manifest(here[0]).feature if here else ""

@@ -33,7 +33,8 @@ class Notice(Record):
 def notice_for(snapshot: Snapshot) -> Notice | None:
     """The notice of an open gate or of the session's end, otherwise None."""
     manifest = snapshot.manifest
-    name = f"{manifest.playbook} on {manifest.feature}" if manifest.feature else manifest.playbook
+    subject = first_line(manifest.subject)
+    name = f"{manifest.playbook} on {subject}" if subject else manifest.playbook
     match snapshot.directive:
         case Ask(id=gate):
             text = f"{name} waits for you at {gate}: {snapshot.question}"

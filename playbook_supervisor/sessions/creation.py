@@ -205,7 +205,7 @@ def another_is_open(store: SessionStore, session_id: str) -> StateError:
     at = f" at {known.current_step}" if known.current_step else ""
     return StateError(
         "PB-STATE-OPEN",
-        f"session {session_id} ({known.playbook} {known.feature}) is open here{at}",
+        f"session {session_id} ({known.playbook} {known.subject}) is open here{at}",
         guidance=f"Go on with `playbook resume {session_id}`, end it with `playbook abort "
         f"{session_id}`, or begin in a second worktree with `playbook start`.",
     )

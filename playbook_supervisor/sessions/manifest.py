@@ -89,6 +89,16 @@ class Manifest(Record):
     began_on: str = ""
     confirmed: tuple[Confirmation, ...] = ()
 
+    @property
+    def subject(self) -> str:
+        """What the session is about: its feature, or its arguments if none of them is a feature.
+
+        Without that argument, `feature` is only the name of the branch.
+        """
+        if self.feature and (not self.args or "feature" in self.args):
+            return self.feature
+        return ", ".join(f"{name}={value}" for name, value in self.args.items())
+
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     """The keys of session.yaml in order; the last four only if there is something to say."""

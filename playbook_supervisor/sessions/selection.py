@@ -1,25 +1,36 @@
-"""Selects the session that a command applies to (kai FR15, FR16).
+"""Selects the session that a command applies to (kai FR15, FR16), from manifests alone.
 
-Without a name it is the session of *this* worktree: one that its runtime state knows, else one of
-HEAD's branch, else one whose manifest names this worktree; never one that lives in another
-worktree.
+Without a name it is a session of *this* worktree: one that the worktree's runtime state knows, else
+one of ours whose branch is checked out here. Open sessions come before failed ones, and these
+before ended ones; among several, the one that waits, then one that runs, then the one that began
+last. Times of files do not count, because git writes files anew. A session that another tool began
+is never selected without its name.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.local_state import NAME
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.ab_file import ABFile
+from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.session_store import SessionStore
 
 OPEN = frozenset({SessionStatus.PENDING, SessionStatus.IN_PROGRESS})
+_UNFINISHED = OPEN | {SessionStatus.FAILED}
+_LISTED = 4  # sessions that an error names
 
 
 class SelectedSession(Record):
@@ -30,25 +41,30 @@ class SelectedSession(Record):
 
 
 def choose(store: SessionStore, named: str = "") -> SelectedSession:
-    """The session of that name, else the one of this worktree: an open one, else the last ended.
+    """The session of that name, which may be abbreviated, else the one of this worktree.
 
     StateError `PB-STATE-NO-SESSION` if there is none, `PB-STATE-ELSEWHERE` if only its files are
     here and it lives in another worktree.
     """
     if named:
-        if not store.drives(named):
-            _require_home(store, store.manifest(named))  # raises if there is none
-        return SelectedSession(named)
+        name = full_id({*store.ids(), *store.driven()}, named)
+        if not store.drives(name):
+            _require_home(store, store.manifest(name))  # raises if there is none
+        return SelectedSession(name)
     if candidates := open_here(store):
         return SelectedSession(candidates[0], tuple(candidates[1:]))
-    if ended := _by_activity(store, _here(store, ended=True)):
-        return SelectedSession(ended[0])
-    raise StateError("PB-STATE-NO-SESSION", "no session belongs to this worktree")
+    known = _known(store)
+    for statuses in ({SessionStatus.FAILED}, {*SessionStatus} - _UNFINISHED):
+        if found := _of_this_worktree(store, [m for m in known if m.status in statuses]):
+            return SelectedSession(found[0])
+    raise no_session(known)
 
 
 def open_here(store: SessionStore) -> list[str]:
-    """The open sessions of this worktree, the one with the latest activity first."""
-    return _by_activity(store, _here(store, ended=False))
+    """The open sessions of this worktree, the one that would be selected first."""
+    if driven := store.driven():
+        return driven if len(driven) < 2 else _in_order(_read(store, driven), driven)
+    return _of_this_worktree(store, [m for m in _known(store) if m.status in OPEN])
 
 
 def strayed(store: SessionStore, session_id: str) -> str:
@@ -60,57 +76,144 @@ def strayed(store: SessionStore, session_id: str) -> str:
     return f"session {session_id} began on branch {first_line(known.branch)}, and {now}"
 
 
-def _require_home(store: SessionStore, manifest: Manifest) -> None:
-    if _lives_elsewhere(store, manifest):
-        import shlex
+# ── names ───────────────────────────────────────────────────────────────────────────────────
 
-        place = _place(store, manifest)
+
+def full_id(ids: Iterable[str], named: str) -> str:
+    """The id of which `named` is the beginning or the end; `named` itself if there is none.
+
+    StateError PB-STATE-NO-SESSION, which lists them, if there are several.
+    """
+    found = sorted(id_ for id_ in ids if id_.startswith(named) or id_.endswith(named))
+    if named in found or not found:
+        return named
+    if len(found) == 1:
+        return found[0]
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    raise StateError(
+        "PB-STATE-NO-SESSION",
+        f"{first_line(named, 40)!r} may be any of {len(found)} sessions",
+        guidance=f"Give more of its id: {', '.join(found[-_LISTED:])}{more}.",
+    )
+
+
+def no_session(known: Sequence[Manifest]) -> StateError:
+    """The error if no session is selected; it lists the unfinished ones, and how to name one."""
+    unfinished = [each for each in known if each.status in _UNFINISHED]
+    error = "no session belongs to this worktree"
+    if not unfinished:
+        return StateError("PB-STATE-NO-SESSION", error)
+    shown = "; ".join(map(description, unfinished[:_LISTED]))
+    more = len(unfinished) - _LISTED
+    return StateError(
+        "PB-STATE-NO-SESSION",
+        error,
+        guidance=f"Name one, as in `playbook resume {unfinished[0].session_id}`: {shown}"
+        + (f"; and {more} more (`playbook status`)." if more > 0 else "."),
+    )
+
+
+def description(known: Manifest) -> str:
+    """A session for a message: its id, what it runs on, how far it is, and whose it is."""
+    words = " ".join(filter(None, (known.playbook, known.subject)))
+    state = "waits for an answer" if known.gate else str(known.status).replace("_", " ")
+    whose = "of another tool" if known.legacy else known.branch and f"branch {known.branch}"
+    return f"{known.session_id} ({', '.join(filter(None, map(first_line, (words, state, whose))))})"
+
+
+# ── which worktree ──────────────────────────────────────────────────────────────────────────
+
+
+def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
+    """The other worktree of this repository in which a session lives; None if there is none.
+
+    It is the one whose runtime state knows the session, else the one that has its branch, else the
+    one whose path it names. A path alone proves nothing: in another clone it leads elsewhere.
+    """
+    others = _others(here)
+    place = _place(here, known)
+    for other in others:
+        if ABFile(other.runtime / known.session_id / NAME).exists:
+            return other.root
+    if known.branch and here.branch == known.branch:
+        return None
+    at_branch = [other.root for other in others if known.branch and other.branch == known.branch]
+    named = [other.root for other in others if other.root == place]
+    return next(iter(at_branch or named), None)
+
+
+def _require_home(store: SessionStore, known: Manifest) -> None:
+    if place := home_elsewhere(store.checkout, known):
         raise StateError(
             "PB-STATE-ELSEWHERE",
-            f"session {manifest.session_id} lives in another worktree",
+            f"session {known.session_id} lives in another worktree",
             where=str(place),
             guidance=f"Go on there: cd {shlex.quote(str(place))} && claude, then /playbook.resume.",
         )
 
 
-def _here(store: SessionStore, *, ended: bool) -> list[str]:
-    if not ended and (driven := store.driven()):
-        return driven
-    manifests = {name: _readable(store, name) for name in store.ids()}
-    wanted = {
-        name: manifest
-        for name, manifest in manifests.items()
-        if manifest is not None and (manifest.status not in OPEN) is ended
-    }
-    if ours := [name for name in wanted if store.drives(name)]:
-        return ours
-    home = {name: m for name, m in wanted.items() if not _lives_elsewhere(store, m)}
-    branch = store.checkout.branch
-    same_branch = [name for name, m in home.items() if branch and m.branch == branch]
-    return same_branch or [name for name, m in home.items() if _lives_here(store, m)]
+def _of_this_worktree(store: SessionStore, known: list[Manifest]) -> list[str]:
+    """Those that this worktree drives, else those of ours that it may take up, in order."""
+    driven = [each for each in known if store.drives(each.session_id)]
+    return _in_order(driven or [each for each in known if _belongs_here(store.checkout, each)])
 
 
-def _readable(store: SessionStore, session_id: str) -> Manifest | None:
-    """The manifest, or None for a broken session, which must not hide the others."""
-    try:
-        return store.manifest(session_id)
-    except StateError:
-        return None
+def _belongs_here(here: Checkout, known: Manifest) -> bool:
+    """Whether a session that nothing local is known of is this worktree's: by its branch.
+
+    Where no branch is checked out (in CI, say), or none is recorded, its place decides.
+    """
+    if known.legacy:
+        return False
+    if here.branch and known.branch:
+        at_home = here.branch == known.branch
+    else:
+        place = _place(here, known)
+        at_home = place == here.root or not os.path.lexists(place / ".git")
+    return at_home and home_elsewhere(here, known) is None
 
 
-def _place(store: SessionStore, manifest: Manifest) -> Path:
-    return (store.checkout.main_root / manifest.worktree).resolve()
+def _place(here: Checkout, known: Manifest) -> Path:
+    return (here.main_root / known.worktree).resolve()
 
 
-def _lives_here(store: SessionStore, manifest: Manifest) -> bool:
-    return _place(store, manifest) == store.checkout.root.resolve()
+def _others(here: Checkout) -> list[Checkout]:
+    """The other worktrees of this repository."""
+    found = []
+    for root in checkout.worktrees(here):
+        try:
+            other = checkout.find(root)
+        except PlaybookError:
+            continue  # its folder is gone, or the repository is bare
+        if other.common_dir == here.common_dir and other.root != here.root:
+            found.append(other)
+    return found
 
 
-def _lives_elsewhere(store: SessionStore, manifest: Manifest) -> bool:
-    return not _lives_here(store, manifest) and (_place(store, manifest) / ".git").exists()
+# ── which of several ────────────────────────────────────────────────────────────────────────
 
 
-def _by_activity(store: SessionStore, names: list[str]) -> list[str]:
-    if len(names) < 2:
-        return names
-    return sorted(names, key=lambda name: (store.activity(name), name), reverse=True)
+def _known(store: SessionStore) -> list[Manifest]:
+    """The manifests that can be read: a broken session must not hide the others."""
+    return _read(store, [name for name in store.ids() if SESSION_ID.match(name)])
+
+
+def _read(store: SessionStore, names: Iterable[str]) -> list[Manifest]:
+    found = []
+    for name in names:
+        try:
+            found.append(store.manifest(name))
+        except PlaybookError:
+            continue
+    return found
+
+
+def _in_order(known: Iterable[Manifest], names: Sequence[str] = ()) -> list[str]:
+    """The ids, the one that would be selected first; then those of `names` that are not known."""
+    ordered = [each.session_id for each in sorted(known, key=_precedence, reverse=True)]
+    return ordered + [name for name in names if name not in ordered]
+
+
+def _precedence(known: Manifest) -> tuple[bool, bool, int, str]:
+    running = known.status is SessionStatus.IN_PROGRESS
+    return known.gate is not None, running, known.started_at, known.session_id

@@ -63,8 +63,5 @@ class SessionStore(Protocol):
     def driven(self) -> list[str]:
         """The open sessions that run in this worktree."""
 
-    def activity(self, session_id: str) -> int:
-        """When the session was last written, ns since the epoch; 0 where that is not known."""
-
     def runtime(self, session_id: str) -> Path:
         """The session's local folder on this machine, in the git directory."""

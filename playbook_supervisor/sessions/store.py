@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
@@ -122,13 +122,6 @@ class DiskStore:
     def drives(self, session_id: str) -> bool:
         """Whether this worktree's runtime state knows the session."""
         return self._place(session_id).exists
-
-    def activity(self, session_id: str) -> int:
-        """When the session was last written, ns since the epoch; 0 if that is not known."""
-        for file in (self.folder(session_id) / "journal.yaml", self.runtime(session_id)):
-            with suppress(OSError):
-                return file.stat().st_mtime_ns
-        return 0
 
     # ── reading, without the lock ───────────────────────────────────────────────────────────
 

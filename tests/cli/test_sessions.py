@@ -92,7 +92,8 @@ class TestStatus:
         name = waiting.session.name
         lost = here.playbook("resume")
         assert lost.code == 3
-        assert f"Name one that is open elsewhere, {name}, or begin one here." in lost.err
+        said = f"{name} (gated {FEATURE}, waits for an answer, branch {FEATURE})."
+        assert f"Name one, as in `playbook resume {name}`: {said}" in lost.err
         waits = here.playbook("resume", name)
         paused = here.playbook("pause", name)
         how = f"playbook answer {name} continue (or skip or abort), then playbook resume {name}"

@@ -141,16 +141,6 @@ def test_a_session_can_be_read_without_opening_it(scene: Scene) -> None:
     assert [entry.id for entry in scene.store.journal(supervisor.id).entries] == ["a#1"]
 
 
-def test_the_latest_activity_is_that_of_the_journal(scene: Scene) -> None:
-    first, second = scene.create("a"), scene.create("a")
-    assert scene.store.activity(first.id) <= scene.store.activity(second.id)
-    first.begin()
-    assert scene.store.activity(first.id) >= scene.store.activity(second.id)
-    shutil.rmtree(scene.file(first, "x").parent)
-    assert scene.store.activity(first.id) > 0
-    assert scene.store.activity("20260219-zzz") == 0
-
-
 def test_an_open_session_notices_what_others_write(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()

@@ -93,7 +93,7 @@ def _title(snapshot: Snapshot, entries: Sequence[Entry], now: int) -> str:
     ended = manifest.completed_at
     parts = (
         manifest.playbook,
-        manifest.feature,
+        manifest.subject,
         f"{snapshot.done}/{snapshot.total}",
         text.duration(max((now if ended is None else ended) - manifest.started_at, 0)),
         text.cost(entries),
@@ -171,8 +171,8 @@ def session_line(progress: Progress) -> str:
     seen, manifest = progress.seen, progress.seen.manifest
     if manifest is None:
         return f"{seen.session_id} unreadable: {first_line(seen.problem)}"
-    feature = f" on {manifest.feature}" if manifest.feature else ""
-    name = first_line(f"{seen.session_id} {manifest.playbook}{feature}")
+    subject = f" on {manifest.subject}" if manifest.subject else ""
+    name = first_line(f"{seen.session_id} {manifest.playbook}{subject}")
     if manifest.gate is not None:
         question = first_line(manifest.gate.question, 400)
         return f"{name}: {manifest.gate.id} WAITS FOR A HUMAN: {question}"

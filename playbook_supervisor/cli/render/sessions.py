@@ -25,7 +25,7 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
         if seen.code != "PB-STATE-NEWER":
             yield f"  inspect it: playbook repair {seen.session_id}"
         return
-    words = [seen.session_id, manifest.playbook, manifest.feature, _state(seen, now)]
+    words = [seen.session_id, manifest.playbook, manifest.subject, _state(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _location(seen)
     if manifest.gate is not None:
         yield f"  {first_line(manifest.gate.question, 400)}"

@@ -197,8 +197,8 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
     if waited >= _NOTABLE:
         parts.append(f"{duration(waited)} of it at gates")
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
-    feature = f" on {manifest.feature}" if manifest.feature else ""
-    return f"{manifest.session_id} {manifest.playbook}{feature}: {why}, {', '.join(parts)}"
+    subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
+    return f"{manifest.session_id} {manifest.playbook}{subject}: {why}, {', '.join(parts)}"
 
 
 def cost(entries: Sequence[Entry]) -> str:

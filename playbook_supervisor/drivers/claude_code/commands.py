@@ -22,6 +22,7 @@ from playbook_supervisor.drivers.claude_code.context import (
 )
 from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
@@ -246,7 +247,7 @@ def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:
     steps = f"{snapshot.total} steps"
     if snapshot.done:
         steps = f"{snapshot.done}/{steps} done"
-    parts = (manifest.session_id, manifest.playbook, manifest.feature, steps)
+    parts = (manifest.session_id, manifest.playbook, first_line(manifest.subject), steps)
     return "\n".join([f"Session {' · '.join(filter(None, parts))}", *remarks])
 
 
