@@ -159,13 +159,16 @@ def _of_this_worktree(store: SessionStore, known: list[Manifest]) -> list[str]:
 
 
 def _belongs_here(here: Checkout, known: Manifest) -> bool:
-    """Whether a session that nothing local is known of is this worktree's: by its branch.
+    """Whether a session that nothing local is known of is this worktree's.
 
-    Where no branch is checked out (in CI, say), or none is recorded, its place decides.
+    It is if it began here, or by its branch. Where no branch is checked out (in CI, say), or none
+    is recorded, its place decides.
     """
     if known.legacy:
         return False
-    if here.branch and known.branch:
+    if known.began_on == here.identity:
+        at_home = True
+    elif here.branch and known.branch:
         at_home = here.branch == known.branch
     else:
         place = _place(here, known)

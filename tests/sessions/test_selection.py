@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,15 @@ class TestAmongSeveralOfThisWorktree:
             finish(each, each.begin())
         touched(scene, both[0])
         assert chosen(scene) == both[1].id
+
+
+def test_one_that_began_here_is_chosen_though_its_runtime_state_and_its_branch_are_gone(
+    scene: Scene,
+) -> None:
+    lost = scene.create("a")
+    shutil.rmtree(lost.private)
+    (scene.root / ".git/HEAD").write_text("ref: refs/heads/014-other\n")
+    assert chosen(scene) == lost.id
 
 
 class TestOneThatAnotherToolBegan:
