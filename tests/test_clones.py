@@ -5,8 +5,6 @@ What a killed runner leaves is an entry in progress. In a clone every file looks
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from typing import Any
 
@@ -14,11 +12,7 @@ import pytest
 from project import FEATURE, Project, remote
 from test_journeys import PASS, kill, open_entry, playbook, wait_until
 
-from playbook_supervisor.commands import driving
-from playbook_supervisor.commands.driving import DriveOptions
-from playbook_supervisor.drivers.observers import NullObserver
-from playbook_supervisor.kernel.state import Event
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
@@ -31,9 +25,11 @@ PLAN = f"specs/{FEATURE}/plan.md"
 CHECK = "check /agreement.check auto gate postconditions=agreement_pass"
 QA = "qa /qa.run auto gate postconditions=qa_verdict_pass"
 PLANS = "plan /speckit.plan auto stop postconditions=plan_exists"
+BREAKING = "---\nverdict: FAIL\nbreaking: true\n---\n"
 AGENT = """\
 #!/bin/sh
 # Does the work of every step, and says in a file outside which it was.
+[ -e "$RAN.idle" ] && exit 0
 echo "$PLAYBOOK_STEP" >> "$RAN"
 mkdir -p .agreements/013-playbook-create .qa/013-playbook-create
 printf -- '---\\nverdict: PASS\\n---\\ntoday\\n' > .agreements/013-playbook-create/check-report.md
@@ -111,3 +107,145 @@ def test_in_a_clone_only_what_the_lost_attempt_changed_shows_that_it_finished(
     name = step.split()[0]
     assert outcomes(clone) == [(name, *each) for each in expected]
     assert ran(shared) == ([] if expected == RECOVERED else [name])
+
+
+def test_a_runner_killed_inside_a_step_leaves_it_to_be_run_again_elsewhere(
+    shared: Project,
+) -> None:
+    shared.write(REPORT, PASS)
+    name = playbook(shared, CHECK)
+    hanging = shared.script("steps: {check: {hang: true}}")
+    runner = shared.spawn("run", name, "013", "--agent", hanging)
+    wait_until(lambda: open_entry(shared, "check"))
+    kill(runner)
+    clone = cloned(shared)
+    assert clone.playbook("resume", "--agent", "exec:tools/agent").code == 0
+    assert outcomes(clone) == [("check", "failed", False), ("check", "done", False)]
+    assert ran(shared) == ["check"]
+    assert shared.playbook("abort").code == 0  # it ends the worker
+
+
+def test_a_step_that_had_returned_is_not_passed_by_last_weeks_verdict(shared: Project) -> None:
+    shared.write(REPORT, PASS)
+    supervisor = launched(shared, playbook(shared, CHECK))
+    supervisor.note_return("check#1", Outcome(output="done"))
+    clone = cloned(shared)
+    assert clone.playbook("resume").code == 4
+    (entry,) = clone.journal()
+    assert entry["failing"] == ["agreement_pass"]
+    assert "not written since the launch (by its content alone)" in entry["error"]
+
+
+@pytest.mark.parametrize(
+    ("step", "artifact", "expected"),
+    [(CHECK, REPORT, AGAIN), (QA, VERDICT, AGAIN), (PLANS, PLAN, RECOVERED)],
+)
+def test_without_records_only_files_that_exist_show_that_a_step_finished(
+    shared: Project, step: str, artifact: str, expected: list[Any]
+) -> None:
+    """A session of an earlier version, or of kai's own tools."""
+    shared.write(artifact, PASS)
+    launched(shared, playbook(shared, step))
+    (shared.session / "records.yaml").unlink()
+    clone = cloned(shared)
+    assert clone.playbook("resume", "--agent", "exec:tools/agent").code == 0
+    assert outcomes(clone) == [(step.split()[0], *each) for each in expected]
+
+
+# ── how it is driven ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_clone_drives_the_session_as_it_was_driven(shared: Project) -> None:
+    """The agent is a file of the repository, which lies elsewhere in a clone."""
+    name = playbook(shared, CHECK, "pr /feature.pr gate_always stop")
+    options = ("--mode", "autonomous", "--timeout", "90", "--idle-timeout", "80")
+    idle = shared.root.with_name("ran.idle")
+    idle.touch()
+    agent = ("--agent", "exec:./agent --quiet")
+    halted = shared.playbook("run", name, "013", *agent, *options, cwd=shared.root / "tools")
+    assert halted.code == 4, halted.err
+    idle.unlink()
+    clone = cloned(shared)
+    driver = {
+        "agent": "exec:./tools/agent --quiet",
+        "mode": "autonomous",
+        "timeout": 90.0,
+        "idle_timeout": 80.0,
+    }
+    assert clone.manifest()["driver"] == driver
+    assert clone.playbook("answer", "retry").code == 0
+    resumed = clone.playbook("resume")
+    assert resumed.code == 0, resumed.err
+    assert ran(shared) == ["check", "pr"]
+    assert clone.journal()[-1]["gates"][0]["by"] == "autonomous"
+    assert clone.manifest()["driver"] == driver
+
+
+# ── what a person decided ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("later", "code"), [("", 0), ("worse\n", 4)])
+def test_a_waiver_holds_in_a_clone_for_the_same_evidence_only(
+    shared: Project, later: str, code: int
+) -> None:
+    report = shared.write(REPORT, "verdict: FAIL\n")
+    launched(shared, playbook(shared, "last /qa.plan auto gate preconditions=agreement_pass"))
+    assert shared.playbook("answer", "accept").code == 0
+    report.write_text(f"verdict: FAIL\n{later}")
+    resumed = cloned(shared).playbook("resume", "--agent", "exec:tools/agent")
+    assert resumed.code == code, resumed.err
+
+
+def test_an_accepted_finding_is_not_asked_about_again_in_a_clone(shared: Project) -> None:
+    first = "check /agreement.check auto gate escalation_triggers=agreement_breaking"
+    name = playbook(shared, first, "careful /qa.plan gate_on_breaking gate")
+    supervisor = launched(shared, name)
+    shared.write(REPORT, BREAKING)
+    supervisor.report("check#1", Outcome(output="done"))
+    assert shared.playbook("answer", "accept").code == 0
+    clone = cloned(shared)
+    resumed = clone.playbook("resume", "--agent", "exec:tools/agent")
+    assert resumed.code == 0, resumed.err
+    assert ran(shared) == ["careful"]
+
+
+def test_a_gate_about_a_finding_is_answered_in_a_clone_and_stays_answered(
+    shared: Project,
+) -> None:
+    first = "check /agreement.check auto gate escalation_triggers=agreement_breaking"
+    supervisor = launched(shared, playbook(shared, first))
+    shared.write(REPORT, BREAKING)
+    supervisor.report("check#1", Outcome(output="done"))
+    clone = cloned(shared)
+    assert clone.playbook("answer", "accept").code == 0
+    assert clone.playbook("resume").code == 0
+    assert clone.journal()[0]["waived"] == ["agreement_breaking"]
+
+
+# ── on this machine ─────────────────────────────────────────────────────────────────────────
+
+
+def test_a_change_of_the_records_stops_the_next_command(shared: Project) -> None:
+    shared.write(REPORT, PASS)
+    launched(shared, playbook(shared, CHECK))
+    file = shared.session / "records.yaml"
+    written = file.read_text()
+    file.write_text(f"# a note\n{written}")
+    assert shared.playbook("next").code == 0
+    file.write_text(written.replace(REPORT, PLAN))
+    refused = shared.playbook("next")
+    assert refused.code == 3
+    assert "it was changed by something else: launches" in refused.err
+    assert "records.yaml" in refused.err
+    shown = shared.playbook("repair")
+    assert (shown.code, "records.yaml: it was changed" in shown.out) == (3, True)
+    assert shared.playbook("repair", "--restore").code == 0
+    assert file.read_text() == written
+    file.unlink()
+    assert shared.playbook("next").code == 0
+    assert file.read_text() == written
+    file.write_text(written.replace(REPORT, PLAN))
+    assert shared.playbook("repair", "--take").code == 0
+    assert PLAN in file.read_text()
+    assert shared.playbook("audit").code == 0
+    assert shared.playbook("show").code == 0

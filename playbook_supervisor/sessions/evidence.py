@@ -1,12 +1,11 @@
 """Answers to a `Check`, from files, programs and what was recorded earlier.
 
-The runtime state records what was on the disk at a launch, and what a human waived or answered.
-If it is lost, the files alone decide.
+The runtime state records what was on the disk at a launch, and what a human waived or answered. A
+clone has the same from records.yaml, by digest. If both are lost, files that are there still count,
+but no verdict does: nothing shows that it was written by the attempt.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from playbook_supervisor.kernel.directives import (
     Attempt,
@@ -27,6 +26,12 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 from playbook_supervisor.system.stamps import rewritten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.probes import Since
+
+    _Since = tuple[Since | None, int | None]
 
 
 def runs_programs(check: Check) -> bool:
@@ -52,19 +57,12 @@ def empty_answer(check: Check, at: int) -> Checked:
 class CheckInputs(Record):
     """Where to look for the answer to a check, and what is known from earlier.
 
-    `began_at` is the session's beginning, `launched` the attempts' launches, in ms; they are used
-    where the runtime state has no record.
+    `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
     """
 
     workspace: Workspace
     runtime: Runtime
     began_at: int
-    launched: Mapping[str, int]
-
-    def launch(self, attempt_id: str) -> Launch:
-        """The record of an attempt's launch, with its time at least."""
-        known = self.runtime.launches.get(attempt_id)
-        return known or Launch(self.launched.get(attempt_id, self.began_at), "", {})
 
     @property
     def begun(self) -> Launch:
@@ -98,10 +96,9 @@ def had_finished(step: Step, workspace: Workspace, known: Launch | None) -> bool
     """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
 
     They must hold as after any return, so an old verdict is no evidence. The attempt must also have
-    changed something that they look at since its launch. If nothing is known of the launch, files
-    that are there show it, but no verdict does: it may be as old as the repository.
+    changed something that they look at since its launch.
     """
-    since, since_ms = (known.artifacts, known.at) if known else ({}, None)
+    since, since_ms = _basis(known)
     return finished(
         (
             conditions.probe(condition, workspace, since=since, since_ms=since_ms),
@@ -125,20 +122,26 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
 
 def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[str, str]) -> Report:
     step = member.step
-    known = inputs.launch(member.id) if place is Place.AFTER else None
-    probed = [_probe(condition, known, inputs, failing) for condition in _conditions(step, place)]
+    launch = _basis(inputs.runtime.launches.get(member.id))
+    since = launch if place is Place.AFTER else (None, None)
+    probed = [_probe(condition, since, inputs, failing) for condition in _conditions(step, place)]
     findings = []
     for trigger in _findings(step, place):
-        since = known if trigger is Trigger.VERDICT_FAIL and known else inputs.begun
+        since = launch if trigger is Trigger.VERDICT_FAIL else _basis(inputs.begun)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
     return Report(tuple(probed), tuple(findings))
 
 
+def _basis(launch: Launch | None) -> _Since:
+    """What files are compared with; without a record no report counts as written since."""
+    return (launch.artifacts, launch.at) if launch else ({}, None)
+
+
 def _probe(
-    condition: Condition, known: Launch | None, inputs: CheckInputs, failing: dict[str, str]
+    condition: Condition, launched: _Since, inputs: CheckInputs, failing: dict[str, str]
 ) -> Probed:
-    since, since_ms = (known.artifacts, known.at) if known else (None, None)
+    since, since_ms = launched
     probed = conditions.probe(condition, inputs.workspace, since=since, since_ms=since_ms)
     if probed.held:
         return probed
@@ -156,9 +159,10 @@ def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
 
 
 def _finding(
-    trigger: Trigger, since: Launch, inputs: CheckInputs, failing: dict[str, str]
+    trigger: Trigger, basis: _Since, inputs: CheckInputs, failing: dict[str, str]
 ) -> Finding | None:
-    found = conditions.finding(trigger, inputs.workspace, since=since.artifacts, since_ms=since.at)
+    since, since_ms = basis
+    found = conditions.finding(trigger, inputs.workspace, since=since, since_ms=since_ms)
     if found is None:
         return None
     evidence, report = found

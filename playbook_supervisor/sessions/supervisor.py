@@ -318,11 +318,8 @@ class Supervisor:
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
         from playbook_supervisor.sessions.evidence import CheckInputs
 
-        launched = {
-            entry.id: entry.launched_at or entry.started_at for entry in opened.state.entries
-        }
         workspace = self._workspace(opened, self._checkout())
-        return CheckInputs(workspace, opened.runtime, opened.manifest.started_at, launched)
+        return CheckInputs(workspace, opened.runtime, opened.manifest.started_at)
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""
