@@ -57,8 +57,7 @@ def test_the_journal_is_in_the_pull_request_and_closed(project: Project, forge: 
     folder = f".playbooks/sessions/{project.session.name}"
     shown = (project.root.parent / "bin/gh.diff").read_text().splitlines()
     assert [name for name in shown if name.startswith(folder)] == [
-        f"{folder}/{name}.yaml"
-        for name in ("config", "journal", "playbook", "records", "session")
+        f"{folder}/{name}.yaml" for name in ("config", "journal", "playbook", "records", "session")
     ]
     assert "made.py" in shown
 
