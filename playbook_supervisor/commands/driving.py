@@ -12,7 +12,7 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import locate
-from playbook_supervisor.drivers import budget, driver_lock, session_control
+from playbook_supervisor.drivers import budget, driver_lock, own_agents, session_control
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.headless import DriveResult, Runner
@@ -74,6 +74,8 @@ def run(
     drive = drive or DriveOptions()
     store = locate.store(cwd)
     root = store.checkout.root
+    if start or drive.mode is Mode.AUTONOMOUS:
+        locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
     request = creation.prepare(store, reference, args, start=start)
     agent = registry.choose(drive.agent, request.config, root)
     budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
@@ -246,6 +248,8 @@ def _drive(
 ) -> DriveResult:
     store, private = supervisor.store, supervisor.private
     observer = _with_absent_people(observer, supervisor)
+    if own_agents.above(store.checkout):
+        prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
     with driver_lock.driving(private, drive.agent or agent.name):
 

@@ -68,12 +68,21 @@ def admitted_supervisor(store: SessionStore, session_id: str) -> Supervisor:
 
 
 def require_human(store: SessionStore, session_id: str, command: str) -> None:
-    """StateError PB-STATE-HUMAN-ONLY where a client drives the session and a model may ask."""
+    """StateError PB-STATE-HUMAN-ONLY where an agent of ours asks, or may ask."""
     from playbook_supervisor.drivers.claude_code import authorization
 
+    require_no_agent(store, command)
     if command == "repair" and not store.drives(session_id):
         return  # nothing is recorded of it, so there is no difference to decide about
-    authorization.require_human(store.runtime(session_id), command, os.environ)
+    private = store.runtime(session_id)
+    authorization.require_human(store.checkout, private, command, os.environ)
+
+
+def require_no_agent(store: SessionStore, command: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
+    from playbook_supervisor.drivers import own_agents
+
+    own_agents.require_none_above(store.checkout, command)
 
 
 def in_claude_code() -> bool:

@@ -29,6 +29,8 @@ def begin(
     from playbook_supervisor.sessions import creation
 
     store = locate.store(cwd)
+    if start:
+        locate.require_no_agent(store, "begin --from")
     if locate.in_claude_code():
         from playbook_supervisor.drivers.claude_code import authorization
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 from project import Project
 
 from claude.model import Model
-from playbook_supervisor.drivers.claude_code import ancestry
+from playbook_supervisor.system import ancestry
 
 KEY = "dummy"
 TIMEOUT = 240.0

@@ -13,10 +13,10 @@ from bound import Conversation
 from cli.scripts import GATED, conforms
 from project import Project
 
-from playbook_supervisor.drivers.claude_code import ancestry, binding, context, marker
-from playbook_supervisor.drivers.claude_code.ancestry import Process
+from playbook_supervisor.drivers.claude_code import binding, context, marker
 from playbook_supervisor.drivers.claude_code.binding import Binding, Subagent
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system import ancestry, checkout
+from playbook_supervisor.system.ancestry import Process
 
 SESSION = "20260219-a7k"
 

@@ -12,10 +12,10 @@ from claude import playbooks
 from hooked import HANDED_IN, Hooked
 from project import FEATURE, Project
 
-from playbook_supervisor.drivers.claude_code import ancestry, authorization, binding, settings
+from playbook_supervisor.drivers.claude_code import authorization, binding, settings
 from playbook_supervisor.drivers.claude_code.context import HookReply
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system import ancestry, checkout
 
 PLAN = f"specs/{FEATURE}/plan.md"
 SETTINGS = settings.merged(b"{}")

@@ -1,9 +1,9 @@
 """Who is speaking: a person, the client's hook, or a shell that a model commands.
 
 A model's shell has the client among its ancestors, the client's variables in its environment, and
-no terminal; a person's own terminal has none of the three. Anyone may decide about a session that
-is driven headless. A process that forges its environment and its command line cannot be told from
-the client.
+no terminal; a person's own terminal has none of the three. A session that is driven headless has no
+client: there only the agents of `own_agents` may not decide. A process that forges its environment
+and its command line cannot be told from the client.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers import driver_lock
-from playbook_supervisor.drivers.claude_code import ancestry, binding
+from playbook_supervisor.drivers import driver_lock, own_agents
+from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import ensure_folder, read_bytes, remove, write_atomically
 
@@ -78,13 +79,17 @@ def _runs_hook_lines(shell: int) -> bool:
 # ── a human's commands ──────────────────────────────────────────────────────────────────────
 
 
-def require_human(private: Path, command: str, environment: Mapping[str, str]) -> None:
+def require_human(
+    here: Checkout, private: Path, command: str, environment: Mapping[str, str]
+) -> None:
     """StateError PB-STATE-HUMAN-ONLY unless a human may have given the command.
 
-    The record of the driver may have been removed or overwritten. Without one, a shell of Claude
-    Code may not decide; and a process without a terminal may not decide where the record was
-    overwritten, where a conversation once drove, or where the driver is unknown.
+    An agent of ours never may. The record of the driver may have been removed or overwritten.
+    Without one, a shell of Claude Code may not decide; and a process without a terminal may not
+    decide where the record was overwritten, where a conversation once drove, or where the driver
+    is unknown.
     """
+    own_agents.require_none_above(here, command)
     bound = binding.load(private)
     headless = driver_lock.ever_driven(private)
     if bound is None and binding.broken(private):
@@ -170,7 +175,7 @@ def take_over(here: Checkout, private: Path, environment: Mapping[str, str]) -> 
         with binding.exclusive(private):
             refuse_living_client(private)
             if broken or inside(environment):  # perhaps a worker that has outlived its client
-                require_human(private, "resume", environment)
+                require_human(here, private, "resume", environment)
             binding.unbind(here, private)
         if not human:
             write_atomically(private / _UNKNOWN, b"", durable=False)

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import ancestry
 from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import Record, as_mapping, field
 from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     digest,

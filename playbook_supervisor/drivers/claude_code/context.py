@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers.claude_code import ancestry, binding, request_limit
+from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.details import DirectiveDetails
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""The ancestors of this process, and whether a known process is still running.
+"""The ancestors of a process, and whether a known process is still running.
 
 Process numbers are reused, so a process is identified by its number and its start time. They are
 read from /proc, or from `ps` where there is no /proc.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.records import Record
@@ -33,16 +34,30 @@ def process(pid: int) -> Process | None:
     return _from_proc(pid) if _has_proc() else _from_ps("-p", str(pid)).get(pid)
 
 
-def ancestors() -> Iterator[Process]:
-    """The parent of this process, its parent, and so on."""
+def ancestors(pid: int = 0) -> list[Process]:
+    """The parent of that process (this one by default), its parent, and so on.
+
+    A parent may end meanwhile, and another adopts its children. So the walk is repeated until it
+    leads to the top, or twice to the same process, whose parent is hidden from us.
+    """
+    former: list[Process] | None = None
+    while True:
+        found, complete = _walk(pid or os.getpid())
+        if complete or found == former:
+            return found
+        former = found
+
+
+def _walk(pid: int) -> tuple[list[Process], bool]:
+    """The ancestors, and whether the last of them has no parent."""
     find = process if _has_proc() else _from_ps("-A").get
-    pid = os.getppid()
-    for _ in range(_MAX_DEPTH):
-        found = find(pid) if pid > 0 else None
-        if found is None:
-            return
-        yield found
-        pid = found.parent
+    found: list[Process] = []
+    known = find(pid)
+    while known is not None and known.parent > 0 and len(found) < _MAX_DEPTH:
+        known = find(known.parent)
+        if known is not None:
+            found.append(known)
+    return found, known is not None
 
 
 def lives(pid: int, born: str) -> bool:
@@ -58,6 +73,29 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def tells_files() -> bool:
+    """Whether the system tells which files a process has open."""
+    return _has_proc()
+
+
+def open_files(pid: int) -> Iterator[str]:
+    """The paths of its open files, as the kernel names them; none if it does not tell."""
+    folder = f"{_PROC}/{pid}/fd"
+    with suppress(OSError):  # it has ended, or belongs to another user
+        for name in os.listdir(folder):  # noqa: PTH208 - the paths are strings
+            with suppress(OSError):
+                yield os.readlink(f"{folder}/{name}")  # noqa: PTH115
+
+
+def first_environment(pid: int) -> dict[str, str]:
+    """The environment that the process was started with; empty if the system does not tell."""
+    try:
+        text = (_PROC / str(pid) / "environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return {}
+    return dict(pair.partition("=")[::2] for pair in text.split("\0") if "=" in pair)
 
 
 def _has_proc() -> bool:

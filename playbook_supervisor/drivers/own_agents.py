@@ -1,0 +1,87 @@
+"""Whether a process is an agent of ours, or was started by one.
+
+Such a process does not decide for a person, whatever drives the session. What counts is what the
+kernel tells of the process and of its ancestors: the files that they have open, and the environment
+that they were started with. An agent cannot change either of its leash, which is its ancestor even
+if the agent leaves its session and its parent. What a runner starts beside the agents, such as a
+git hook, may have been written by an agent, and does not decide either.
+
+Only agents that work in the same repository count: one may test a project of its own elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.system import ancestry
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.process_groups import MARK, worker_alive
+
+RUNNER = "driver"
+"""The file that a runner has open, in the folder of its session."""
+_WORKER = "worker-"
+_CURE = "Leave it to a person: in a terminal of their own, or at Claude Code's own prompt."
+
+
+def require_none_above(here: Checkout, command: str) -> None:
+    """StateError PB-STATE-HUMAN-ONLY if an agent of ours has started this process."""
+    if reason := above(here):
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"only a human may run `playbook {command}`, but {reason}",
+            guidance=_CURE,
+        )
+
+
+def above(here: Checkout, pid: int = 0) -> str:
+    """What of ours has started that process (this one by default), as a clause; else empty."""
+    common = os.path.realpath(here.common_dir)
+    ancestors = [process.pid for process in ancestry.ancestors(pid)]
+    for each in (pid or os.getpid(), *ancestors):
+        files = list(ancestry.open_files(each))
+        environment: Mapping[str, str] = os.environ
+        if each == os.getpid():  # it may drive a session itself
+            files = [file for file in files if not file.endswith(f"/{RUNNER}")]
+        else:
+            environment = ancestry.first_environment(each)
+        if mark := environment.get(MARK):
+            files.append(os.path.realpath(mark))
+        if found := _described(common, files):
+            return f"{found} has started this process"
+    return "" if ancestry.tells_files() else _by_record(here, ancestors)
+
+
+def _described(common: str, paths: Iterable[str]) -> str:
+    """The agent or the runner that one of the files belongs to; an agent first."""
+    runner = ""
+    for path in paths:
+        folder, _, name = path.removesuffix(" (deleted)").rpartition("/")
+        if not folder.startswith(f"{common}/"):
+            continue
+        session = folder.rpartition("/")[2]
+        if name.startswith(_WORKER):
+            return f"the agent of {name.removeprefix(_WORKER)} in session {session}"
+        if name == RUNNER:
+            runner = f"the runner of session {session}"
+    return runner
+
+
+def _by_record(here: Checkout, ancestors: Collection[int]) -> str:
+    """As `above`, where the system does not tell a process's files: by the recorded numbers."""
+    for folder in ("playbook", "worktrees/*/playbook"):
+        for file in here.common_dir.glob(f"{folder}/*/{_WORKER}*"):
+            if _recorded(file) in ancestors and worker_alive(file):
+                found = _described(str(here.common_dir), (str(file),))
+                return f"{found} has started this process"
+    return ""
+
+
+def _recorded(file: Path) -> int:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(file.read_bytes())["pid"])
+    return 0
