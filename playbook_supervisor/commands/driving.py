@@ -254,6 +254,7 @@ def _drive(
     with driver_lock.driving(private, drive.agent or agent.name):
 
         def first() -> Snapshot:
+            store.hold(supervisor.id)
             snapshot = supervisor.remember(_driver(drive, supervisor.root, start))
             for notice in store.notices:
                 observer.on_notice(notice)

@@ -96,18 +96,15 @@ def shown(folder: Path, name: str) -> str:
     return Path(*folder.parts[-3:], name).as_posix()
 
 
-def restore_missing(folder: Path, private: Path) -> list[str]:
-    """Restore missing files of the session's folder from the copies; returns their names.
+def missing(folder: Path) -> list[str]:
+    """The session's files that are not there, or empty, as a crash of the machine can leave one."""
+    return [name for name in FILES if not _has_content(folder / name)]
 
-    An empty file counts as missing, because a crash of the machine can leave one.
-    """
+
+def restore_missing(folder: Path, private: Path) -> list[str]:
+    """Restore missing files of the session's folder from the copies; returns their names."""
     restored = []
-    for name in FILES:
-        try:
-            if (folder / name).lstat().st_size:
-                continue
-        except FileNotFoundError:
-            pass
+    for name in missing(folder):
         try:
             copy = read_bytes(private / name)
         except FileNotFoundError:
@@ -115,6 +112,13 @@ def restore_missing(folder: Path, private: Path) -> list[str]:
         write_atomically(folder / name, copy)
         restored.append(name)
     return restored
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.lstat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _settled_difference(entries: Sequence[Entry], copy: Path) -> str:

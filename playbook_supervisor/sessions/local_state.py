@@ -88,6 +88,10 @@ class Runtime(Record, frozen=False):
         if name == JOURNAL:
             self.former = self._saved
 
+    def expect(self) -> None:
+        """Note that another process has written what follows, and keep what was saved here."""
+        self.former = self._saved
+
     def step_back(self) -> None:
         """The journal on the disk is the former one: drop what belongs to the last."""
         self.digests[JOURNAL] = self.digests[JOURNAL][:1]
@@ -113,8 +117,11 @@ class Runtime(Record, frozen=False):
         version of this program did.
         """
         written = place.read()
-        if written is None:
-            return None
+        return None if written is None else cls.parse(written, place)
+
+    @classmethod
+    def parse(cls, written: bytes, place: ABFile) -> Runtime:
+        """The runtime state that `save` wrote. Errors as `load`."""
         try:
             data = json.loads(written)
             return cls._from_json(current("runtime", data["format"], data, str(place.path)))

@@ -41,11 +41,11 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
-    opened._restate(replace(manifest, driver=recorded.driver, confirmed=recorded.confirmed))
+    opened.restate(replace(manifest, driver=recorded.driver, confirmed=recorded.confirmed))
     if runtime.digests != known or project(manifest, state) != manifest:
         opened.write()
     else:
-        opened._seen = opened._look()
+        opened.note()
     return opened
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 
 
 class Pinned(Record):
-    """What a session runs: the playbook, tightened by the policies, and the settings."""
+    """What a session runs: the playbook, tightened by the policies, and the settings.
+
+    `files` are the bytes of the pinned files by name.
+    """
 
     playbook: Playbook
     policy: Policy
     config: Config
+    files: Mapping[str, bytes]
 
 
 def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
@@ -44,12 +48,13 @@ def load(folder: Path, private: Path, runtime: Runtime) -> Pinned:
     have changed, `PB-STATE-NO-PLAYBOOK` if there is no playbook, `PB-STATE-CORRUPT`; CheckError for
     a file that this worktree reads for the first time and that is not valid.
     """
-    playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime)
-    policy: Policy = _optional(_POLICY, folder, private, runtime) or Policy()
-    settings: Config | None = _optional(_SETTINGS, folder, private, runtime)
+    files: dict[str, bytes] = {}
+    playbook: Playbook = _unchanged(_PLAYBOOK, folder, private, runtime, files)
+    policy: Policy = _optional(_POLICY, folder, private, runtime, files) or Policy()
+    settings: Config | None = _optional(_SETTINGS, folder, private, runtime, files)
     if settings is None:  # an earlier version began the session
         settings = config.load(folder.parents[2])
-    return Pinned(session_policy.tightened(playbook, policy), policy, settings)
+    return Pinned(session_policy.tightened(playbook, policy), policy, settings, files)
 
 
 def pin(
@@ -65,24 +70,24 @@ def pin(
     `playbook` is what `text` says; None if it is still to be read.
     """
     playbook = playbook or _read_playbook(text, shown(folder, _PLAYBOOK.file))
-    settings = write(folder, text, policy)
-    if policy is not None:
-        _keep_compiled(_POLICY, private, runtime, emit_policy(policy), policy)
-    parsed = session_settings.read_settings(settings, config.FILE)
-    _keep_compiled(_SETTINGS, private, runtime, settings, parsed)
-    _keep_compiled(_PLAYBOOK, private, runtime, text, playbook)
+    files = write(folder, text, policy)
+    settings = session_settings.read_settings(files[_SETTINGS.file], config.FILE)
+    values = {_PLAYBOOK: playbook, _POLICY: policy, _SETTINGS: settings}
+    for kind, value in values.items():
+        if kind.file in files:
+            _keep_compiled(kind, private, runtime, files[kind.file], value)
     policy = policy or Policy()
-    return Pinned(session_policy.tightened(playbook, policy), policy, parsed)
+    return Pinned(session_policy.tightened(playbook, policy), policy, settings, files)
 
 
-def write(folder: Path, text: bytes, policy: Policy | None) -> bytes:
-    """Write the pinned files alone; returns the settings, which are the project's as they are."""
-    settings = session_settings.text(folder.parents[2])
+def write(folder: Path, text: bytes, policy: Policy | None) -> dict[str, bytes]:
+    """Write the pinned files alone, and return them; the settings are the project's as they are."""
+    files = {_SETTINGS.file: session_settings.text(folder.parents[2]), _PLAYBOOK.file: text}
     if policy is not None:
-        write_atomically(folder / _POLICY.file, emit_policy(policy))
-    write_atomically(folder / _SETTINGS.file, settings)
-    write_atomically(folder / _PLAYBOOK.file, text)
-    return settings
+        files[_POLICY.file] = emit_policy(policy)
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    return files
 
 
 def substitute(root: Path, folder: Path, manifest: Manifest) -> PlaybookFile | None:
@@ -115,10 +120,10 @@ def has_settings(runtime: Runtime) -> bool:
 
 def replace_settings(
     folder: Path, private: Path, runtime: Runtime, save: Callable[[], None]
-) -> Config:
+) -> tuple[Config, bytes]:
     """Pin the project's present settings. `save` writes the runtime state.
 
-    Until the file is written, the former settings apply, also after a crash.
+    Until the file is written, the former settings apply, also after a crash; then save again.
     """
     name, data = _SETTINGS.file, session_settings.text(folder.parents[2])
     settings = session_settings.read_settings(data, config.FILE)
@@ -127,12 +132,13 @@ def replace_settings(
     save()
     write_atomically(folder / name, data)
     runtime.digests[name] = [digest(data)]
-    save()
     _keep_compiled(_SETTINGS, private, runtime, data, settings)
-    return settings
+    return settings, data
 
 
-def _optional(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) -> Any:
+def _optional(
+    kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime, files: dict[str, bytes]
+) -> Any:
     """What the file says, or None for a session that has none."""
     if kind.file not in runtime.digests:
         if not os.path.lexists(folder / kind.file):
@@ -140,7 +146,7 @@ def _optional(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) 
         if JOURNAL in runtime.digests:  # the session is known here, and had none
             said = f"{kind.file} was put there by something else"
             raise tampered(said, shown(folder, kind.file))
-    return _unchanged(kind, folder, private, runtime)
+    return _unchanged(kind, folder, private, runtime, files)
 
 
 class _PinnedKind(Record):
@@ -154,8 +160,10 @@ class _PinnedKind(Record):
     from_json: Callable[[dict[str, Any]], Any]
 
 
-def _unchanged(kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime) -> Any:
-    data = read_file(folder, kind.file)
+def _unchanged(
+    kind: _PinnedKind, folder: Path, private: Path, runtime: Runtime, files: dict[str, bytes]
+) -> Any:
+    data = files[kind.file] = read_file(folder, kind.file)
     written = digest(data)
     ours = runtime.ours(kind.file, written)
     if ours and (former := _compiled(kind, private, runtime, written)) is not None:

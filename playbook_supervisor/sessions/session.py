@@ -14,6 +14,7 @@ from pathlib import Path
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.state import Entry, Event, State
+from playbook_supervisor.project import session_settings
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
 from playbook_supervisor.sessions.integrity import FILES, RECORDS
@@ -29,13 +30,21 @@ from playbook_supervisor.sessions.manifest import (
 from playbook_supervisor.sessions.pinned_inputs import Pinned
 from playbook_supervisor.sessions.projection import project
 from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+from playbook_supervisor.system.files import digest, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.session_policy import Policy
+
+
+class Written(Record):
+    """What was on the disk after a write: the runtime state, and the files that belong to it."""
+
+    runtime: bytes
+    journal: bytes
+    manifest: bytes
 
 
 class OpenSession(Record, frozen=False):
@@ -50,6 +59,7 @@ class OpenSession(Record, frozen=False):
     runtime: Runtime
     place: ABFile
     _manifest_text: bytes = b""
+    written: Written = field(init=False, default=Written(b"", b"", b""))
     _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
@@ -117,7 +127,7 @@ class OpenSession(Record, frozen=False):
         if records_changed:
             self.runtime.will_write(RECORDS, digest(records))
         projected = project(self.manifest, self.state)
-        self._restate(replace(projected, driver=driver or self.manifest.driver))
+        self.restate(replace(projected, driver=driver or self.manifest.driver))
         stated = digest(self._manifest_text)
         manifest_changed = not self.runtime.latest("session.yaml", stated)
         if manifest_changed:
@@ -131,14 +141,28 @@ class OpenSession(Record, frozen=False):
             if manifest_changed:
                 write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
         except StorageError:
+            self.note()
             self._seen = ()
         else:
-            self._seen = self._look()
+            self.note()
+
+    def note(self) -> None:
+        """Remember what is on the disk now as what this process wrote or accepted."""
+        self.written = Written(self.place.content, self.text.data, self._manifest_text)
+        self._seen = self._look()
+
+    def expect(self) -> None:
+        """Let the runtime state be what another process will have written of this state."""
+        self.runtime.expect()
+        self.restate(project(self.manifest, self.state))
+        self._record()
+        if records := portable_records.emit(self.runtime):
+            self.runtime.will_write(RECORDS, digest(records))
 
     def save(self) -> None:
         """Write the runtime state alone, when nothing has been accepted."""
         self._save()
-        self._seen = self._look()
+        self.note()
 
     def copy(self) -> None:
         """Keep copies of the files in the git directory; they need not survive a crash.
@@ -151,18 +175,21 @@ class OpenSession(Record, frozen=False):
             for name in integrity.PINNED:
                 copy = self.private / name
                 if name in self.runtime.digests and not copy.exists():
-                    write_atomically(copy, read_bytes(self.folder / name), durable=False)
+                    write_atomically(copy, self.pinned.files[name], durable=False)
 
     def pin_settings(self) -> None:
         """Run under the project's present settings from now on."""
-        made = pinned_inputs.replace_settings(self.folder, self.private, self.runtime, self._save)
-        self.pinned = replace(self.pinned, config=made)
-        self._seen = self._look()
+        config, data = pinned_inputs.replace_settings(
+            self.folder, self.private, self.runtime, self._save
+        )
+        files = {**self.pinned.files, session_settings.FILE: data}
+        self.pinned = replace(self.pinned, config=config, files=files)
+        self.save()
 
     def confirm(self, what: str, by: str, at: int) -> None:
         """Record in session.yaml what a person accepted; `write` makes it durable."""
         confirmed = (*self.manifest.confirmed, Confirmation(at, by, what))
-        self._restate(replace(self.manifest, confirmed=confirmed))
+        self.restate(replace(self.manifest, confirmed=confirmed))
 
     def entry(self, attempt_id: str) -> Entry:
         """The entry of an attempt of the due phase; KeyError if there is none."""
@@ -188,16 +215,20 @@ class OpenSession(Record, frozen=False):
                 continue
             self._entered = (*self._entered[:index], entry, *self._entered[index + 1 :])
 
-    def _restate(self, manifest: Manifest) -> None:
+    def restate(self, manifest: Manifest) -> None:
+        """Let session.yaml say this; `write` makes it durable."""
         if manifest != self.manifest:
             self._manifest_text = update_manifest(self._manifest_text, self.manifest, manifest)
             self.manifest = manifest
 
     def _save(self) -> None:
+        self._record()
+        self.runtime.save(self.place)
+
+    def _record(self) -> None:
         self.runtime.state = serialize.state_to_json(self.state)
         self.runtime.text = self.text.places()
         self.runtime.manifest = manifest_to_json(self.manifest)
-        self.runtime.save(self.place)
 
     def _look(self) -> tuple[object, ...]:
         return (self.place.headers(), *map(_signature, self._watched))

@@ -31,6 +31,9 @@ class SessionStore(Protocol):
     def open(self, session_id: str) -> AbstractContextManager[OpenSession]:
         """The session as it is now, held exclusively."""
 
+    def hold(self, session_id: str) -> None:
+        """Drive the session alone from here on: only an answer of another process is accepted."""
+
     def create(
         self,
         *,

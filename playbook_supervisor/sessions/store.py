@@ -69,6 +69,7 @@ class DiskStore:
         self.notices: list[str] = []
         """Sentences for the person: what was restored."""
         self._known: dict[str, OpenSession] = {}
+        self._held: dict[str, OpenSession] = {}
 
     # ── where things are ────────────────────────────────────────────────────────────────────
 
@@ -237,7 +238,9 @@ class DiskStore:
         StateError: `PB-STATE-NO-SESSION`, `-CORRUPT`, `-TAMPERED`, `-DIVERGED`, `-BUSY`.
         """
         known = self._known.get(session_id)
-        if known is None:
+        if session_id in self._held:
+            ensure_folder(self.runtime(session_id))
+        elif known is None:
             self._expect(session_id)
         with locked(known.private / "lock" if known else self.runtime(session_id) / "lock"):
             if known is None or not known.current:
@@ -248,6 +251,14 @@ class DiskStore:
             except BaseException:
                 self._known.pop(session_id, None)
                 raise
+
+    def hold(self, session_id: str) -> None:
+        """Drive the session alone from here on: what this process wrote counts, not the disk.
+
+        `open` then refuses every change by others but an answer at the open gate.
+        """
+        with self.open(session_id) as opened:
+            self._held[session_id] = opened
 
     def changed(self, session_id: str) -> bool:
         """Whether another process has written the session since it was last opened here."""
@@ -260,6 +271,9 @@ class DiskStore:
         ensure_folder(self.runtime(session_id))
 
     def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
+        if held := self._held.get(session_id):
+            self._held[session_id] = self._reload(held)
+            return self._held[session_id]
         folder, private = self.folder(session_id), self.runtime(session_id)
         sweep(private)
         place = self._place(session_id)
@@ -275,10 +289,24 @@ class DiskStore:
         sweep(folder)
         if known is not None and known.vanished:
             known.copy()
-        if gone := integrity.restore_missing(folder, private):
+        self._restore(session_id)
+        return opening.load(folder, private, runtime, place)
+
+    def _reload(self, held: OpenSession) -> OpenSession:
+        self.require_worktree(held.manifest.session_id)
+        ensure_folder(held.folder)
+        ensure_folder(held.private)
+        from playbook_supervisor.sessions import continuation
+
+        if integrity.missing(held.folder):
+            continuation.put_copies_back(held)
+            self._restore(held.manifest.session_id)
+        return continuation.reload(held)
+
+    def _restore(self, session_id: str) -> None:
+        if gone := integrity.restore_missing(self.folder(session_id), self.runtime(session_id)):
             names = ", ".join(gone)
             self.notices.append(f"{session_id}: {names} had disappeared; restored from the copy")
-        return opening.load(folder, private, runtime, place)
 
     def require_worktree(self, session_id: str) -> None:
         """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.

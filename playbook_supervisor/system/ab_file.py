@@ -19,10 +19,14 @@ _HEADER_SIZE = 112
 
 
 class ABFile(Record, frozen=False):
-    """The files `path-0` and `path-1`. `turn` counts the writes; it is 0 before the first."""
+    """The files `path-0` and `path-1`. `turn` counts the writes; it is 0 before the first.
+
+    `content` is what was last read or written here.
+    """
 
     path: Path
     turn: int = field(default=0, init=False)
+    content: bytes = field(default=b"", init=False)
 
     @property
     def exists(self) -> bool:
@@ -33,6 +37,8 @@ class ABFile(Record, frozen=False):
         """The last complete content, or None. StorageError PB-IO-READ."""
         complete = filter(None, (_read(Path(self._file(turn))) for turn in (0, 1)))
         self.turn, content = max(complete, default=(self.turn, None))
+        if content is not None:
+            self.content = content
         return content
 
     def write(self, content: bytes) -> None:
@@ -47,7 +53,7 @@ class ABFile(Record, frozen=False):
             _overwrite(file, data)
         else:
             write_atomically(Path(file), data)
-        self.turn = turn
+        self.turn, self.content = turn, content
 
     def headers(self) -> tuple[bytes | None, ...]:
         """Both headers: one of them changes with every write."""

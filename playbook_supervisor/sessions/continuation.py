@@ -1,0 +1,107 @@
+"""What the process that drives a session accepts from the disk: an answer, and nothing else.
+
+It knows what it wrote last. Another process may have answered the open gate, and a person may have
+changed comments and layout; the answer is then decided again here. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Answered, Ask
+from playbook_supervisor.sessions import integrity, opening, serialize
+from playbook_supervisor.sessions.journal import parse_journal
+from playbook_supervisor.sessions.journal_bytes import JournalText
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
+from playbook_supervisor.sessions.manifest import manifest_from_json
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.system.files import write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.state import Entry
+
+
+def reload(held: OpenSession) -> OpenSession:
+    """The session that this process drives, after something else has written its files.
+
+    StateError `PB-STATE-TAMPERED` if that was more than an answer. What this process wrote is then
+    put back into the git directory, so that later processes refuse the same change.
+    """
+    held.place.read()  # the next write must be newer than what is there
+    try:
+        expected = _with_answers(held)
+        opened = opening.load(held.folder, held.private, expected, held.place)
+        opened.save()
+    except StateError:
+        with suppress(PlaybookError):
+            _put_back(held)
+        raise
+    return opened
+
+
+def put_copies_back(held: OpenSession) -> None:
+    """Make the copies in the git directory those of what this process wrote last."""
+    files = {JOURNAL: held.written.journal, "session.yaml": held.written.manifest}
+    for name, data in {**files, **held.pinned.files}.items():
+        write_atomically(held.private / name, data, durable=False)
+
+
+def _put_back(held: OpenSession) -> None:
+    put_copies_back(held)
+    held.place.write(held.written.runtime)
+
+
+def _with_answers(held: OpenSession) -> Runtime:
+    """The runtime state as last written, with the answers that the journal now has."""
+    runtime = Runtime.parse(held.written.runtime, held.place)
+    opened = OpenSession(
+        held.folder,
+        held.private,
+        held.pinned,
+        serialize.state_from_json(runtime.state, held.playbook),
+        manifest_from_json(runtime.manifest),
+        JournalText.placed(held.written.journal, runtime.text),
+        runtime,
+        held.place,
+        held.written.manifest,
+    )
+    if isinstance(machine.directive(opened.state), Ask):
+        entries = {entry.id: entry for entry in _entries(held)}
+        answered = False
+        while _take_answer(opened, entries):
+            answered = True
+        if answered:
+            opened.expect()
+    return runtime
+
+
+def _take_answer(opened: OpenSession, entries: dict[str, Entry]) -> bool:
+    """Accept the answer that an entry has at the open gate, if it is one that may be given."""
+    from playbook_supervisor.sessions import evidence
+
+    asked = machine.directive(opened.state)
+    if not isinstance(asked, Ask) or asked.member.id not in entries:
+        return False
+    gates = {gate.id: gate for gate in entries[asked.member.id].gates}
+    gate = gates.get(asked.id)
+    if gate is None or gate.answered_at is None or gate.resolution is None:
+        return False
+    answered = Answered(gate.answered_at, asked.id, gate.resolution, gate.text, gate.by)
+    try:
+        opened.policy.admit(asked.member.step.id, gate.resolution, gate.by)
+        events = machine.decide(opened.state, answered)
+    except (PolicyError, StateError):
+        return False
+    evidence.answered(opened.runtime, opened.entry(asked.member.id), gate.resolution)
+    opened.accept(events)
+    return True
+
+
+def _entries(held: OpenSession) -> tuple[Entry, ...]:
+    try:
+        return parse_journal(integrity.read_file(held.folder, JOURNAL), JOURNAL).entries
+    except PlaybookError:  # opening reports it
+        return ()
