@@ -14,14 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
-from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
-from playbook_supervisor.sessions import integrity, opening, pinned_inputs
+from playbook_supervisor.sessions import integrity, opening, pinned_inputs, session_ids
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import (
     NO_DRIVER,
-    SESSION_ID,
     Driver,
     Manifest,
     manifest_from_json,
@@ -35,7 +33,6 @@ from playbook_supervisor.system.files import (
     ensure_folder,
     locked,
     read_bytes,
-    reserve_folder,
     sweep,
 )
 
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.session_policy import Policy
 
 SESSIONS = ".playbooks/sessions"
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -75,7 +71,7 @@ class DiskStore:
 
     def folder(self, session_id: str) -> Path:
         """The session's folder in the work tree; raises for a link and what is not an id."""
-        folder = self.checkout.root / SESSIONS / _id(session_id)
+        folder = self.checkout.root / SESSIONS / session_ids.valid(session_id)
         if contained(self.checkout.root, f"{SESSIONS}/{session_id}") != folder:
             shown = self._shown(folder)
             raise StorageError("PB-IO-ESCAPE", f"{shown} is a symbolic link", where=shown)
@@ -83,18 +79,20 @@ class DiskStore:
 
     def runtime(self, session_id: str) -> Path:
         """The session's folder in this worktree's git directory."""
-        return self.checkout.runtime / _id(session_id)
+        return self.checkout.runtime / session_ids.valid(session_id)
 
     def _place(self, session_id: str) -> ABFile:
         return ABFile(self.runtime(session_id) / NAME)
 
     def ids(self) -> list[str]:
         """The sessions whose folders are in this work tree, by name."""
-        return [name for name in _names(self.checkout.root / SESSIONS) if self._has(name)]
+        return [
+            name for name in session_ids.names(self.checkout.root / SESSIONS) if self._has(name)
+        ]
 
     def driven(self) -> list[str]:
         """Open sessions that this worktree drives, including those whose folders are gone."""
-        return [name for name in _names(self.checkout.runtime) if self._is_open(name)]
+        return [name for name in session_ids.names(self.checkout.runtime) if self._is_open(name)]
 
     def vanished(self) -> list[str]:
         """Open sessions that this worktree drove and whose folders are gone."""
@@ -139,7 +137,7 @@ class DiskStore:
         except FileNotFoundError as error:
             if self.drives(session_id):
                 self.require_worktree(session_id)
-            raise _no_session(session_id) from error
+            raise session_ids.unknown(session_id) from error
         return self.recorded(session_id) or found
 
     def recorded(self, session_id: str) -> Manifest | None:
@@ -155,7 +153,7 @@ class DiskStore:
                 return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
             except FileNotFoundError as error:
                 if not self._has(session_id):
-                    raise _no_session(session_id) from error
+                    raise session_ids.unknown(session_id) from error
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
@@ -213,17 +211,10 @@ class DiskStore:
             raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
 
     def reserve(self, now: int | None = None) -> str:
-        """Reserve an id that no worktree of this repository has; mkdir decides collisions.
-
-        `now` is ms since the epoch; None means the clock.
-        """
-        day = to_time(self.clock() if now is None else now)[:10].replace("-", "")
-        ensure_folder(self.checkout.ids)
-        while True:
-            tail = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(3))
-            session_id = f"{day}-{tail}"
-            if reserve_folder(self.checkout.ids / session_id) and not self._has(session_id):
-                return session_id
+        """Reserve an id that no worktree has. `now` is ms since the epoch; None means the clock."""
+        return session_ids.reserve(
+            self.checkout.ids, self.clock() if now is None else now, self._has
+        )
 
     def _worktree(self) -> str:
         root, main = self.checkout.root, self.checkout.main_root
@@ -266,8 +257,8 @@ class DiskStore:
         return known is None or not known.current
 
     def _expect(self, session_id: str) -> None:
-        if not self._has(_id(session_id)) and not self.drives(session_id):
-            raise _no_session(session_id)
+        if not self._has(session_ids.valid(session_id)) and not self.drives(session_id):
+            raise session_ids.unknown(session_id)
         ensure_folder(self.runtime(session_id))
 
     def _load(self, session_id: str, known: OpenSession | None) -> OpenSession:
@@ -335,28 +326,3 @@ class DiskStore:
                 error.source = self._shown(self.checkout.root / error.source)
             error.session = session_id
             raise
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.iterdir() if SESSION_ID.match(path.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _id(session_id: str) -> str:
-    if not SESSION_ID.match(session_id):
-        raise StateError(
-            "PB-STATE-NO-SESSION",
-            f"{session_id[:40]!r} is not a session id (they look like 20260219-a7k)",
-            guidance="`playbook status --all` lists the sessions.",
-        )
-    return session_id
-
-
-def _no_session(session_id: str) -> StateError:
-    return StateError(
-        "PB-STATE-NO-SESSION",
-        f"there is no session {session_id} here",
-        guidance="`playbook status --all` lists the sessions.",
-    )
