@@ -5,36 +5,73 @@ from __future__ import annotations
 import click
 
 from playbook_supervisor.cli import options, output
-from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render import setup, text
 from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.records import replace as changed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.install.survey import Survey
 
 
 @options.command
 @click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option(
+    "--commands",
+    is_flag=True,
+    help="Install the commands that the shipped playbooks need and the project lacks.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace commands called /playbook.* that are not ours; keep the old ones as *.old.",
+)
+@click.option(
+    "--restore",
+    multiple=True,
+    metavar="FILE",
+    help="Bring back an installed file that was deleted; also a playbook that does not fit.",
+)
 @click.option(
     "--no-hooks/--hooks",
     default=None,
     help="Leave .claude/settings.json alone. The choice is remembered.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
-def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
+def init(
+    *,
+    yes: bool,
+    commands: bool,
+    replace: bool,
+    restore: tuple[str, ...],
+    no_hooks: bool | None,
+    dry_run: bool,
+) -> int:
     """Set up playbooks in this project.
 
     Shows for each file whether it will be written, kept, merged or is in conflict, then asks.
-    Files that are not ours are never overwritten, and other settings of Claude Code are not
-    changed. Running it again writes nothing.
+    Installs the playbooks whose commands the project has. Files that are not ours are not
+    overwritten unless you say so, deleted files stay deleted, and other settings of Claude Code are
+    not changed. Running it again writes nothing.
 
     \b
     Examples:
       playbook init
       playbook init --dry-run
-      playbook init --yes
-      playbook init --no-hooks
+      playbook init --yes --commands
+      playbook init --yes --replace
+      playbook init --restore .playbooks/playbooks/auto-speckit.yaml
     """
-    plan = install.plan(no_hooks=no_hooks)
+    choices = install.Choices(no_hooks, replace, commands, restore)
+    plan = install.plan(choices=choices)
+    if output.is_interactive() and not (yes or dry_run):
+        choices = _asked(choices, install.look(plan))
+        plan = install.plan(choices=choices)
+    found = install.look(plan)
     output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
+        output.inform(*setup.remarks(found))
         return 0
     changes = bool(plan.changes)
     if changes and not yes:
@@ -49,8 +86,18 @@ def init(*, yes: bool, no_hooks: bool | None, dry_run: bool) -> int:
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(f"next: {plan.next_command}")
-    if plan.next_command.startswith("playbook run "):
-        in_client = plan.next_command.replace("playbook run", "/playbook.run", 1)
-        output.inform(f"or, inside Claude Code: {in_client}")
+    output.inform(*setup.next_steps(found), *setup.remarks(found))
     return 0
+
+
+def _asked(choices: install.Choices, found: Survey) -> install.Choices:
+    """The choices with the person's answers to what the survey leaves open."""
+    if found.foreign:
+        output.inform(*setup.foreign(found))
+        answer = output.confirmed("Replace them? The old ones are kept as *.old.", default=True)
+        choices = changed(choices, replace=answer)
+    if found.offered:
+        output.inform(setup.offer(found))
+        answer = output.confirmed("Install ours?", default=True)
+        choices = changed(choices, commands=answer)
+    return choices

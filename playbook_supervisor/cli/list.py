@@ -30,5 +30,7 @@ def list(*, json: bool) -> int:
     ]
     output.write(*text.table(rows))
     if not rows:
-        output.inform("There are no playbooks yet. `playbook init` writes the first ones.")
+        output.inform(
+            "There are no playbooks yet. `playbook init` installs those that fit this project."
+        )
     return 0

@@ -83,7 +83,7 @@ def prepare(folder: Path, *, clock: Clock = system_clock) -> Demo:
     _copy(shipped / "project", root)
     _initialise(root)
     _commit(root, "Specify a greeting")
-    init.apply(init.plan(root, {}), clock())
+    init.apply(init.plan(root, {}, init.Choices(commands=True)), clock())
     _commit(root, "Install playbooks")
     path = os.environ.get("PATH", os.defpath)
     return Demo(

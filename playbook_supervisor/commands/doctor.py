@@ -19,8 +19,9 @@ from playbook_supervisor import __version__
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import update
-from playbook_supervisor.commands.install.shipped import COMMANDS
-from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
+from playbook_supervisor.commands.install.survey import foreign_commands
+from playbook_supervisor.drivers.claude_code import permissions, settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.project import config, library
@@ -28,12 +29,10 @@ from playbook_supervisor.project.conditions import need_network
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
+from playbook_supervisor.system.files import ensure_folder, write_atomically
 from playbook_supervisor.system.processes import Completed, run
 
 _TIMEOUT = 30.0  # seconds for each program
-_EDITING = frozenset({"acceptEdits", "auto", "bypassPermissions"})
-"""The client's permission modes in which workers edit without asking."""
 _INSTALL = "Install it: uv tool install playbook-supervisor."
 
 
@@ -152,10 +151,14 @@ def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
     if not read_installation(here.root).version:
         yield Diagnosis("commands", "wrong", "not installed here", "Run `playbook init`.")
         return
-    files = [f".claude/commands/{name}.md" for name in COMMANDS]
-    gone = [file for file in files if not (here.root / file).is_file()]
-    if gone:
-        cure = "Remove their lines from .playbooks/install.yaml, then run `playbook init`."
+    foreign = [f"/{name}" for name in foreign_commands(here.root)]
+    gone = [file for file in map(command_file, COMMANDS) if not (here.root / file).is_file()]
+    if foreign:
+        found = f"not ours, and may let a model supervise: {', '.join(foreign)}"
+        cure = "`playbook init --replace` installs ours, and keeps the old files as *.old."
+        yield Diagnosis("commands", "wrong", found, cure)
+    elif gone:
+        cure = f"`playbook init {' '.join(f'--restore {file}' for file in gone)}`"
         yield Diagnosis("commands", "advice", f"deleted here: {', '.join(gone)}", cure)
     else:
         yield Diagnosis("commands", "fine", f"/{COMMANDS[0]} and {len(COMMANDS) - 1} more")
@@ -179,13 +182,13 @@ def _hooks(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         )
         yield Diagnosis("hooks", "advice", found, "`playbook init --hooks` installs them.")
         return
-    data = _read(here.root / settings.FILE)
+    data = permissions.content(here.root / settings.FILE)
     if missing := settings.lacking(data):
         found = f"missing or changed in {settings.FILE}: {', '.join(missing)}"
         yield Diagnosis("hooks", "wrong", found, "Run `playbook init`.")
         return
-    for file in _settings_files(here.root, home):
-        if settings.disables_hooks(_read(file), str(file)):
+    for file in permissions.settings_files(here.root, home):
+        if settings.disables_hooks(permissions.content(file), str(file)):
             cure = f"Remove `disableAllHooks` from {file}."
             yield Diagnosis("hooks", "wrong", "all hooks are disabled", cure)
             return
@@ -241,7 +244,7 @@ def _output(done: Completed) -> str:
 
 def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
     marker = here.git_dir / settings.MARKER
-    lines = _read(marker).decode("utf-8", "replace").splitlines()
+    lines = permissions.content(marker).decode("utf-8", "replace").splitlines()
     if not lines:
         return
     program, session = lines[0], first_line(lines[1] if len(lines) > 1 else "")
@@ -254,8 +257,8 @@ def _bound(here: checkout.Checkout) -> Iterator[Diagnosis]:
 
 def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     """Whether Claude Code runs steps without asking for permissions."""
-    mode, allowed = _permissions(here.root, home)
-    asked = _not_allowed(mode, allowed)
+    mode, allowed = permissions.in_force(here.root, home)
+    asked = permissions.not_allowed(mode, allowed)
     if not asked:
         yield Diagnosis("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
@@ -278,8 +281,8 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
         yield Diagnosis("headless", "fine", f"`playbook run` uses the agent {project.agent}")
         return
     mode = project.claude.permission_mode
-    allowed = [*project.claude.allowed_tools, *_permissions(here.root, home)[1]]
-    if not (denied := _not_allowed(mode, allowed)):
+    allowed = [*project.claude.allowed_tools, *permissions.in_force(here.root, home)[1]]
+    if not (denied := permissions.not_allowed(mode, allowed)):
         yield Diagnosis("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
         return
     found = f"under `playbook run`, every {' and every '.join(denied)} of a worker is denied"
@@ -305,35 +308,3 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
     found = f"{first_line(argv[0])} is not an executable program: gates cannot notify you"
     cure = f"Install it, make it executable, or correct `notify` in {config.FILE}."
     yield Diagnosis("notify", "wrong", found, cure)
-
-
-def _not_allowed(mode: str, allowed: list[str]) -> list[str]:
-    missing = []
-    if mode not in _EDITING and not any(rule.startswith(("Edit", "Write")) for rule in allowed):
-        missing.append("edit")
-    shell = [rule for rule in allowed if rule.startswith("Bash") and rule not in settings.ALLOW]
-    if mode not in _EDITING - {"acceptEdits"} and not shell:
-        missing.append("shell command")
-    return missing
-
-
-def _permissions(root: Path, home: Path) -> tuple[str, list[str]]:
-    mode, allowed = "default", list[str]()
-    for file in _settings_files(root, home):
-        read = settings.read(_read(file), str(file))
-        own, rules = read.get("permissions", "defaultMode"), read.get("permissions", "allow")
-        mode = own if isinstance(own, str) else mode
-        allowed += [str(rule) for rule in rules] if isinstance(rules, list) else []
-    return mode, allowed
-
-
-def _settings_files(root: Path, home: Path) -> tuple[Path, ...]:
-    """The files that the client reads; later ones take precedence."""
-    return (home / settings.FILE, root / settings.FILE, root / settings.LOCAL_FILE)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return read_bytes(file, limit=1 << 20)
-    except FileNotFoundError:
-        return b""

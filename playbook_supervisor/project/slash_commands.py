@@ -57,15 +57,15 @@ def installed(root: Path, *, home: Path) -> tuple[str, ...]:
 
 
 class CommandIndex:
-    """The commands of one project and one user, read once."""
+    """The commands of one project and one user, read once; without `home` the project's alone."""
 
-    def __init__(self, root: Path, *, home: Path) -> None:
+    def __init__(self, root: Path, *, home: Path | None) -> None:
         self._root = root
         self._home = home
         self._files: dict[str, str] = {}
         self._plugins: dict[str, str] | None = None
-        for folder in (f"{root}/.claude", f"{home}/.claude"):
-            for name, file in _in_folder(folder):
+        for folder in (root, home) if home else (root,):
+            for name, file in _in_folder(f"{folder}/.claude"):
                 self._files.setdefault(name, file)
 
     def resolve(self, command: str) -> InstalledCommand | None:
@@ -90,7 +90,8 @@ class CommandIndex:
 
     def _all(self) -> dict[str, str]:
         if self._plugins is None:
-            self._plugins = dict(_in_plugins(self._home / ".claude" / "plugins"))
+            folder = self._home and self._home / ".claude" / "plugins"
+            self._plugins = dict(_in_plugins(folder)) if folder else {}
         return {**self._plugins, **self._files}
 
     def _preferred(self, wanted: str, spellings: list[str]) -> str:

@@ -204,7 +204,7 @@ class TestWhatIsInstalled:
         assert str(path) in clinic.findings()["hooks"].cure
 
     def test_hooks_that_were_left_out_on_purpose(self, clinic: Clinic) -> None:
-        init.apply(init.plan(cwd=clinic.project.root, no_hooks=True))
+        init.apply(init.plan(clinic.project.root, choices=init.Choices(no_hooks=True)))
         clinic.project.write(FILE, "{}")
         assert clinic.findings()["hooks"].state == "advice"
 

@@ -156,7 +156,7 @@ class TestAFirstInstallation:
         bare.root.mkdir()
         bare.git("init", "-q")
         init(bare)
-        assert written(bare) == FILES
+        assert written(bare) == [path for path in FILES if path not in shipped.OPTIONAL]
 
     def test_it_works_in_a_linked_worktree(self, fresh: Project) -> None:
         fresh.git("worktree", "add", "-q", "../linked")
@@ -367,7 +367,9 @@ class TestAFileThatOthersKeepToo:
         return data if b"ours" in data else data + b"ours\n"
 
     def init(self, project: Project, *, no_hooks: bool | None = None) -> InstallPlan:
-        plan = install.plan(project.root, {"shared/file": self.merge}, no_hooks=no_hooks)
+        plan = install.plan(
+            project.root, {"shared/file": self.merge}, install.Choices(no_hooks=no_hooks)
+        )
         install.apply(plan, NOON)
         return plan
 
@@ -473,70 +475,74 @@ class TestAnInterruption:
         assert init(fresh).paths("write") == ()
 
 
-class TestTheNextCommand:
-    """It fits the project, so that the first command works."""
+class TestWhatFits:
+    """The playbooks whose commands are there are installed, so that the first command works."""
 
-    def only(self, project: Project, *commands: str) -> str:
+    def only(self, project: Project, *commands: str) -> tuple[str, ...]:
         for command in COMMANDS:
             if command not in commands:
                 (project.root / f".claude/commands/{command}.md").unlink()
-        return install.plan(project.root, {}).next_command
+        return self.installed(project)
 
-    def test_runs_the_whole_feature_where_every_command_is_installed(
-        self, project: Project
-    ) -> None:
-        assert self.only(project, *COMMANDS) == "playbook run auto-feature 013"
+    def installed(self, project: Project) -> tuple[str, ...]:
+        plan = install.plan(project.root, {})
+        playbooks = [path for path in plan.paths("write") if path.startswith(library.FOLDER)]
+        assert playbooks == [shipped.playbook_file(name) for name in install.look(plan).fitting]
+        return tuple(Path(path).stem for path in playbooks)
 
-    def test_runs_what_spec_kit_alone_can_do(self, project: Project) -> None:
+    def feature(self, project: Project) -> str:
+        return install.look(install.plan(project.root, {})).feature
+
+    def test_is_everything_where_every_command_is_installed(self, fresh: Project) -> None:
+        assert self.only(fresh, *COMMANDS) == ("auto-feature", "auto-speckit", "auto-validate")
+
+    def test_is_what_spec_kit_alone_can_do(self, fresh: Project) -> None:
         speckit = [command for command in COMMANDS if command.startswith("speckit.")]
-        assert self.only(project, *speckit) == "playbook run auto-speckit 013"
+        assert self.only(fresh, *speckit) == ("auto-speckit",)
 
-    def test_runs_the_validation_where_there_is_only_qa(self, project: Project) -> None:
-        assert self.only(project, "qa.plan", "qa.run") == "playbook run auto-validate 013"
+    def test_is_the_validation_where_there_is_only_qa(self, fresh: Project) -> None:
+        assert self.only(fresh, "qa.plan", "qa.run") == ("auto-validate",)
 
-    def test_checks_what_is_missing_where_nothing_fits(self, project: Project) -> None:
-        assert self.only(project, "speckit.plan") == (
-            "playbook check .playbooks/playbooks/auto-feature.yaml"
-        )
+    def test_is_nothing_where_something_is_missing_everywhere(self, fresh: Project) -> None:
+        assert self.only(fresh, "speckit.plan") == ()
 
-    def test_does_not_count_a_command_that_is_closed_to_models(self, project: Project) -> None:
-        project.write(
+    def test_does_not_count_a_command_that_is_closed_to_models(self, fresh: Project) -> None:
+        fresh.write(
             ".claude/commands/feature.pr.md", "---\ndisable-model-invocation: true\n---\nOpen it.\n"
         )
-        assert self.only(project, *COMMANDS) == "playbook run auto-speckit 013"
+        assert "auto-feature" not in self.installed(fresh)
 
-    def test_finds_commands_under_their_newer_spelling(self, project: Project) -> None:
-        folder = project.root / ".claude/commands"
+    def test_finds_commands_under_their_newer_spelling(self, fresh: Project) -> None:
+        folder = fresh.root / ".claude/commands"
         for file in folder.glob("speckit.*.md"):
             file.rename(folder / file.name.replace("speckit.", "speckit-"))
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
+        assert "auto-feature" in self.installed(fresh)
 
-    def test_uses_the_branchs_feature(self, project: Project) -> None:
+    def test_is_the_branchs_feature(self, project: Project) -> None:
         project.write("specs/014-later/spec.md", "# Later\n")
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 013"
+        assert self.feature(project) == "013"
         project.git("switch", "-q", "main")
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 014"
+        assert self.feature(project) == "014"
 
-    def test_writes_the_full_name_if_its_number_is_ambiguous(self, project: Project) -> None:
+    def test_is_a_full_name_if_its_number_is_ambiguous(self, project: Project) -> None:
         project.write("specs/013-another/notes.md", "Not specified.\n")
-        assert install.plan(project.root, {}).next_command == (
-            "playbook run auto-feature 013-playbook-create"
-        )
+        assert self.feature(project) == "013-playbook-create"
 
-    def test_writes_out_a_feature_without_a_number(self, project: Project) -> None:
+    def test_is_a_feature_without_a_number(self, project: Project) -> None:
         project.git("rm", "-rq", "specs")
         project.write("specs/dark-mode/spec.md", "# Dark\n")
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature dark-mode"
+        assert self.feature(project) == "dark-mode"
 
-    def test_uses_a_placeholder_if_there_is_no_feature(self, project: Project) -> None:
+    def test_is_no_feature_if_none_is_specified(self, project: Project) -> None:
         project.git("rm", "-rq", "specs")
         project.write("specs/--help/spec.md", "# Hostile\n")
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature FEATURE"
+        assert self.feature(project) == ""
+        assert "next: playbook run auto-feature FEATURE" in project.playbook("init", "--yes").err
 
-    def test_uses_the_configured_specs_folder(self, project: Project) -> None:
+    def test_is_looked_for_in_the_configured_specs_folder(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "artifacts: {specs: docs/specs}\n")
         project.write("docs/specs/020-moved/spec.md", "# Moved\n")
-        assert install.plan(project.root, {}).next_command == "playbook run auto-feature 020"
+        assert self.feature(project) == "020"
 
     def test_a_faulty_configuration_is_reported(self, project: Project) -> None:
         project.write(".playbooks/config.yaml", "agnet: claude\n")
@@ -632,11 +638,12 @@ class TestTheCommand:
         files = [path for path in FILES if "/playbooks/" in path or path.endswith(".tpl.yaml")]
         assert fresh.playbook("check", *files).code == 0
 
-    def test_the_check_it_recommends_names_the_missing_commands(self, fresh: Project) -> None:
+    def test_says_what_the_playbooks_lack_that_do_not_fit(self, fresh: Project) -> None:
         (fresh.root / ".claude/commands/speckit.plan.md").unlink()
         (fresh.root / ".claude/commands/qa.run.md").unlink()
         done = fresh.playbook("init", "--yes")
-        assert "next: playbook check .playbooks/playbooks/auto-feature.yaml" in done.err
-        checked = fresh.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
-        assert "/speckit.plan" in checked.out
-        assert "/qa.run" in checked.out
+        assert done.err.splitlines()[1:] == [
+            "next: write a playbook of your own; /playbook.create in Claude Code drafts one",
+            "auto-feature and auto-speckit lack /speckit.plan; they come with spec-kit",
+            "auto-feature and auto-validate lack /qa.run; `playbook init --commands` installs them",
+        ]

@@ -143,6 +143,11 @@ class TestWhatIsOurs:
         assert installed.read(RUN) == today(RUN)
 
 
+def ours(project: Project) -> set[str]:
+    """The paths that an installation with every playbook, and no feature command, records."""
+    return set(shipped.files(project.root)) - shipped.FEATURE_COMMAND_FILES
+
+
 def forget(project: Project, path: str) -> None:
     """Take a file out of the record."""
     lines = project.read(FILE).splitlines(keepends=True)
@@ -280,9 +285,7 @@ class TestWhatAPersonDidToIt:
         ship()
         update(installed)
         assert changed(installed) == {
-            path
-            for path in shipped.files(installed.root)
-            if path.endswith(".md") or "/playbooks/" in path
+            path for path in ours(installed) if path.endswith(".md") or "/playbooks/" in path
         }
 
 
@@ -406,9 +409,7 @@ class TestALostRecord:
         assert said(planned, RUN) == ("write", "new version")
         assert said(planned, FEATURE) == ("keep", "not installed by playbook")
         assert said(planned, FILE) == ("write", "new")
-        assert set(read_installation(installed.root).files) == set(
-            shipped.files(installed.root)
-        ) - {FEATURE}
+        assert set(read_installation(installed.root).files) == ours(installed) - {FEATURE}
         assert update(installed).changes == ()
 
     def test_a_new_version_beside_an_edited_file_is_kept(
@@ -435,7 +436,7 @@ class TestALostRecord:
         (installed.root / FILE).unlink()
         (installed.root / RUN).unlink()
         assert said(update(installed), RUN)[1].startswith(
-            "you deleted it; to restore it, remove its line from"
+            "you deleted it; `playbook init --restore"
         )
         ship()
         update(installed)
@@ -475,7 +476,7 @@ class TestTheClientsSettings:
         assert '"model":   "opus"' in whole
 
     def test_no_hooks_is_remembered(self, project: Project) -> None:
-        install.apply(install.plan(no_hooks=True, cwd=project.root))
+        install.apply(install.plan(project.root, choices=install.Choices(no_hooks=True)))
         planned = upgrade.plan(cwd=project.root)
         assert said(planned, settings.FILE) == ("keep", "left alone (--no-hooks)")
         assert planned.changes == ()
@@ -561,7 +562,7 @@ class TestTheCommand:
         record = project.read(FILE).replace(digest(now.encode()), digest(text.encode()))
         project.write(RUN, text)
         project.write(FILE, record)
-        installed = install.plan(no_hooks=True, cwd=project.root)
+        installed = install.plan(project.root, choices=install.Choices(no_hooks=True))
         install.apply(installed)
         return project
 

@@ -22,7 +22,7 @@ from playbook_supervisor.project.install_record import (
     read_installation,
     refuse_downgrade,
 )
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.store import system_clock
 from playbook_supervisor.system.files import (
     contained,
@@ -67,14 +67,14 @@ class FileChange(Record):
 class InstallPlan(Record):
     """What `init` or `update` would do, file by file.
 
-    `record` is the new install.yaml. `next_command` is what `init` suggests typing afterwards.
+    `record` is the new install.yaml. `again` makes the same plan for the files as they are then.
     """
 
     root: Path
     files: tuple[FileChange, ...]
     merges: Mapping[str, Merge]
     record: Installation
-    next_command: str = ""
+    again: Callable[[], InstallPlan] = field(repr=False, compare=False)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -143,18 +143,24 @@ def current_content(root: Path, path: str) -> bytes:
 # ── planning ────────────────────────────────────────────────────────────────────────────────
 
 
+def deleted(path: str) -> str:
+    """Why a file that was deleted is not written."""
+    return f"you deleted it; `playbook init --restore {path}` brings it back"
+
+
 def complete(
     root: Path,
     files: list[FileChange],
     merges: Mapping[str, Merge],
     record: Installation,
     previous: Installation,
+    again: Callable[[], InstallPlan],
 ) -> InstallPlan:
     """The plan for these files, the shared files, the index and install.yaml."""
     files += [FileChange(_merge(root, path, merges[path], record)) for path in merges]
     files.append(FileChange(_index(root, [file.action for file in files])))
     files.append(FileChange(_record(root, record, previous), emit_installation(record)))
-    return InstallPlan(root, tuple(files), merges, record)
+    return InstallPlan(root, tuple(files), merges, record, again)
 
 
 def _merge(root: Path, path: str, merge: Merge, record: Installation) -> Action:
@@ -200,10 +206,10 @@ def _record(root: Path, record: Installation, previous: Installation) -> Action:
 # ── applying ────────────────────────────────────────────────────────────────────────────────
 
 
-def apply(plan: InstallPlan, again: Callable[[], InstallPlan], now_ms: int | None = None) -> None:
-    """Carry the plan out; `now_ms` is the time for the index.
+def apply(plan: InstallPlan, now_ms: int | None = None) -> None:
+    """Carry the plan out; `now_ms` is the time for the index. Works without commits, too.
 
-    `again` plans once more under the lock, so that an edit made since then is not lost. An
+    The plan is made again under the lock, so that an edit made since then is not lost. An
     interrupted run can simply be repeated. StorageError before anything is written if the plan
     contains a conflict, or if a file cannot be written.
     """
@@ -211,7 +217,7 @@ def apply(plan: InstallPlan, again: Callable[[], InstallPlan], now_ms: int | Non
     if not plan.changes:
         return
     with library.changing(plan.root):
-        current = again()
+        current = plan.again()
         _refuse_conflicts(current)
         for folder in {(plan.root / path).parent for path in current.record.files}:
             sweep(folder)  # temporary files of a killed run that has nothing more to write there

@@ -1,110 +1,178 @@
 """`playbook init`: install playbooks, commands and settings in a project (kai FR42, NFR11).
 
-Files of other origin are never overwritten, and files that a user deleted are not restored.
+Files of other origin are overwritten only on request, and then kept beside. Files that a user
+deleted are restored only on request.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.install import changes, shipped
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
+from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.project import config, features, library
-from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
-from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.project.slash_commands import CommandIndex
-from playbook_supervisor.records import replace
-from playbook_supervisor.system import checkout, templates
+from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.project.install_record import Installation, fingerprint
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import read_bytes
+
+ASIDE = ".old"
+"""The suffix of a foreign file that was replaced."""
+
+
+class Choices(Record):
+    """What a person chose.
+
+    `no_hooks` leaves the shared files alone and is remembered; None means what was chosen last.
+    `replace` replaces foreign files under the names of our commands, and keeps them beside.
+    `commands` installs those of our feature commands that the project lacks. `restore` are the
+    paths of deleted files to bring back, relative to the repository.
+    """
+
+    no_hooks: bool | None = None
+    replace: bool = False
+    commands: bool = False
+    restore: tuple[str, ...] = ()
 
 
 def plan(
     cwd: Path | None = None,
     merges: Mapping[str, Merge] = changes.SHARED,
-    *,
-    no_hooks: bool | None = None,
+    choices: Choices = Choices(),  # noqa: B008 - a record cannot be changed
 ) -> InstallPlan:
     """What `init` would do in the repository of `cwd`. Writes nothing.
 
-    `no_hooks` leaves the shared files in `merges` alone and is remembered; None means what was
-    chosen last. StateError PB-STATE-NO-REPOSITORY outside of a repository; StorageError if
-    `.playbooks` is not a folder or a symbolic link leads out; CheckError if install.yaml,
-    config.yaml or a shared file cannot be read.
+    StateError PB-STATE-NO-REPOSITORY outside of a repository; StorageError if `.playbooks` is not
+    a folder or a symbolic link leads out; CheckError if install.yaml, config.yaml or a shared file
+    cannot be read; ArgumentError if a file to restore is not shipped or not deleted.
     """
-    here = checkout.find(cwd or locate.current_folder())
-    return replace(_plan(here.root, merges, no_hooks), next_command=_next_command(here))
+    folder = cwd or locate.current_folder()
+    here = checkout.find(folder)
+    restore = tuple(_from_top(path, folder, here.root) for path in choices.restore)
+    return _Plan(here, replace(choices, restore=restore)).made(merges)
 
 
-def apply(planned: InstallPlan, now_ms: int | None = None) -> None:
-    """Carry the plan out. Works in a repository without commits, too."""
-    root, merges, no_hooks = planned.root, planned.merges, planned.record.no_hooks
-    changes.apply(planned, lambda: _plan(root, merges, no_hooks), now_ms)
+apply = changes.apply
 
 
-def _plan(root: Path, merges: Mapping[str, Merge], no_hooks: bool | None) -> InstallPlan:
-    previous = changes.previous_installation(root)
-    files = [_file(root, path, data, previous) for path, data in shipped.files(root).items()]
-    recorded = {file.action.path: file.recorded for file in files if file.recorded}
-    without = previous.no_hooks if no_hooks is None else no_hooks
-    record = Installation(__version__, {**previous.files, **recorded}, without)
-    if previous.version and (record.files, without) == (previous.files, previous.no_hooks):
-        record = previous
-    return changes.complete(root, files, merges, record, previous)
+def look(planned: InstallPlan) -> Survey:
+    """The project as it is once the plan is carried out."""
+    changing = (*planned.paths("write"), *planned.paths("remove"))
+    return survey(checkout.find(planned.root), changing)
 
 
-def _file(root: Path, path: str, content: bytes, previous: Installation) -> FileChange:
-    if why := changes.obstacle(root, path):
-        return FileChange(Action(path, "conflict", why))
-    current, ours = changes.current_fingerprint(root, path), fingerprint(content)
-    if current == ours:
-        return FileChange(Action(path, "keep", changes.UP_TO_DATE), recorded=ours)
-    if current and current == previous.files.get(path):
-        why = "installed by an earlier version; see `playbook update`"
-    elif current:
-        why = "your version is kept"
-    elif path in previous.files:
-        why = f"you deleted it; to restore it, remove its line from {FILE}"
-    else:
-        return FileChange(Action(path, "write", "new"), content, ours)
-    return FileChange(Action(path, "keep", why))
+def _from_top(path: str, folder: Path, root: Path) -> str:
+    """The path relative to the repository; the person may have given it relative to `folder`."""
+    from_here = os.path.relpath(folder.resolve() / path, root)
+    return from_here if from_here in shipped.files(root) else os.path.normpath(path)
 
 
-def _next_command(here: checkout.Checkout) -> str:
-    """Run the shipped playbook that fits the installed commands, on an existing feature.
+class _Plan:
+    """Decides about each file of one project."""
 
-    If none fits, check the first, which reports the missing commands.
-    """
-    fitting = next(_fitting(here.root), "")
-    if not fitting:
-        return f"playbook check {library.FOLDER}/{shipped.PLAYBOOKS[0]}.yaml"
-    return f"playbook run {fitting} {_feature(here)}"
+    def __init__(self, here: checkout.Checkout, choices: Choices) -> None:
+        self._here, self._root, self._choices = here, here.root, choices
+        self._previous = changes.previous_installation(here.root)
+        self._shipped = shipped.files(here.root)
+        self._restored = [self._deleted(path) for path in choices.restore]
+        self._foreign = foreign_commands(here.root)
+
+    def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
+        previous, choices = self._previous, self._choices
+        files = [change for path in self._wanted() for change in self._changes(path)]
+        recorded = {file.action.path: file.recorded for file in files if file.recorded}
+        without = previous.no_hooks if choices.no_hooks is None else choices.no_hooks
+        record = Installation(__version__, {**previous.files, **recorded}, without)
+        if previous.version and (record.files, without) == (previous.files, previous.no_hooks):
+            record = previous
+        again = partial(plan, self._root, merges, choices)
+        return changes.complete(self._root, files, merges, record, previous, again)
+
+    def _wanted(self) -> Iterator[str]:
+        """The files to install: optional ones only if they are known, of use, or asked for."""
+        found = survey(self._here)
+        asked = set(self._restored)
+        if self._choices.commands:
+            asked |= {shipped.command_file(command[1:]) for command in found.offered}
+            self._restored += asked
+        fitting = survey(self._here, asked).fitting
+        asked |= set(map(shipped.playbook_file, fitting))
+        for path, content in self._shipped.items():
+            if path not in shipped.OPTIONAL or path in asked or self._is_known(path, content):
+                yield path
+
+    def _is_known(self, path: str, content: bytes) -> bool:
+        if path in self._previous.files:
+            return True
+        if path in shipped.PLAYBOOK_FILES:
+            return os.path.lexists(self._root / path)
+        return changes.current_fingerprint(self._root, path) == fingerprint(content)
+
+    def _deleted(self, path: str) -> str:
+        """The path of a shipped file that is not there. ArgumentError for any other."""
+        if path not in self._shipped:
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                f"playbook ships no file {first_line(path, 80)}{suggestion(path, self._shipped)}",
+                guidance="`playbook init --dry-run` names the files that were deleted.",
+            )
+        if os.path.lexists(self._root / path):
+            raise ArgumentError(
+                "PB-ARG-USAGE",
+                f"{path} is there, and only a deleted file can be restored",
+                guidance="Move it away first; `playbook update` compares it with ours.",
+            )
+        return path
+
+    def _changes(self, path: str) -> Iterator[FileChange]:
+        foreign = self._foreign.get(Path(path).stem)
+        if foreign is None or path != shipped.command_file(Path(path).stem):
+            yield self._file(path)
+            return
+        if not self._choices.replace:
+            yield FileChange(Action(path, "keep", "not ours; --replace replaces it"))
+            return
+        data = read_bytes(self._root / foreign)
+        aside = _free_name(self._root, foreign, data)
+        yield FileChange(Action(aside, "write", f"what {foreign} was"), data)
+        if foreign != path:
+            yield FileChange(Action(foreign, "remove", f"it would take precedence over {path}"))
+            yield self._file(path)
+            return
+        content = self._shipped[path]
+        why = f"replaces a command that is not ours, kept as {Path(aside).name}"
+        yield FileChange(Action(path, "write", why), content, fingerprint(content))
+
+    def _file(self, path: str) -> FileChange:
+        content, known = self._shipped[path], self._previous.files.get(path)
+        if why := changes.obstacle(self._root, path):
+            return FileChange(Action(path, "conflict", why))
+        current, ours = changes.current_fingerprint(self._root, path), fingerprint(content)
+        if current == ours:
+            return FileChange(Action(path, "keep", changes.UP_TO_DATE), recorded=ours)
+        if current and current == known:
+            why = "installed by an earlier version; see `playbook update`"
+        elif current:
+            why = "your version is kept"
+        elif known is not None and path not in self._restored:
+            why = changes.deleted(path)
+        else:
+            why = "restored" if known is not None else "new"
+            return FileChange(Action(path, "write", why), content, ours)
+        return FileChange(Action(path, "keep", why))
 
 
-def _fitting(root: Path) -> Iterator[str]:
-    commands = CommandIndex(root, home=Path.home())
-    for name in shipped.PLAYBOOKS:
-        file = templates.folder() / "playbooks" / f"{name}.yaml"
-        steps = read_playbook(read_bytes(file), file.name).steps
-        found = [commands.resolve(step.command) for step in steps]
-        if all(command is not None and not command.closed for command in found):
-            yield name
-
-
-def _feature(here: checkout.Checkout) -> str:
-    """The branch's own feature, else the latest with a spec, as short as it can be typed."""
-    settings = config.load(here.root)
-    specified = [spec.parent.name for spec in (here.root / settings.specs).glob("*/spec.md")]
-    names = sorted(name for name in specified if features.is_name(name))
-    if not names:
-        return "FEATURE"
-    name = here.branch if here.branch in names else names[-1]
-    number = name.partition("-")[0]
-    with suppress(ArgumentError):
-        if features.resolve(here.root, number, settings, tuple).name == name:
-            return number
-    return name
+def _free_name(root: Path, path: str, data: bytes) -> str:
+    """The path for the old content: one that is free, or that has this content already."""
+    for number in range(1, 100):
+        aside = path + ASIDE + (str(number) if number > 1 else "")
+        if changes.current_fingerprint(root, aside) in ("", fingerprint(data)):
+            break
+    return aside

@@ -5,6 +5,7 @@ A file that equals a released one was not edited, whatever install.yaml says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,14 @@ PLAYBOOKS = ("auto-feature", "auto-speckit", "auto-validate")
 COMMANDS = tuple(
     f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")
 )
-"""The shipped slash commands."""
+"""The shipped slash commands that belong to this program."""
+FEATURE_COMMANDS = ("agreement.create", "agreement.check", "qa.plan", "qa.run", "feature.pr")
+"""The shipped slash commands that do a step's work, for projects that have none of their own."""
+
+SUPERVISING = frozenset({"playbook.run", "playbook.resume"})
+"""The commands whose prompt says who supervises."""
+_MARKER = re.compile(rb"`playbook` program|Bash\(playbook ")
+"""Stands in each of our own commands, and no prompt that lets a model supervise needs it."""
 
 GUIDES = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
 """Where the authoring guide may be: in the project's knowledge folder, or in its documents."""
@@ -28,8 +36,29 @@ RELEASES = "released.sha256"
 """The template file with a line `digest  path` for each version of a file in a release."""
 
 
+def command_file(name: str) -> str:
+    """Where a slash command is installed, relative to the repository."""
+    return f".claude/commands/{name}.md"
+
+
+def playbook_file(name: str) -> str:
+    """Where a playbook is installed, relative to the repository."""
+    return f"{library.FOLDER}/{name}.yaml"
+
+
+PLAYBOOK_FILES = frozenset(map(playbook_file, PLAYBOOKS))
+FEATURE_COMMAND_FILES = frozenset(map(command_file, FEATURE_COMMANDS))
+OPTIONAL = PLAYBOOK_FILES | FEATURE_COMMAND_FILES
+"""The files that are installed only where they are of use."""
+
+
+def is_ours(command: bytes) -> bool:
+    """Whether the text of one of our commands comes from us, edited or not."""
+    return _MARKER.search(command) is not None
+
+
 def files(root: Path) -> dict[str, bytes]:
-    """The content of every file to install in the project at `root`, by path."""
+    """The content of every file that can be installed in the project at `root`, by path."""
     guide = _guide(root)
     every = with_every_guide().items()
     return {path: data for path, data in every if path == guide or path not in GUIDES}
@@ -38,16 +67,15 @@ def files(root: Path) -> dict[str, bytes]:
 def with_every_guide() -> dict[str, bytes]:
     """The same for any project, with the authoring guide at each of its possible paths."""
     folder = templates.folder()
-    shipped = {
-        f"{library.FOLDER}/{name}.yaml": read_bytes(folder / "playbooks" / f"{name}.yaml")
-        for name in PLAYBOOKS
+    sources = {
+        **{playbook_file(name): f"playbooks/{name}.yaml" for name in PLAYBOOKS},
+        f"{library.TOP}/templates/playbook.tpl.yaml": "playbook.tpl.yaml",
+        **{command_file(name): f"commands/{name}.md" for name in COMMANDS},
+        **{command_file(name): f"feature-commands/{name}.md" for name in FEATURE_COMMANDS},
+        **dict.fromkeys(GUIDES, "playbook-authoring.md"),
     }
-    shipped[f"{library.TOP}/templates/playbook.tpl.yaml"] = read_bytes(folder / "playbook.tpl.yaml")
-    shipped[f"{library.TOP}/playbook.schema.json"] = schema_text("playbook").encode()
-    for name in COMMANDS:
-        command = read_bytes(folder / "commands" / f"{name}.md")
-        shipped[f".claude/commands/{name}.md"] = command
-    return shipped | dict.fromkeys(GUIDES, read_bytes(folder / "playbook-authoring.md"))
+    shipped = {path: read_bytes(folder / source) for path, source in sources.items()}
+    return shipped | {f"{library.TOP}/playbook.schema.json": schema_text("playbook").encode()}
 
 
 def _guide(root: Path) -> str:

@@ -7,6 +7,7 @@ new version is written beside it as `FILE.new`. A deleted file is not restored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from playbook_supervisor import __version__
@@ -24,7 +25,7 @@ from playbook_supervisor.commands.install.changes import (
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
+from playbook_supervisor.project.install_record import Installation, fingerprint
 from playbook_supervisor.system import checkout
 
 BESIDE = ".new"
@@ -61,13 +62,11 @@ def plan(
     record = Installation(__version__, recorded, no_hooks)
     if (previous.files, previous.no_hooks) == (recorded, no_hooks) and previous.version:
         record = previous
-    return changes.complete(root, files, merges, record, previous)
+    again = partial(plan, root, merges, no_hooks=no_hooks)
+    return changes.complete(root, files, merges, record, previous, again)
 
 
-def apply(planned: InstallPlan, now_ms: int | None = None) -> None:
-    """Carry the plan out. What a person edited, deleted or created is not touched."""
-    root, merges, no_hooks = planned.root, planned.merges, planned.record.no_hooks
-    changes.apply(planned, lambda: plan(root, merges, no_hooks=no_hooks), now_ms)
+apply = changes.apply
 
 
 class _KnownFiles:
@@ -75,13 +74,24 @@ class _KnownFiles:
 
     def __init__(self, root: Path, previous: Installation) -> None:
         self._root, self._previous = root, previous
-        self._shipped, self._released = shipped.files(root), shipped.released()
+        self._released = shipped.released()
+        self._shipped = {
+            path: content
+            for path, content in shipped.files(root).items()
+            if path not in shipped.OPTIONAL or self._is_installed(path, content)
+        }
 
     def any_is_ours(self) -> bool:
-        return any(
-            current_fingerprint(self._root, path) in {fingerprint(content), *self._unedited(path)}
-            for path, content in self._shipped.items()
-        )
+        return any(self._equals_ours(*each) for each in self._shipped.items())
+
+    def _is_installed(self, path: str, content: bytes) -> bool:
+        if self._recorded(path) or self._equals_ours(path, content):
+            return True
+        return path in shipped.PLAYBOOK_FILES and (self._root / path).exists()
+
+    def _equals_ours(self, path: str, content: bytes) -> bool:
+        known = {fingerprint(content), *self._unedited(path)}
+        return current_fingerprint(self._root, path) in known
 
     def shipped(self) -> Iterator[FileChange]:
         for path, content in self._shipped.items():
@@ -119,7 +129,7 @@ class _KnownFiles:
             yield FileChange(Action(path, "keep", UP_TO_DATE), recorded=new)
         elif not current and (recorded or not self._previous.version):
             # without a record, a missing file may have been deleted
-            why = f"you deleted it; to restore it, remove its line from {FILE}"
+            why = changes.deleted(path)
             yield FileChange(Action(path, "keep", why), recorded=recorded or new)
         elif not current:
             yield FileChange(Action(path, "write", "new"), content, new)

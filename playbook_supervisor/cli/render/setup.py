@@ -1,0 +1,71 @@
+"""Sentences about a project's setup: what `init` found and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from playbook_supervisor.formats.sanitize import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.commands.install.survey import Survey
+
+
+def next_steps(found: Survey) -> Iterator[str]:
+    """What to type now."""
+    if not found.fitting:
+        yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
+        return
+    run = f"{found.fitting[0]} {printable(found.feature) or 'FEATURE'}"
+    if not found.feature:
+        how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
+        yield f"first: write the specification of a feature ({how})"
+    yield f"next: playbook run {run}"
+    if not found.foreign:
+        yield f"or, inside Claude Code: /playbook.run {run}"
+
+
+def remarks(found: Survey) -> Iterator[str]:
+    """What the shipped playbooks lack, and at the end which of our commands are not ours."""
+    ours = set(found.offered)
+    if theirs := _lacking(found, lambda command: command not in ours):
+        yield f"{theirs}; they come with spec-kit"
+    if shipped := _lacking(found, ours.__contains__):
+        yield f"{shipped}; `playbook init --commands` installs them"
+    if found.foreign:
+        yield (
+            f"{_not_ours(found)}. `playbook init --replace` installs ours and keeps the old files "
+            "as *.old"
+        )
+
+
+def offer(found: Survey) -> str:
+    """Which commands are missing that we can install, and for which playbooks."""
+    return f"{_lacking(found, set(found.offered).__contains__)}."
+
+
+def foreign(found: Survey) -> Iterator[str]:
+    """Which of our commands are not ours, and what that means."""
+    yield f"{_not_ours(found)}: {', '.join(map(printable, found.foreign.values()))}"
+
+
+def _not_ours(found: Survey) -> str:
+    names = [f"/{name}" for name in found.foreign]
+    said = f"{_and(names)} {'are' if len(names) > 1 else 'is'} not ours"
+    return f"{said}, and would let a model supervise" if found.unsupervised else said
+
+
+def _lacking(found: Survey, chosen: Callable[[str], bool]) -> str:
+    """`auto-feature and auto-validate lack /qa.plan and /qa.run`, of the chosen commands."""
+    lacking = {
+        playbook: [command for command in missing if chosen(command)]
+        for playbook, missing in found.lacking.items()
+    }
+    playbooks = [playbook for playbook, missing in lacking.items() if missing]
+    commands = list(dict.fromkeys(command for missing in lacking.values() for command in missing))
+    verb = "lack" if len(playbooks) > 1 else "lacks"
+    return f"{_and(playbooks)} {verb} {_and(commands)}" if playbooks else ""
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

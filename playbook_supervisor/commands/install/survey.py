@@ -1,0 +1,111 @@
+"""What a project has, and what it lacks for the shipped playbooks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.project import config, features
+from playbook_supervisor.project.install_record import fingerprint, read_installation
+from playbook_supervisor.project.schema import read_playbook
+from playbook_supervisor.project.slash_commands import CommandIndex
+from playbook_supervisor.records import Record
+from playbook_supervisor.system import checkout, templates
+from playbook_supervisor.system.files import read_bytes
+
+_SPECIFY = "/speckit.specify"
+
+
+class Survey(Record):
+    """What a project has.
+
+    `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the
+    missing ones that we ship. `foreign` maps each of our commands that is not ours to its file.
+    `feature` can be run now; empty if no specification is written. `specify` is the command that
+    writes one, empty if there is none.
+    """
+
+    lacking: Mapping[str, tuple[str, ...]]
+    offered: tuple[str, ...]
+    foreign: Mapping[str, str]
+    feature: str
+    specify: str
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """The shipped playbooks whose commands are all there, the one that does most first."""
+        return tuple(name for name, missing in self.lacking.items() if not missing)
+
+    @property
+    def unsupervised(self) -> bool:
+        """Whether a foreign command would let a model supervise a run."""
+        return not shipped.SUPERVISING.isdisjoint(self.foreign)
+
+
+def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
+    """Look at the project, as it is once the files in `changing` are ours or removed."""
+    index = CommandIndex(here.root, home=Path.home())
+    lacking = {name: _missing(name, index, changing) for name in shipped.PLAYBOOKS}
+    wanted = {command for missing in lacking.values() for command in missing}
+    offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
+    specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
+    return Survey(
+        lacking,
+        offered,
+        {name: path for name, path in foreign.items() if path not in changing},
+        _feature(here),
+        specify.name if specify else "",
+    )
+
+
+def foreign_commands(root: Path) -> dict[str, str]:
+    """Each of our commands that the project defines in a file that is not ours → that file.
+
+    A file of ours may have been edited since. But one that says who supervises must still name this
+    program.
+    """
+    recorded, released = read_installation(root).files, shipped.released()
+    index = CommandIndex(root, home=None)
+    found = {}
+    for name in shipped.COMMANDS:
+        command = index.resolve(f"/{name}")
+        if command is None or command.file is None or command.name != f"/{name}":
+            continue
+        path, text = str(command.file.relative_to(root)), read_bytes(command.file)
+        ours = path == shipped.command_file(name) and (
+            shipped.is_ours(text)
+            or fingerprint(text) in {recorded.get(path), *released.get(path, ())}
+            or (path in recorded and name not in shipped.SUPERVISING)
+        )
+        if not ours:
+            found[name] = path
+    return found
+
+
+def _missing(playbook: str, index: CommandIndex, changing: Collection[str]) -> tuple[str, ...]:
+    file = templates.folder() / "playbooks" / f"{playbook}.yaml"
+    steps = read_playbook(read_bytes(file), file.name).steps
+    return tuple(
+        step.command
+        for step in steps
+        if shipped.command_file(step.command.removeprefix("/")) not in changing
+        and ((found := index.resolve(step.command)) is None or found.closed)
+    )
+
+
+def _feature(here: checkout.Checkout) -> str:
+    """The branch's own feature, else the latest with a spec, as short as it can be typed."""
+    settings = config.load(here.root)
+    specified = [spec.parent.name for spec in (here.root / settings.specs).glob("*/spec.md")]
+    names = sorted(name for name in specified if features.is_name(name))
+    if not names:
+        return ""
+    name = here.branch if here.branch in names else names[-1]
+    number = name.partition("-")[0]
+    with suppress(ArgumentError):
+        if features.resolve(here.root, number, settings, tuple).name == name:
+            return number
+    return name
