@@ -148,7 +148,7 @@ def choose(store: DiskStore, session: str, observer: Observer | None = None) -> 
             raise
         from playbook_supervisor.commands.overview import sessions
 
-        known = [seen.manifest for seen in sessions(store) if seen.manifest]
+        known = [seen.manifest for seen in sessions(store) if seen.manifest and not seen.stale]
         raise selection.no_session(known) from error
     if found.others and observer is not None:
         observer.on_notice(f"taking {found.session_id}; also open: {', '.join(found.others)}")

@@ -15,9 +15,9 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import schema, session_policy
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.sessions.selection import OPEN
+from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
@@ -44,7 +44,8 @@ class ClientState(Record):
 class SessionOverview(Record):
     """One session on the disk of one worktree.
 
-    If it cannot be read, `manifest` is None, and `problem` and `code` say why. `driver` is the
+    If it cannot be read, `manifest` is None, and `problem` and `code` say why. `stale`: a copy
+    of a session whose worktree is gone: its journal may lack what ran last. `driver` is the
     process that drives it, `client` the conversation that it is bound to.
     """
 
@@ -55,6 +56,7 @@ class SessionOverview(Record):
     driver: Driver | None = None
     client: ClientState | None = None
     code: str = ""
+    stale: bool = False
 
     @property
     def root(self) -> Path:
@@ -79,8 +81,9 @@ def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
         for session_id in {*other.ids(), *other.vanished()}:
             found.setdefault(session_id, []).append(other)
     for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
-        for session_id in lost.vanished():
-            found.setdefault(session_id, [lost])  # there is no other copy
+        for session_id in lost.known():
+            if not any(_is_as_new(each, lost, session_id) for each in found.get(session_id, ())):
+                found[session_id] = [lost]
     seen = [_overview_of(session_id, copies) for session_id, copies in found.items()]
     return tuple(sorted(seen, key=_order))
 
@@ -119,6 +122,17 @@ def full_id(store: DiskStore, named: str) -> str:
 
     kept = (id_ for each in stores(store) for id_ in (*each.ids(), *each.driven()))
     return selection.full_id(set(kept), named)
+
+
+def _is_as_new(copy: DiskStore, lost: DiskStore, session_id: str) -> bool:
+    """Whether the copy says what the removed worktree wrote last."""
+    if copy.drives(session_id):
+        return True
+    try:
+        recorded, found = lost.written_manifest(session_id), copy.manifest(session_id)
+    except PlaybookError:
+        return False
+    return recorded is not None and recorded.status not in OPEN and recorded == found
 
 
 def find(store: DiskStore, session_id: str) -> DiskStore:
@@ -175,7 +189,9 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
         if driver is None and client is not None and client.lives:
             driver = Driver(client.pid, _CLAUDE)
         manifest = store.manifest(session_id)
-        return SessionOverview(store, session_id, manifest, "", driver, client)
+        if stale := _is_stale(store, manifest):
+            manifest = replace(manifest, gate=None)  # it may have been answered
+        return SessionOverview(store, session_id, manifest, "", driver, client, stale=stale)
     except PlaybookError as error:
         code, said = error.code, error.message
         if error.where:
@@ -185,6 +201,16 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
     except OSError as error:  # of another user, for instance
         code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
     return SessionOverview(store, session_id, None, said, driver, client, code)
+
+
+def _is_stale(store: DiskStore, manifest: Manifest) -> bool:
+    """Whether it began in a worktree of this repository that is gone, and only a copy is left."""
+    here, session_id = store.checkout, manifest.session_id
+    if manifest.status not in OPEN or store.drives(session_id) or not manifest.worktree:
+        return False
+    place = (here.main_root / manifest.worktree).resolve()
+    gone = not (place / ".git").exists() and (here.ids / session_id).is_dir()
+    return gone and here.branch != manifest.branch and not home_elsewhere(here, manifest)
 
 
 def _client(store: DiskStore, session_id: str) -> ClientState | None:

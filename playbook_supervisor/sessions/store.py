@@ -90,9 +90,13 @@ class DiskStore:
             name for name in session_ids.names(self.checkout.root / SESSIONS) if self._has(name)
         ]
 
+    def known(self) -> list[str]:
+        """Every session that this worktree drives or drove, also if its folder is gone."""
+        return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
+
     def driven(self) -> list[str]:
         """Open sessions that this worktree drives, including those whose folders are gone."""
-        return [name for name in session_ids.names(self.checkout.runtime) if self._is_open(name)]
+        return [name for name in self.known() if self._is_open(name)]
 
     def vanished(self) -> list[str]:
         """Open sessions that this worktree drove and whose folders are gone."""
@@ -107,8 +111,6 @@ class DiskStore:
 
     def _is_open(self, session_id: str) -> bool:
         """A runtime state that cannot be read counts as open; opening the session reports it."""
-        if not self.drives(session_id):
-            return False
         runtime = self._recorded(session_id)
         return runtime is None or runtime.manifest.get("status") not in ENDED
 
@@ -138,9 +140,9 @@ class DiskStore:
             if self.drives(session_id):
                 self.require_worktree(session_id)
             raise session_ids.unknown(session_id) from error
-        return self.recorded(session_id) or found
+        return self.written_manifest(session_id) or found
 
-    def recorded(self, session_id: str) -> Manifest | None:
+    def written_manifest(self, session_id: str) -> Manifest | None:
         """The manifest as this worktree last wrote it, whatever became of the file."""
         runtime = self._recorded(session_id)
         return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None

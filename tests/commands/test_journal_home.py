@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -438,6 +439,51 @@ def test_an_open_session_of_a_removed_folder_is_not_finished(installed: Project)
         "PB-STATE-NO-WORKTREE",
         True,
     )
+
+
+# ── what `status` advises ───────────────────────────────────────────────────────────────────
+
+
+def advice(late: Late) -> str:
+    shown = late.main.playbook("status", "--all").out
+    assert late.id in shown
+    return shown
+
+
+def test_an_older_copy_of_a_removed_worktree_is_not_to_be_resumed(late: Late) -> None:
+    """Its gate was answered, and what it says to do next was done."""
+    late.main.git("worktree", "remove", "--force", str(late.tree.root))
+    shown = advice(late)
+    assert not re.search("playbook (resume|answer)|WAITS", shown)
+    (add,) = re.findall("git (worktree add .*)", shown)
+    late.main.git(*add.split())
+    assert "completed" in advice(late)
+
+
+def test_a_removed_folder_is_to_be_restored_or_finished(late: Late) -> None:
+    shutil.rmtree(late.tree.root)
+    shown = advice(late)
+    assert not re.search("playbook (resume|answer)|WAITS", shown)
+    assert f"playbook repair {late.id} --restore" in shown
+    assert late.main.playbook(*re.findall("playbook (finish .*)", shown)[0].split()).code == 0
+    assert "completed" in advice(late)
+    assert late.entries() == late.end
+
+
+def test_an_open_session_of_a_removed_folder_is_not_its_older_copy(installed: Project) -> None:
+    late = Late(installed)
+    late.wait()
+    squash(installed)
+    shutil.rmtree(late.tree.root)
+    shown = advice(late)
+    assert not re.search("playbook (resume|answer)|WAITS", shown)
+    assert f"playbook repair {late.id} --restore" in shown
+
+
+def test_in_another_clone_the_copy_is_what_there_is(late: Late, tmp_path: Path) -> None:
+    late.main.git("clone", "-q", ".", str(tmp_path / "clone"))
+    late.main = Project(tmp_path / "clone", late.main.home)
+    assert f"playbook answer {late.id}" in advice(late)
 
 
 # ── kills and full disks ────────────────────────────────────────────────────────────────────

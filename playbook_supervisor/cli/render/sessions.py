@@ -20,6 +20,7 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
         if seen.code == "PB-STATE-NO-WORKTREE":
             yield f"{seen.session_id}  {first_line(seen.problem, 400)}"
             yield f"  restore it: playbook repair {seen.session_id} --restore"
+            yield f"  if it has ended, bring its journal home: playbook finish {seen.session_id}"
             return
         yield f"{seen.session_id}  unreadable: {first_line(seen.problem, 400)}"
         if seen.code != "PB-STATE-NEWER":
@@ -27,7 +28,9 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
         return
     words = [seen.session_id, manifest.playbook, manifest.subject, _state(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _location(seen)
-    if manifest.gate is not None:
+    if seen.stale:
+        yield from _stale(seen)
+    elif manifest.gate is not None:
         yield f"  {first_line(manifest.gate.question, 400)}"
         if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
@@ -37,6 +40,19 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
     if seen.client is not None and seen.open:
         yield from _in_the_client(seen.client)
+
+
+def _stale(seen: SessionOverview) -> Iterator[str]:
+    """How to go on without running again what an older copy does not know."""
+    from os.path import relpath
+    from shlex import quote
+
+    manifest = seen.manifest
+    assert manifest is not None  # noqa: S101 - a stale one was read
+    place = relpath(seen.store.checkout.main_root / manifest.worktree)
+    yield f"  its worktree {first_line(place)} is gone; this copy may lack what ran there last"
+    yield f"  go on there: git worktree add {quote(place)} {quote(first_line(manifest.branch))}"
+    yield f"  or end it: playbook abort {seen.session_id}"
 
 
 def _in_the_client(client: ClientState) -> Iterator[str]:

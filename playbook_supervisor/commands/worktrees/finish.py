@@ -249,7 +249,7 @@ def _owns_worktree(store: DiskStore, session_id: str) -> bool:
 def _plan_without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
     """The worktree was removed by hand; the branch may still exist."""
     main, lost = store.checkout.main_root, not (store.checkout.root / ".git").exists()
-    manifest = store.recorded(session_id) or store.manifest(session_id)
+    manifest = store.written_manifest(session_id) or store.manifest(session_id)
     if lost and manifest.status in OPEN:
         store.require_worktree(session_id)
     branch, root = manifest.branch, Path(os.path.normpath(main / manifest.worktree))

@@ -111,10 +111,7 @@ class _Worktree:
         elsewhere = [self._trees_of(stay.commit) for stay in self._leaving.stays]
         names = {name for name in own if all(own[name] != trees.get(name) for trees in elsewhere)}
         if self._store is not None:
-            runtime = self._store.checkout.runtime
-            folders = runtime.iterdir() if runtime.is_dir() else ()
-            ids = {each.name for each in folders if SESSION_ID.match(each.name)}
-            names |= {name for name in ids if self._store.drives(name)}
+            names |= {*self._store.known()}
         if self._root is not None:
             with git.repository(self._root) as repo:
                 listed = repo.git.status(
