@@ -155,7 +155,7 @@ class Conversation:
                 self._account.retries += 1
                 self._not_started = self._start()
             else:
-                whole = whole_output(str(stream.result.get("result") or ""), self._call)
+                whole = whole_output(str(stream.result.get("result") or stream.said), self._call)
                 return Outcome(self._sanitized(verdict.failure), whole)
         return Outcome(self._sanitized(self._not_started))
 
@@ -204,6 +204,7 @@ class Conversation:
                 failure = unknown_command(stream, self._call.command)
             if failure is not None:
                 worker.stop()
+        output.log(worker.stderr)
         yield from left_behind(worker)
         if failure is not None:
             return Verdict(failure)

@@ -47,7 +47,7 @@ class Stream(Record, frozen=False):
     `commands` are the slash commands that it knows, None until it has listed them. `result` is its
     last result object; `finished` is false if more messages followed it. `api_error` is the
     client's name for the latest failure to reach the model. `limit_ends` is when the latest usage
-    limit ends, in seconds since the epoch, or 0.
+    limit ends, in seconds since the epoch, or 0. `said` is the latest text of the model.
     """
 
     root: str = ""
@@ -59,6 +59,7 @@ class Stream(Record, frozen=False):
     finished: bool = False
     api_error: str = ""
     limit_ends: int = 0
+    said: str = ""
     _turns: int = 0
     _answers: dict[str, tuple[int, int]] = field(default_factory=dict)
     _denials: dict[str, Denial] = field(default_factory=dict)
@@ -149,8 +150,9 @@ class Stream(Record, frozen=False):
             self._answers[_text(message, "id")] = tokens
         for block in _mappings(message, "content"):
             match _text(block, "type"):
-                case "text" if main and (line := first_line(_text(block, "text"))):
-                    yield line
+                case "text" if main and (text := _text(block, "text")).strip():
+                    self.said = text
+                    yield from filter(str.strip, text.splitlines())
                 case "tool_use":
                     self.tool_calls += 1
                     yield described(_text(block, "name"), _mapping(block, "input"), self.root)

@@ -19,7 +19,7 @@ from playbook_supervisor.system.processes import Worker
 Why = Literal["wall", "idle", "stop"]
 
 _NAMED = 5  # of the processes that a program left behind
-LAST_LINES = 5  # how many of a program's last lines a failure quotes as its cause
+LAST_LINES = 15  # how many of a program's last lines a failure quotes as its cause
 
 
 def launch(argv: Sequence[str], call: Call, stdin: bytes, *, name: str) -> Running:
@@ -68,6 +68,7 @@ def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
     try:
         for line in worker.lines():
             yield from output.messages(line)
+        output.log(worker.stderr)
         yield from left_behind(worker)
         yield Message(outcome=_ended(worker, call, name))
     finally:
@@ -86,18 +87,28 @@ def left_behind(worker: Worker) -> Iterator[Message]:
 
 
 class OutputMessages:
-    """Turns lines into messages: sanitized, without secrets, up to the call's cap."""
+    """Turns lines into messages, up to the call's cap, and logs all of them: sanitized, without
+    secrets."""
 
     def __init__(self, call: Call) -> None:
         self._call, self._left = call, call.cap
 
     def messages(self, line: str) -> Iterator[Message]:
         text = redact(printable(line), self._call.secrets)
-        if not text.strip() or self._left < 0:
+        if not text.strip():
+            return
+        if self._call.log is not None:
+            self._call.log(text)
+        if self._left < 0:
             return
         self._left -= len(text.encode())
         cut = f"… cut: more than {self._call.cap} bytes of output"
         yield Message(text if self._left >= 0 else cut)
+
+    def log(self, text: str) -> None:
+        """Only log the text, which is what a program wrote to stderr."""
+        if self._call.log is not None and (harmless_text := harmless(text, self._call).strip()):
+            self._call.log(harmless_text)
 
 
 def whole_output(text: str, call: Call) -> str:

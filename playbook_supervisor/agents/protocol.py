@@ -15,7 +15,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.system.capture import Capture
+from playbook_supervisor.system.capture import Capture, redact
 
 
 class Budget(Record):
@@ -35,7 +35,8 @@ class Call(Record, kw_only=True):
     the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked,
     and ends with the call; with us, too, unless it `outlives` us.
     The values in `secrets` never leave the agent. Only an agent that `keeps_budgets` is given a
-    `budget`.
+    `budget`. `log`, if there is one, takes every line of output, safe and without secrets, also
+    those beyond the cap; if the agent does not call it, its messages are logged.
     """
 
     session: str
@@ -56,6 +57,7 @@ class Call(Record, kw_only=True):
     cap: int = 1_000_000
     budget: Budget = field(default_factory=Budget)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    log: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 class Message(Record):
@@ -135,11 +137,14 @@ def carry_out(
     raises, or ends without an outcome, has failed.
     """
     outcome: Outcome | None = None
+    whole = _WholeOutput(call)
     try:
-        running = agent.run(call)
+        running = agent.run(whole.call)
         if on_start is not None:
             on_start(running)
         for message in running:
+            if message.text:
+                whole.add_message(message.text, notice=message.notice)
             if message.text and message.notice and on_notice is not None:
                 on_notice(printable(message.text))
             elif message.text:
@@ -154,6 +159,24 @@ def carry_out(
         message_text = f"the agent {agent.name} ended without an outcome"
         outcome = failed("PB-AGENT-FAILED", message_text, name=agent.name)
     return _sanitized(outcome, call.cap)
+
+
+class _WholeOutput:
+    """Logs what the agent itself logs or, if it never does, its messages; notices in any case."""
+
+    def __init__(self, call: Call) -> None:
+        self._log, self._logs_itself = call.log, False
+        self._secrets = call.secrets
+        self.call = call if self._log is None else replace(call, log=self._add_line)
+
+    def _add_line(self, line: str) -> None:
+        self._logs_itself = True
+        if self._log is not None:
+            self._log(line)
+
+    def add_message(self, text: str, *, notice: bool) -> None:
+        if self._log is not None and (notice or not self._logs_itself):
+            self._log(redact(printable(text), self._secrets))
 
 
 def failed(

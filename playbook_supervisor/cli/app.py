@@ -21,6 +21,7 @@ GROUPS = {
         "resume": "Continue a session.",
         "answer": "Answer the open gate, from any terminal.",
         "status": "Show all sessions, those that wait for you first.",
+        "logs": "Show all that the agent of an attempt said.",
         "show": "Show one session: attempts, conditions, evidence and answers.",
         "list": "List the playbooks of this project.",
         "pause": "Stop driving a session and leave it open.",

@@ -85,7 +85,12 @@ def report(
     given = binding.launched_attempts(supervisor.private)
     if given is not None:
         return _with_details(supervisor, supervisor.advance(), given)
-    return _reply(supervisor, supervisor.report(attempt, reported))
+    snapshot = supervisor.report(attempt, reported)
+    if any(event.entry.id == attempt for event in snapshot.events):
+        from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
+
+        keep_words(supervisor.private, attempt, reported.output, secret_values(os.environ))
+    return _reply(supervisor, snapshot)
 
 
 def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:

@@ -7,6 +7,7 @@ write. A program that the main thread waits for is stopped when a signal arrives
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from queue import Empty
@@ -21,6 +22,7 @@ from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome,
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.attempt_log import secret_values
 from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -72,13 +74,12 @@ class Runner(Record, frozen=False):
     by: Principal = Principal("")
     _workers: WorkerPool = field(init=False)
     _launched: set[str] = field(default_factory=set)
-    _last_lines: dict[str, str] = field(default_factory=dict)
     _shown_notices: set[str] = field(default_factory=set)
     _pausing: bool = False
     _pending_signal: int = 0
 
     def __post_init__(self) -> None:
-        self._workers = WorkerPool(self.agent)
+        self._workers = WorkerPool(self.agent, self.supervisor.private)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
         """Drive to the session's end, to a gate that is not answered here, or to an interruption.
@@ -167,6 +168,7 @@ class Runner(Record, frozen=False):
             wall=self.wall,
             idle=self.idle,
             budget=budget.remaining(self.limits, self.supervisor, snapshot),
+            secrets=secret_values(os.environ),
         )
         self._workers.launch(attempt, call)
 
@@ -179,7 +181,6 @@ class Runner(Record, frozen=False):
         if event.attempt is not None and event.notice:
             self.observer.on_notice(f"{event.attempt.id}: {event.notice}")
         elif event.attempt is not None:
-            self._last_lines[event.attempt.id] = event.line
             self.observer.on_output(event.attempt, event.line)
         return snapshot.without_events(), None
 
@@ -216,7 +217,7 @@ class Runner(Record, frozen=False):
             resolution = Resolution.CONTINUE
             return self._answer(gate, resolution, resolution.value, AUTONOMOUS), None
         self._write_copies()
-        context = gate_context(snapshot, self._last_lines.get(gate.member.id, ""))
+        context = gate_context(snapshot)
         self.observer.on_gate(snapshot)
         if self.prompter is None:
             return snapshot, DriveResult(snapshot, "waiting", context=context)

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from playbook_supervisor.agents.protocol import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.sessions.attempt_log import new_log
 
 _FILES_PER_WORKER, _OTHER_FILES = 8, 64  # file descriptors: pipes and process start; the rest
 _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
@@ -48,9 +50,13 @@ class _Worker(Record, frozen=False):
 
 
 class WorkerPool(Record, frozen=False):
-    """As many threads as were ever needed at once; an idle one takes the next step."""
+    """As many threads as were ever needed at once; an idle one takes the next step.
+
+    All that a step's agent says goes to the attempt's log in the session's folder `private`.
+    """
 
     agent: Agent
+    private: Path
     events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
     _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
     _threads: int = 0
@@ -106,10 +112,11 @@ class WorkerPool(Record, frozen=False):
 
     def _run(self, worker: _Worker, call: Call) -> None:
         attempt = worker.attempt
+        log = new_log(self.private, attempt.id)
         try:
             outcome = carry_out(
                 self.agent,
-                call,
+                replace(call, log=log.add),
                 lambda line: self.events.put(WorkerEvent(attempt, line=line)),
                 on_start=worker.started,
                 on_notice=lambda line: self.events.put(WorkerEvent(attempt, notice=line)),
@@ -117,6 +124,7 @@ class WorkerPool(Record, frozen=False):
         except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
             message = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
             outcome = failed("PB-AGENT-CRASHED", printable(message), name=self.agent.name)
+        log.close()
         self.events.put(WorkerEvent(attempt, outcome=outcome))
 
 

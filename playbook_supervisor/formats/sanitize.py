@@ -23,6 +23,7 @@ _UNSEEN = (
     r"\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _LINE = r"[^\r\n]+"
+_LINE_BREAK = r"[\r\n]+"
 # Beyond these limits the search would take seconds.
 _LONGEST_WORD = 100
 _MOST_WORDS = 200
@@ -50,6 +51,28 @@ def first_line(text: str, limit: int = 200) -> str:
         if line := printable(match[0]).strip():
             return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
     return ""
+
+
+def last_words(text: str, limit: int = 500) -> str:
+    """The end of the text: its last lines with visible text, at most `limit` characters.
+
+    A longer text begins with … in place of what was cut.
+    """
+    kept: list[str] = []
+    room = limit
+    for line in reversed(re.split(_LINE_BREAK, text)):
+        if not (shown := printable(line).strip()):
+            continue
+        if len(shown) > room:
+            return "\n".join(["…" + shown[len(shown) - room + 1 :] if room > 1 else "…", *kept])
+        kept.insert(0, shown)
+        room -= len(shown) + 1
+    return "\n".join(kept)
+
+
+def last_line(text: str, limit: int = 200) -> str:
+    """The last line with visible text, stripped; cut with … at `limit` characters."""
+    return first_line(last_words(text).rpartition("\n")[2], limit)
 
 
 def counted(number: int, word: str) -> str:

@@ -145,7 +145,7 @@ class Outcome(Record):
 
     `error` is None if the worker succeeded; else its code begins with `PB-AGENT-` or `PB-STEP-`.
     `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its
-    first line, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
+    last words, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
     `model`, `cost_usd`, …).
     """
 

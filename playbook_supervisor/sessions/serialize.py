@@ -149,7 +149,7 @@ def outcome_from_json(shape: object) -> Outcome:
         fields = Fields(shape)
         return Outcome(
             error=_failure(shape.get("error"), fields),
-            output=first_line(fields.text("output")),
+            output=printable(fields.text("output"), keep_newlines=True),
             agent=_usage(fields.record("agent")),
         )
     except UnfitError as unfit:

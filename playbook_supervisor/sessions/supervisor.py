@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import last_words
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -334,8 +334,8 @@ class Supervisor:
 
 
 def _shortened(outcome: Outcome) -> Outcome:
-    """The outcome as the journal keeps it: one line of output, and an error of bounded length."""
-    outcome, error = replace(outcome, output=first_line(outcome.output)), outcome.error
+    """The outcome as the journal keeps it: the last words, and an error of bounded length."""
+    outcome, error = replace(outcome, output=last_words(outcome.output)), outcome.error
     if error is None:
         return outcome
     message, guidance, cause = (

@@ -108,7 +108,7 @@ def test_no_value_and_no_prompt_is_taken_for_an_option(
     call = planning(tmp_path, prompt=f"/speckit.plan {hostile}", model=hostile, budget=budget)
     outcome, heard = carried_out(call, allowed_tools=(hostile, "Bash(git commit *)"))
     assert (outcome.ok, outcome.output) == (True, "The plan is written.\nAnd more.")
-    assert heard == ["I write it.", "Write plan.md", "The plan is written."]
+    assert heard == ["I write it.", "Write plan.md", "The plan is written.", "And more."]
     assert (folder / "argv").read_text().splitlines() == [
         "-p",
         "--verbose",

@@ -59,9 +59,10 @@ def failure(*said: str) -> Failure:
 
 
 def test_work_is_shown_line_by_line_and_summed_up() -> None:
-    """Catalyst NFR-1.3: texts by their first line, tools by what they touch."""
+    """Catalyst NFR-1.3: texts line by line, tools by what they touch."""
     stream, shown = heard(*lines("works"))
-    assert shown == ["I write it.", "Write plan.md", "The plan is written."]
+    assert shown == ["I write it.", "Write plan.md", "The plan is written.", "And more."]
+    assert stream.said == "The plan is written.\nAnd more."
     assert stream.commands is not None
     assert "speckit.plan" in stream.commands
     assert (stream.model, stream.turns, stream.tool_calls) == ("claude-opus-5-5", 2, 1)

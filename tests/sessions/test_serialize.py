@@ -123,7 +123,7 @@ def test_an_outcome_may_be_empty_or_say_much() -> None:
     said = outcome_from_json(
         {"output": "\n12 tests pass\nmore", "agent": {"turns": 3, "name": "x"}}
     )
-    assert said == Outcome(output="12 tests pass", agent={"turns": 3, "name": "x"})
+    assert said == Outcome(output="\n12 tests pass\nmore", agent={"turns": 3, "name": "x"})
 
 
 def test_an_error_is_a_sentence_or_a_shape() -> None:

@@ -168,7 +168,7 @@ def test_a_huge_outcome_is_shortened_in_the_journal(
     giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
     report(supervisor, "a#1", Outcome(giant, "\n" + "o" * 500 + "\nand more"))
     (entry,) = scene.store.journal(supervisor.id).entries
-    assert entry.output == "o" * 199 + "…"
+    assert entry.output == "…" + "o" * 490 + "\nand more"
     assert entry.error == "m" * 1_999 + "…"
     assert entry.error_guidance == "g" * 1_999 + "…"
     assert entry.error_cause == "c" * 2_000

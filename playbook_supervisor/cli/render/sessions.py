@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import first_line, last_words
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus
@@ -138,7 +138,8 @@ def _attempt(entry: Entry) -> Iterator[str]:
     if not entry.gates and entry.human_response:
         yield f"  human: {first_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
     if entry.output:
-        yield f"  agent: {first_line(entry.output)}"
+        said = last_words(entry.output).replace("\n", "\n         ")
+        yield f"  agent: {said}"
 
 
 def _answered(gate: Gate) -> str:

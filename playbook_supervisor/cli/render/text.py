@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playbook_supervisor.errors import CODES, guidance, with_session
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import first_line, last_line, printable
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
@@ -121,7 +121,7 @@ def reason(entry: Entry) -> str:
         return first_line(entry.error)
     if entry.status is EntryStatus.SKIPPED:
         return first_line(entry.human_response) or "skipped by the playbook"
-    return first_line(entry.evidence[-1] if entry.evidence else entry.output)
+    return first_line(entry.evidence[-1]) if entry.evidence else last_line(entry.output)
 
 
 # ── gates ───────────────────────────────────────────────────────────────────────────────────

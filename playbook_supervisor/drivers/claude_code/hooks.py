@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _COMMAND = "playbook."
+_KEPT_WORDS = 4_000  # characters of an agent's last message
 _THE_PLAYBOOKS = frozenset({*allowlist.AGENTS, "AskUserQuestion"})
 """Tools whose calls may be the playbook's in a person's turn, too."""
 
@@ -219,7 +220,7 @@ def _subagent_stopped(hook: HookContext) -> HookReply | None:
     unknown = any(not worker.agent for worker in bound.workers.values())  # it may be this one
     compacted = hook.payload.get("agent_type") == ""
     if not compacted and (unknown or bound.worker_of(agent=agent)):
-        bound.stopped(agent, hook.text("last_assistant_message")[:2_000])
+        bound.stopped(agent, hook.text("last_assistant_message")[-_KEPT_WORDS:])
     return None
 
 

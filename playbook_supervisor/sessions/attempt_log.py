@@ -1,0 +1,73 @@
+"""The log of an attempt, with all that its agent said: `logs/plan#1.log` beside the runtime state.
+
+The journal keeps only the agent's last words. A log is never committed and may be lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from playbook_supervisor.formats.sanitize import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.system.log_file import LogFile
+
+_FOLDER, _ENDING = "logs", ".log"
+_PART = 16 * 1024  # bytes that are searched for the last lines
+_CONFIDENTIAL = (
+    r"(?i)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)\Z"
+)
+_SHORTEST_SECRET = 8  # characters: shorter values would hide common words
+
+
+def log_path(private: Path, attempt_id: str) -> Path:
+    """The log of an attempt of the session whose local folder is `private`."""
+    return private / _FOLDER / f"{attempt_id}{_ENDING}"
+
+
+def logged_attempts(private: Path) -> tuple[str, ...]:
+    """The ids of the attempts that have a log, the one that was begun first coming first."""
+    try:
+        logs = [path for path in (private / _FOLDER).iterdir() if path.suffix == _ENDING]
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return tuple(path.stem for path in sorted(logs, key=lambda path: path.stat().st_ctime_ns))
+
+
+def new_log(private: Path, attempt_id: str) -> LogFile:
+    """An empty log, for what the attempt's agent says."""
+    from playbook_supervisor.system.log_file import LogFile
+
+    return LogFile(log_path(private, attempt_id))
+
+
+def keep_words(private: Path, attempt_id: str, text: str, secrets: Iterable[str] = ()) -> None:
+    """Log what a client's agent told us, which is its last message, unless it said nothing."""
+    if not text.strip():
+        return
+    from playbook_supervisor.system.capture import redact
+
+    log = new_log(private, attempt_id)
+    log.add(redact(printable(text, keep_newlines=True), secrets))
+    log.close()
+
+
+def last_lines(private: Path, attempt_id: str, count: int) -> tuple[str, ...]:
+    """The last lines with visible text of an attempt's log; empty if there is none."""
+    from playbook_supervisor.system.log_file import last_part
+
+    text = last_part(log_path(private, attempt_id), _PART)
+    lines = (printable(line).rstrip() for line in text.split("\n"))
+    return tuple([line for line in lines if line][-count:])
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of variables whose names say that they are secret."""
+    return tuple(
+        value
+        for name, value in environment.items()
+        if len(value) >= _SHORTEST_SECRET and re.search(_CONFIDENTIAL, name)
+    )
