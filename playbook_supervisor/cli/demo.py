@@ -61,7 +61,7 @@ class _ScriptedPrompter:
     ) -> PromptAnswer:
         del overtaken
         answer = text.first_choice(snapshot)
-        output.inform(*(f"  {line}" for line in text.context(context)))
+        output.inform(*(f"  {line}" for line in context))
         output.inform(f"There is no terminal to ask at: the demo answers `{answer}` itself.")
         return PromptAnswer(answer)
 

@@ -8,6 +8,7 @@ from playbook_supervisor.drivers.claude_code.allowlist import calls
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.sessions import gate_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _SETTLED = frozenset({Change.DONE, Change.FAILED, Change.SKIPPED})
-_CONTEXT_LINES = 12  # a client cuts output after 10,000 characters
 
 
 def print_directive(snapshot: Snapshot, details: DirectiveDetails, *, json: bool) -> int:
@@ -32,7 +32,7 @@ def print_directive(snapshot: Snapshot, details: DirectiveDetails, *, json: bool
 
 def lines_for_model(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
     """Prose, and as the last line the directive without long text."""
-    context = text.context(details.context)[:_CONTEXT_LINES]
+    context = gate_text.lines(details.context)
     directive = json_shapes.in_one_line(_directive_json(snapshot, details))
     return [*_prose(snapshot, context, details.given), f"playbook-directive: {directive}"]
 

@@ -16,6 +16,7 @@ from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
+from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -39,7 +40,7 @@ def drive_and_show(
         )
     if result.why == "waiting":
         if prompter is None:  # otherwise the user has seen it
-            output.inform(*(f"  {line}" for line in text.context(context)))
+            output.inform(*(f"  {line}" for line in gate_text.lines(context)))
         output.inform(text.how_to_answer(snapshot, name))
     elif level >= Level.INFO or result.why == "failed":
         output.inform(text.summary(snapshot, entries, result.why))

@@ -12,6 +12,7 @@ from playbook_supervisor.cli import options, output, streams
 from playbook_supervisor.cli.render import json_shapes, live, sessions, text
 from playbook_supervisor.cli.render.log import now
 from playbook_supervisor.commands import view
+from playbook_supervisor.sessions import gate_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _list(session: str, *, all: bool, json: bool) -> int:
         output.write_json(json_shapes.sessions(shown))
         return 0
     for each in shown:
-        output.write(*sessions.brief(each, now()))
+        output.write(*sessions.brief(each, now(), gate_text.lines(each.gate_context())))
     hidden = len(seen) - len(shown)
     if not shown:
         output.inform("No session is open.")

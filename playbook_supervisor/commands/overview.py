@@ -23,6 +23,10 @@ from playbook_supervisor.system import checkout
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import read_bytes
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.gate_context import GateContext
+
 _CLAUDE = "claude-code"
 _VANISHED = "its files are gone; the next command restores them"
 
@@ -62,6 +66,20 @@ class SessionOverview(Record):
     def root(self) -> Path:
         """Its worktree."""
         return self.store.checkout.root
+
+    def gate_context(self) -> GateContext | None:
+        """What helps to answer the open gate; None if none is open, or it cannot be read."""
+        manifest = self.manifest
+        playbook = pinned_playbook(self.store, self.session_id)
+        if manifest is None or manifest.gate is None or playbook is None:
+            return None
+        from playbook_supervisor.sessions.gate_context import context_of
+
+        policy = pinned_policy(self.store, self.session_id)
+        try:
+            return context_of(self.store, manifest, playbook, policy, manifest.gate.id)
+        except (PlaybookError, KeyError):
+            return None
 
     @property
     def open(self) -> bool:

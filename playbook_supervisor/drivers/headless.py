@@ -22,8 +22,9 @@ from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome,
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import secret_values
-from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -41,7 +42,7 @@ class DriveResult(Record):
     snapshot: Snapshot
     why: str
     signal: int = 0
-    context: tuple[str, ...] = ()  # helps to answer the gate that is left open
+    context: GateContext | None = None  # helps to answer the gate that is left open
 
     @property
     def exit_code(self) -> int:
@@ -221,7 +222,7 @@ class Runner(Record, frozen=False):
         self.observer.on_gate(snapshot)
         if self.prompter is None:
             return snapshot, DriveResult(snapshot, "waiting", context=context)
-        return self._prompt(snapshot, gate, self.prompter, context)
+        return self._prompt(snapshot, gate, self.prompter, tuple(gate_text.lines(context)))
 
     def _prompt(
         self, snapshot: Snapshot, gate: Ask, prompter: Prompter, context: tuple[str, ...]

@@ -56,7 +56,7 @@ def first_line(text: str, limit: int = 200) -> str:
 def last_words(text: str, limit: int = 500) -> str:
     """The end of the text: its last lines with visible text, at most `limit` characters.
 
-    A longer text begins with … in place of what was cut.
+    A line that was cut begins with ….
     """
     kept: list[str] = []
     room = limit
@@ -64,7 +64,7 @@ def last_words(text: str, limit: int = 500) -> str:
         if not (shown := printable(line).strip()):
             continue
         if len(shown) > room:
-            return "\n".join(["…" + shown[len(shown) - room + 1 :] if room > 1 else "…", *kept])
+            return "\n".join([f"…{shown[len(shown) - room + 1 :]}"] * (room > 1) + kept)
         kept.insert(0, shown)
         room -= len(shown) + 1
     return "\n".join(kept)

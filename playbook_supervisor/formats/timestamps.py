@@ -15,6 +15,20 @@ def to_time(ms: int) -> str:
     )
 
 
+def duration(ms: int) -> str:
+    """`0.4 s`, `45 s`, `12 min 6 s`, `3 h 20 min`, `2 d 4 h`: at most two units."""
+    if ms < 9_950:
+        return f"{ms / 1000:.1f} s"
+    whole = round(ms / 1000)
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    for name, size in units:
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count} {name}" if count else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
 def from_time(text: str) -> int | None:
     """Milliseconds since the epoch of an ISO 8601 time with a zone; None for any other text.
 

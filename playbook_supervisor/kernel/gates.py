@@ -27,7 +27,7 @@ _BEFORE = (R.CONTINUE, R.SKIP, R.ABORT)
 _PRECONDITION = (R.CONTINUE, R.ACCEPT, R.SKIP, R.ABORT)
 _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 
-_LONGEST_ERROR = 240
+LONGEST_ERROR = 240
 """Characters of an error in a question; the journal has all of it."""
 
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
@@ -135,8 +135,8 @@ def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
     It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s).
     """
     error = " ".join(entry.error.split()).rstrip(".") or "something is missing"
-    if len(error) > _LONGEST_ERROR:
-        error = f"{error[: _LONGEST_ERROR - 1].rstrip()}…"
+    if len(error) > LONGEST_ERROR:
+        error = f"{error[: LONGEST_ERROR - 1].rstrip()}…"
     text = _QUESTIONS[ask.reason, ask.place].format(
         step=ask.member.step.id, command=ask.member.step.command, error=error
     )

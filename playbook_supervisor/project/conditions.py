@@ -101,6 +101,11 @@ def publishes(conditions: Iterable[Condition]) -> bool:
     return any(CONDITIONS[condition].publishes for condition in conditions)
 
 
+def verdicts(names: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Those of the conditions that read the verdict of a report, each once."""
+    return tuple(dict.fromkeys(name for name in names if CONDITIONS[name].probe is probes.passes))
+
+
 def need_network(conditions: Iterable[Condition]) -> bool:
     """Whether one of them has to ask a program that uses the network."""
     return any(CONDITIONS[condition].needs_network for condition in conditions)

@@ -65,6 +65,13 @@ class Policy(Record):
         """The demands that restrict who may answer the gates of a step. All must agree."""
         return tuple(demand for demand in self.of(step_id) if demand.answered_by)
 
+    def answerers(self, step_id: str) -> tuple[str, ...]:
+        """Who may answer the gates of a step, a line for each policy; empty where anyone may."""
+        return tuple(
+            f"{' or '.join(demand.answered_by)} (policy {demand.policy})"
+            for demand in self.people(step_id)
+        )
+
     def admit(self, step_id: str, resolution: Resolution, by: str) -> None:
         """PolicyError PB-POLICY-ANSWER unless `by` may give this answer at a gate of the step.
 

@@ -1,30 +1,165 @@
-"""What helps a person to answer a gate, collected when the gate is shown (kai FR24)."""
+"""What a person needs to decide at a gate, collected when the gate is shown (kai FR24).
+
+The whole session counts and not only the step that asks: what the earlier steps left, what was
+waived, and all that has changed in the repository. `gate_text.py` puts it into words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 from playbook_supervisor.errors import CODES
-from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.formats.sanitize import last_words
+from playbook_supervisor.kernel.directives import Ask, Probed
+from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import Entry, Gate, last_entries
+from playbook_supervisor.kernel.vocabulary import Condition, Place, Resolution
+from playbook_supervisor.project import conditions, config, features
+from playbook_supervisor.project.session_policy import Policy
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.system import checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.local_state import Launch
+    from playbook_supervisor.sessions.manifest import Manifest
+    from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.system.checkout import Checkout
+
+_LOGGED_LINES = 4
+_MOST_COMMITS = 3
 
 
-def gate_context(snapshot: Snapshot, last_words: str = "") -> tuple[str, ...]:
-    """The evidence, the agent's last line, and `git diff --stat` since the launch.
+class Waiver(Record):
+    """What a person accepted although it failed: conditions and triggers, at which attempt."""
 
-    `last_words` is that last line where the caller has it; else the journal's copy is used.
-    Empty where no gate is open.
+    names: tuple[str, ...]
+    attempt: str
+    by: str
+    text: str
+
+
+class Words(Record):
+    """The last words of the agent of an attempt; both are empty if no agent said anything."""
+
+    attempt: str = ""
+    text: str = ""
+
+
+class GateContext(Record):
+    """What helps to answer the open gate of the attempt `entry`.
+
+    `people` says who may answer, a line for each policy. `said` are the last words of the step's
+    own agent or, before the step has run, of the last one that did. `verdicts` are the conditions
+    that read a report, as they are now, `settled` the last attempts of the settled steps. `commits`
+    and `changes` are those since the session began, as lines of git; `more_commits` counts the
+    older ones that are left out.
     """
-    asked = snapshot.directive
-    if not isinstance(asked, Ask):
+
+    entry: Entry
+    gate: Gate
+    people: tuple[str, ...] = ()
+    guidance: str = ""
+    said: Words = Words()
+    verdicts: tuple[Probed, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    settled: tuple[Entry, ...] = ()
+    branch: str = ""
+    commits: tuple[str, ...] = ()
+    more_commits: int = 0
+    changes: tuple[str, ...] = ()
+
+
+def gate_context(snapshot: Snapshot) -> GateContext | None:
+    """The context of the gate that the snapshot asks about; None if it asks nothing."""
+    if not isinstance(snapshot.directive, Ask):
+        return None
+    playbook, policy = snapshot.state.playbook, snapshot.policy
+    return context_of(snapshot.store, snapshot.manifest, playbook, policy, snapshot.directive.id)
+
+
+def context_of(
+    store: SessionStore, manifest: Manifest, playbook: Playbook, policy: Policy, gate_id: str
+) -> GateContext | None:
+    """The context of that gate, read without the session's lock; None if it is not open now."""
+    entries = store.journal(manifest.session_id).entries
+    entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
+    if entry is None or entry.gate is None:
+        return None
+    here = checkout.refreshed(store.checkout)
+    begun = store.begun(manifest.session_id)
+    commits = _commits(here, begun)
+    feature = manifest.feature or features.of_branch(here.branch)
+    workspace = conditions.Workspace(here.root, feature, here.branch, config.load(here.root))
+    return GateContext(
+        entry,
+        entry.gate,
+        people=policy.answerers(entry.step_id),
+        guidance=_guidance(entry),
+        said=_said(entry, entries, store.runtime(manifest.session_id)),
+        verdicts=tuple(
+            conditions.probe(name, workspace) for name in _verdicts(playbook, entry, entries)
+        ),
+        waivers=tuple(_waivers(entries)),
+        settled=tuple(each for each in last_entries(entries).values() if each.settled),
+        branch=here.branch,
+        commits=commits[:_MOST_COMMITS],
+        more_commits=len(commits[_MOST_COMMITS:]),
+        changes=_changes(here.root, begun),
+    )
+
+
+def _guidance(entry: Entry) -> str:
+    """The guidance of this very error, which its code does not give."""
+    return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
+
+
+def _said(entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
+    """Of a step that has run, from its log if its result had no words."""
+    assert entry.gate is not None  # noqa: S101 - the caller checked it
+    if entry.gate.place is Place.AFTER:
+        text = entry.output or "\n".join(last_lines(private, entry.id, _LOGGED_LINES))
+        return Words(entry.id, last_words(text)) if text else Words()
+    speakers = [each for each in entries if each.output]
+    if not speakers:
+        return Words()
+    last = max(speakers, key=lambda each: each.completed_at or each.latest)
+    return Words(last.id, last_words(last.output))
+
+
+def _verdicts(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> tuple[Condition, ...]:
+    """Those that the step needs, and those of the steps that have run."""
+    ran = {each.step_id for each in entries if each.ran}
+    named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
+    return conditions.verdicts([*named, *playbook.step(entry.step_id).preconditions])
+
+
+def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
+    """An attempt that only repeats what was accepted for an earlier one of its step adds none."""
+    known: set[tuple[str, str]] = set()
+    for entry in entries:
+        accepted = [gate for gate in entry.gates if gate.resolution is Resolution.ACCEPT]
+        names = tuple(name for name in entry.waived if (entry.step_id, name) not in known)
+        known |= {(entry.step_id, name) for name in names}
+        if names:
+            by, text = (accepted[-1].by, accepted[-1].text) if accepted else ("", "")
+            yield Waiver(names, entry.id, by, text)
+
+
+def _commits(here: Checkout, begun: Launch | None) -> tuple[str, ...]:
+    if begun is None or begun.head in ("", here.head):
         return ()
+    from playbook_supervisor.system.git_process import commits_since
+
+    return commits_since(here.root, begun.head)
+
+
+def _changes(root: Path, begun: Launch | None) -> tuple[str, ...]:
     from playbook_supervisor.system.git_process import diff_stat
 
-    entry = snapshot.entry(asked.member)
-    lines = [f"answered by: {people}" for people in snapshot.answered_by]
-    lines += entry.evidence
-    if said := last_words or entry.output:
-        lines.append(f"the agent said: {said}")
-    if entry.error_guidance not in ("", CODES.get(entry.error_code)):  # its own
-        lines.append(f"to mend it: {entry.error_guidance}")
-    if (launch := snapshot.launches.get(entry.id)) and launch.head:
-        lines += diff_stat(snapshot.store.checkout.root, launch.head, since_ms=launch.at)
-    return tuple(lines)
+    if begun is None:  # another machine began the session
+        return diff_stat(root, "HEAD")
+    return diff_stat(root, begun.head, since_ms=begun.at)

@@ -235,17 +235,17 @@ def ask_to_json(
     ask: Ask,
     scene: SessionHeader,
     question: str,
-    context: Sequence[str],
+    context: Json,
     *,
     outstanding: bool = False,
 ) -> Json:
-    """The directive to ask a human at this gate; `context` is lines of evidence."""
+    """The directive to ask a human at this gate; `context` are the keys that help to answer."""
     gate = {
         "id": ask.id,
         "step": ask.member.step.id,
         "reason": ask.reason,
         "question": question,
-        "context": list(context),
+        **context,
         "choices": list(ask.choices),
     }
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}

@@ -14,6 +14,7 @@ from typing import Protocol
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.sessions.journal import ParsedJournal
+from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.system.checkout import Checkout
@@ -56,6 +57,9 @@ class SessionStore(Protocol):
 
     def journal(self, session_id: str) -> ParsedJournal:
         """All entries of the session, without its lock."""
+
+    def begun(self, session_id: str) -> Launch | None:
+        """What was known when the session began; None where that is not recorded."""
 
     def ids(self) -> list[str]:
         """The sessions that are kept here, oldest first."""

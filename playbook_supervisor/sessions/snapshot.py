@@ -95,10 +95,7 @@ class Snapshot(Record):
         asked = self.directive
         if not isinstance(asked, Ask):
             return ()
-        return tuple(
-            f"{' or '.join(demand.answered_by)} (policy {demand.policy})"
-            for demand in self.policy.people(asked.member.step.id)
-        )
+        return self.policy.answerers(asked.member.step.id)
 
     @property
     def pending(self) -> bool:

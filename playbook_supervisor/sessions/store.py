@@ -17,7 +17,7 @@ from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.sessions import integrity, opening, pinned_inputs, session_ids
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
-from playbook_supervisor.sessions.local_state import NAME, Runtime
+from playbook_supervisor.sessions.local_state import NAME, Launch, Runtime
 from playbook_supervisor.sessions.manifest import (
     NO_DRIVER,
     Driver,
@@ -158,6 +158,11 @@ class DiskStore:
                     raise session_ids.unknown(session_id) from error
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
+
+    def begun(self, session_id: str) -> Launch | None:
+        """What was known when the session began; None where that is not recorded."""
+        runtime = self._recorded(session_id)
+        return runtime.begun if runtime else None
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 

@@ -94,6 +94,19 @@ def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
     return tuple(printable(line) for line in lines)
 
 
+def commits_since(root: Path, since: str) -> tuple[str, ...]:
+    """A line for each commit that HEAD has beyond `since`, the newest first; () if git fails.
+
+    Commits of nothing but sessions are left out.
+    """
+    try:
+        asked = ("--format=%h %s", "--no-show-signature", f"{since}..HEAD", "--", _SESSIONS)
+        log = ask(root, "log", *asked)
+    except PlaybookError:
+        return ()
+    return tuple(printable(line) for line in log.splitlines())
+
+
 def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
     """The error of a command that failed, with its last lines: progress and hints come first."""
     lines = [line.strip() for line in printable(stderr, keep_newlines=True).splitlines()]

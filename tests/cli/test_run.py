@@ -251,7 +251,7 @@ def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
     long.write(".playbooks/playbooks/long.yaml", playbook)
     agent = long.script('default: {say: [I begin, the door is shut], fail: "no key"}')
     asked = long.playbook("run", "long", "--agent", agent)
-    assert "  the agent said: the door is shut" in asked.err.splitlines()
+    assert "    the door is shut" in asked.err.splitlines()
     (gate,) = [line for line in asked.err.splitlines() if "WAITS FOR A HUMAN" in line]
     assert gate.count("retry") == 1
     assert gate.endswith(" 0/1 steps done.")

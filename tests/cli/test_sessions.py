@@ -65,9 +65,10 @@ class TestStatus:
 
         for project in (waiting, beside):
             status = project.playbook("status")
-            first, question, how, second, further = status.out.splitlines()
+            first, question, *context, how, second, further = status.out.splitlines()
             assert first.startswith(f"{waiting.session.name}  gated  {FEATURE}  WAITS FOR A HUMAN")
             assert "Run /feature.pr" in question
+            assert any(line.startswith(f"    branch {FEATURE}") for line in context)
             assert how == f"  playbook answer {waiting.session.name} …"
             assert second.startswith(
                 f"{fresh.name}  auto-validate  {FEATURE}  in_progress at qa-pl"

@@ -17,6 +17,7 @@ from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.sessions.gate_text import lines
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
@@ -81,7 +82,7 @@ class TestAnAnswer:
     def test_is_not_given_by_autonomous_where_people_are_named(self, gated: Project) -> None:
         ending = run(gated, Mode.AUTONOMOUS)
         assert (ending.why, ending.exit_code) == ("waiting", 4)
-        assert ending.context[0].startswith("answered by: ")
+        assert lines(ending.context)[0].startswith("answered by: ")
 
     def test_is_given_by_autonomous_where_a_policy_only_asks_for_a_gate(
         self, gated: Project
@@ -203,7 +204,7 @@ class TestABeginning:
         gated.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
         drive = driving.DriveOptions(agent=gated.script(WORKS))
         ending = driving.resume("20260219-a7k", cwd=gated.root, drive=drive)
-        assert ending.context[0].startswith("answered by: ")
+        assert lines(ending.context)[0].startswith("answered by: ")
         assert (gated.session / "policy.yaml").is_file()
 
 

@@ -37,6 +37,7 @@ from playbook_supervisor.project.session_policy import (
     tightened,
 )
 from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.gate_text import lines
 from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -309,7 +310,7 @@ def test_the_session_runs_the_tightened_playbook_and_keeps_the_authors(
     assert ask(snapshot).reason == "gate_always"
     assert scene.file(supervisor, "playbook.yaml").read_bytes() == playbook("a", "b")
     assert "gate_always" in scene.file(supervisor, "policy.yaml").read_text()
-    assert gate_context(snapshot)[0] == f"answered by: {RELEASE} (policy team.yaml)"
+    assert lines(gate_context(snapshot))[0] == f"answered by: {RELEASE} (policy team.yaml)"
 
 
 def test_only_those_who_are_named_answer_and_the_gate_stays_open(scene: Scene) -> None:

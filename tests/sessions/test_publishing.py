@@ -171,7 +171,7 @@ def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
 def test_our_commit_is_not_shown_as_the_steps_work(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kai FR24: what a gate shows is what the step has changed since its launch."""
+    """kai FR24: a gate shows what has changed since the session began, and in which commits."""
     project.gh("none")
     monkeypatch.setenv("PATH", project.env["PATH"])
     supervisor = session(project, publishing(error_policy="gate"))
@@ -182,7 +182,11 @@ def test_our_commit_is_not_shown_as_the_steps_work(
     project.write("made.py", "1\n")
     project.commit("The work")
     snapshot = supervisor.report("pr#1", OK)
-    assert [line for line in gate_context(snapshot) if "|" in line] == [" made.py | 1 +"]
+    context = gate_context(snapshot)
+    assert context is not None
+    assert [line for line in context.changes if "|" in line] == [" made.py | 1 +"]
+    (commit,) = context.commits
+    assert commit.endswith("The work")
 
 
 # ── what git refuses ────────────────────────────────────────────────────────────────────────

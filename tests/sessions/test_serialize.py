@@ -209,7 +209,7 @@ def test_a_run_of_a_group_hands_out_every_member_and_leaves_out_what_nobody_gave
 def test_an_ask_puts_its_gate_with_evidence_and_choices() -> None:
     choices = (Resolution.CONTINUE, Resolution.SKIP, Resolution.ABORT)
     ask = Ask("pr#1?1", Attempt(STEP, 1), GateReason.GATE_ALWAYS, Place.BEFORE, choices)
-    shape = valid(ask_to_json(ask, SCENE, "Create PR?", ["3 files changed"]))
+    shape = valid(ask_to_json(ask, SCENE, "Create PR?", {"context": ["3 files changed"]}))
     assert shape["directive"] == "ask"
     assert shape["gate"] == {
         "id": "pr#1?1",
@@ -220,7 +220,9 @@ def test_an_ask_puts_its_gate_with_evidence_and_choices() -> None:
         "choices": ["continue", "skip", "abort"],
     }
     assert "outstanding" not in shape
-    assert valid(ask_to_json(ask, SCENE, "Create PR?", [], outstanding=True))["outstanding"]
+    assert valid(ask_to_json(ask, SCENE, "Create PR?", {"context": []}, outstanding=True))[
+        "outstanding"
+    ]
 
 
 def test_a_wait_names_those_at_work_and_what_waits_for_them() -> None:

@@ -20,6 +20,7 @@ from playbook_supervisor.kernel.directives import Failure, Finish, Outcome
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.gate_text import lines
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import running
@@ -227,17 +228,19 @@ def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
 
 
 def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> None:
-    """kai FR24: evidence, the agent's last line, and what has changed since the launch."""
+    """kai FR24: the agent's last words, evidence, and what has changed since the beginning."""
     both = ["spec_exists", "plan_exists"]
     supervisor = session_in(project, step("plan", postconditions=both, error_policy="gate"))
     supervisor.begin()
-    assert gate_context(supervisor.look()) == ()
+    assert gate_context(supervisor.look()) is None
     project.write("README.md", "# Another\n")
     snapshot = supervisor.report("plan#1", OK)
-    spec, said, *changed = gate_context(snapshot)
-    assert spec.startswith(f"spec_exists: specs/{SPECIFIED}/spec.md")
-    assert said == "the agent said: all green"
-    assert changed == [" README.md | 2 +-", " 1 file changed, 1 insertion(+), 1 deletion(-)"]
+    said, spec, branch, *changed = lines(gate_context(snapshot))
+    assert spec.startswith(f"✓ spec_exists: specs/{SPECIFIED}/spec.md")
+    assert said == "plan#1 said last: all green"
+    total = "1 file changed, 1 insertion(+), 1 deletion(-)"
+    assert branch == f"branch {SPECIFIED}, no commits, {total} since the session began"
+    assert changed == ["  README.md | 2 +-"]
 
 
 def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> None:
@@ -248,13 +251,17 @@ def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> N
         supervisor = session_in(project, step("plan", error_policy="gate"))
         supervisor.begin()
         failure = Failure(code, "it went wrong", guidance)
-        assert list(gate_context(supervisor.report("plan#1", Outcome(failure)))) == told
+        shown = lines(gate_context(supervisor.report("plan#1", Outcome(failure))))
+        assert shown[:-1] == told
         supervisor.abort("", Principal(""))
 
 
-def test_the_context_of_a_gate_before_a_step_is_short(project: Project) -> None:
+def test_the_context_of_a_gate_before_the_first_step_says_that_nothing_has_changed(
+    project: Project,
+) -> None:
     supervisor = session_in(project, step("pr", autonomy="gate_always"))
-    assert gate_context(supervisor.begin()) == ()
+    (branch,) = lines(gate_context(supervisor.begin()))
+    assert branch == f"branch {SPECIFIED}, no commits, no changes since the session began"
 
 
 # ── endings ─────────────────────────────────────────────────────────────────────────────────

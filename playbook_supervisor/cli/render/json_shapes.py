@@ -12,7 +12,8 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
-from playbook_supervisor.sessions.journal import entry_mapping
+from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.journal import entry_mapping, valued
 from playbook_supervisor.sessions.serialize import (
     PROTOCOL,
     SessionHeader,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
+    from playbook_supervisor.sessions.gate_context import GateContext
     from playbook_supervisor.sessions.snapshot import Snapshot
 
     Json = dict[str, Any]
@@ -44,7 +46,7 @@ _LONGEST_LINE = 4_000  # bytes of a directive: a client cuts longer lines
 def directive(
     snapshot: Snapshot,
     items: Mapping[str, WorkItem],
-    context: Sequence[str],
+    context: GateContext | None,
     given: frozenset[str] | None = None,
 ) -> Json:
     """The outstanding directive, for a client (`next --json`).
@@ -65,7 +67,9 @@ def directive(
         return run_to_json(directive, header, items, outstanding=snapshot.repeated)
     if isinstance(directive, Ask):
         opened = any(event.change is Change.GATE_OPENED for event in snapshot.events)
-        return ask_to_json(directive, header, snapshot.question, context, outstanding=not opened)
+        return ask_to_json(
+            directive, header, snapshot.question, gate_context(context), outstanding=not opened
+        )
     if isinstance(directive, Check):
         return wait_to_json([member.id for member in directive.members], header, WAIT)
     summary = f"{header.playbook} {directive.status}: {header.done}/{header.total} steps done."
@@ -80,7 +84,7 @@ def in_one_line(shape: Json) -> str:
     if short["directive"] == "run":
         short["steps"] = [_without(step, "prompt") for step in short["steps"]]
     if "gate" in short:
-        short["gate"] = _without(short["gate"], "context") | {
+        short["gate"] = _without(_without(short["gate"], "context"), "details") | {
             "question": first_line(short["gate"]["question"], 600)
         }
     line = json.dumps(short, ensure_ascii=False, separators=(",", ":"))
@@ -99,7 +103,7 @@ def result(
     why: str,
     exit_code: int,
     entries: Sequence[Entry],
-    context: Sequence[str] = (),
+    context: GateContext | None = None,
 ) -> Json:
     """How a drive ended (`run --json`, `resume --json`).
 
@@ -118,7 +122,9 @@ def result(
     }
     ask = snapshot.directive
     if isinstance(ask, Ask):
-        shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, context)["gate"]
+        shape["gate"] = ask_to_json(ask, _NO_HEADER, snapshot.question, gate_context(context))[
+            "gate"
+        ]
     failed = next((e for e in reversed(entries) if e.status is EntryStatus.FAILED), None)
     if why == "failed" and failed is not None:
         shape["error"] = error(failed)
@@ -141,6 +147,44 @@ def error(entry: Entry) -> Json:
         "guidance": entry.error_guidance,
     }
     return shape | ({"cause": entry.error_cause} if entry.error_cause else {})
+
+
+def gate_context(context: GateContext | None) -> Json:
+    """What helps to answer a gate: as lines for people, and as data."""
+    if context is None:
+        return {"context": []}
+    said = {"attempt": context.said.attempt, "text": context.said.text}
+    waived = [
+        valued(names=list(each.names), attempt=each.attempt, by=each.by, text=each.text)
+        for each in context.waivers
+    ]
+    steps = [
+        valued(
+            id=each.id,
+            status=each.status,
+            summary=gate_text.reason(each),
+            evidence=list(each.evidence),
+            waived=list(each.waived),
+        )
+        for each in context.settled
+    ]
+    details = valued(
+        answered_by=list(context.people),
+        said=said if context.said.text else None,
+        waived=waived,
+        verdicts=[_probed(each) for each in context.verdicts],
+        steps=steps,
+        branch=context.branch,
+        commits=list(context.commits),
+        more_commits=context.more_commits or None,
+        changes=list(context.changes),
+    )
+    return {"context": gate_text.lines(context), "details": details}
+
+
+def _probed(probed: Probed) -> Json:
+    """The answer of one condition."""
+    return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}
 
 
 # ── listings ────────────────────────────────────────────────────────────────────────────────
@@ -202,6 +246,7 @@ def _session(seen: SessionOverview) -> Json:
             "reason": manifest.gate.reason,
             "question": manifest.gate.question,
             "opened_at": to_time(manifest.gate.opened_at),
+            **gate_context(seen.gate_context()),
         }
     if seen.driver is not None:
         shape["driver"] = {"pid": seen.driver.pid, "agent": seen.driver.agent}
@@ -245,7 +290,5 @@ def conditions(probed: Sequence[Probed]) -> Json:
     """`probe --json`."""
     return {
         "protocol": PROTOCOL,
-        "conditions": [
-            {"name": each.name, "held": each.held, "evidence": each.evidence} for each in probed
-        ],
+        "conditions": [_probed(each) for each in probed],
     }

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project.references import interpolate, names
 from playbook_supervisor.project.session_policy import Effect
+from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.system import templates
 
@@ -69,6 +70,7 @@ def page(
         head=head,
         facts=tuple(_facts(head, entries, now)) if head else (),
         problem=problem,
+        context=gate_text.lines(seen.gate_context()),
         effects=effects,
         entries=entries,
         chart=chart(entries, head.started_at if head else 0, now),

@@ -34,7 +34,7 @@ class Prompt(Record, frozen=False):
         if self._shown != text.gate_id(snapshot):
             self._shown = text.gate_id(snapshot)
             self._discard_input()
-            for line in text.context(context):
+            for line in context:
                 write_line(f"  {line}")
         with _prompting(text.prompt(snapshot)):
             return self._read_line(overtaken)

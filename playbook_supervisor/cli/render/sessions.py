@@ -11,10 +11,14 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.project.session_policy import Effect
+from playbook_supervisor.sessions import gate_text
 
 
-def brief(seen: SessionOverview, now: int) -> Iterator[str]:
-    """One session in a line, and more lines if a human has to act."""
+def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Iterator[str]:
+    """One session in a line, and more lines if a human has to act.
+
+    `context` helps to answer its gate.
+    """
     manifest = seen.manifest
     if manifest is None:
         if seen.code == "PB-STATE-NO-WORKTREE":
@@ -32,6 +36,7 @@ def brief(seen: SessionOverview, now: int) -> Iterator[str]:
         yield from _stale(seen)
     elif manifest.gate is not None:
         yield f"  {first_line(manifest.gate.question, 400)}"
+        yield from (f"    {line}" for line in context)
         if seen.driver is None or seen.client is not None:
             yield f"  playbook answer {seen.session_id} …"
     elif seen.open and seen.driver is None and seen.client is None:
@@ -95,7 +100,7 @@ def details(
     effects: Sequence[Effect] = (),
 ) -> Iterator[str]:
     """Every attempt with its conditions, evidence and answers (kai FR39)."""
-    yield from brief(seen, now)
+    yield from brief(seen, now, gate_text.lines(seen.gate_context()))
     if seen.manifest is not None:
         args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items())
         yield f"  began {text.stamp(seen.manifest.started_at)}" + (

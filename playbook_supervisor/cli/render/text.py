@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playbook_supervisor.errors import CODES, guidance, with_session
-from playbook_supervisor.formats.sanitize import first_line, last_line, printable
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
+from playbook_supervisor.sessions.gate_text import reason as reason
+from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 _LINE = 400
 _GUIDANCE = 2_000  # characters: it may hold a command to copy
 _NOTABLE = 100  # ms
-_CONTEXT_LINES = 20
 _CENT = 0.01  # USD
 
 
@@ -33,20 +35,6 @@ def stamp(ms: int) -> str:
 def seconds(ms: int) -> str:
     """`725.8s`, for logs."""
     return f"{ms / 1000:.1f}s"
-
-
-def duration(ms: int) -> str:
-    """`0.4 s`, `45 s`, `12 min 6 s`, `3 h 20 min`, `2 d 4 h`: at most two units."""
-    if ms < 9_950:
-        return f"{ms / 1000:.1f} s"
-    whole = round(ms / 1000)
-    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-    parts: list[str] = []
-    for name, size in units:
-        count, whole = divmod(whole, size)
-        if count or parts:
-            parts.append(f"{count} {name}" if count else "")
-    return " ".join(part for part in parts[:2] if part)
 
 
 def joined(words: Sequence[str]) -> str:
@@ -104,26 +92,6 @@ def _settled(entry: Entry) -> str:
     return " ".join(words) + (f": {line}" if line else "")
 
 
-def settled_line(entry: Entry) -> str:
-    """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
-    mark = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
-    name = entry.step_id if entry.attempt == 1 else entry.id
-    words = [name, mark.get(entry.status, "…")]
-    if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
-        words.append(duration(entry.completed_at - entry.started_at))
-    line = reason(entry)
-    return " · ".join([" ".join(words), *([line] if line else [])])
-
-
-def reason(entry: Entry) -> str:
-    """Why an attempt was settled, in one line: its evidence, its error, or a human's words."""
-    if entry.status is EntryStatus.FAILED:
-        return first_line(entry.error)
-    if entry.status is EntryStatus.SKIPPED:
-        return first_line(entry.human_response) or "skipped by the playbook"
-    return first_line(entry.evidence[-1]) if entry.evidence else last_line(entry.output)
-
-
 # ── gates ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -169,11 +137,6 @@ def prompt(snapshot: Snapshot) -> str:
 def _asked(snapshot: Snapshot) -> Ask:
     assert isinstance(snapshot.directive, Ask)  # noqa: S101 - callers checked it
     return snapshot.directive
-
-
-def context(lines: Sequence[str]) -> list[str]:
-    """The context of a gate, limited in lines and characters."""
-    return [printable(line)[:_LINE] for line in lines[:_CONTEXT_LINES]]
 
 
 def how_to_answer(snapshot: Snapshot, session: str = "") -> str:

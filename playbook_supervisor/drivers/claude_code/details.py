@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.gate_context import gate_context
+from playbook_supervisor.sessions.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.serialize import WorkItem
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -20,7 +20,7 @@ class DirectiveDetails(Record):
     """
 
     work_items: Mapping[str, WorkItem]
-    context: tuple[str, ...]
+    context: GateContext | None
     given: frozenset[str] | None
 
 
