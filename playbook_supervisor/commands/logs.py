@@ -43,13 +43,14 @@ class AttemptLog(Record):
 
     def _over(self) -> Callable[[], bool]:
         """Whether the attempt has returned or its driver is gone; reads only a changed journal."""
+        journal = self.store.folder(self.session_id) / "journal.yaml"
         seen, returned = -1, False
 
         def over() -> bool:
             nonlocal seen, returned
             if not _driven(self.store, self.session_id):
                 return True
-            written = self.store.activity(self.session_id)
+            written = _written(journal)
             if written != seen:
                 seen, returned = written, self._returned()
             return returned
@@ -105,6 +106,14 @@ def _no_log(session_id: str, step: str, attempts: tuple[str, ...]) -> StateError
         f"session {session_id} has no log {what}",
         guidance=f"There are logs of {logged}." if attempts else "",
     )
+
+
+def _written(file: Path) -> int:
+    """When the file was written, in ns; 0 if it is not there."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _wait() -> None:

@@ -144,9 +144,10 @@ class TestInsideClaudeCode:
     ) -> None:
         put = asked.calls("AskUserQuestion")
         assert put is not None
-        question = asked.project.manifest()["gate"]["question"]
-        answers = {"answers": {question: "continue"}}
-        reply = asked("PostToolUse", tool_name="AskUserQuestion", tool_response=answers)
+        assert put.given is not None
+        answers = {"answers": {put.given["questions"][0]["question"]: "continue"}}
+        chosen = {"tool_use_id": "use of AskUserQuestion", "tool_response": answers}
+        reply = asked("PostToolUse", tool_name="AskUserQuestion", **chosen)
         assert reply is not None
         assert "[PB-POLICY-ANSWER]" in reply.note
         assert asked.bound.refusals == 1
