@@ -17,7 +17,6 @@ from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import principal
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver
 from playbook_supervisor.sessions.selection import open_here
-from playbook_supervisor.system.files import ensure_folder, locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,8 +136,7 @@ def begin(
     `PB-STATE-OPEN` if another session is open in this checkout, `PB-STATE-SPECKIT` if what would
     run first could not be launched.
     """
-    ensure_folder(store.checkout.runtime)
-    with locked(store.checkout.runtime / "begin.lock"):
+    with store.creating():
         if pending := pending_session(store, request, reserved=reserved):
             return pending
         _require_speckit(store.checkout.root, request, start, exports=exports)

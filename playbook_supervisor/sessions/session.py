@@ -177,6 +177,12 @@ class OpenSession(Record, frozen=False):
                 if name in self.runtime.digests and not copy.exists():
                     write_atomically(copy, self.pinned.files[name], durable=False)
 
+    def moved(self, folder: Path) -> OpenSession:
+        """The same session after its folder was renamed."""
+        self.folder = folder
+        self._watched = tuple(str(folder / name) for name in FILES)
+        return self
+
     def pin_settings(self) -> None:
         """Run under the project's present settings from now on."""
         config, data = pinned_inputs.replace_settings(

@@ -35,6 +35,9 @@ class SessionStore(Protocol):
     def hold(self, session_id: str) -> None:
         """Drive the session alone from here on: only an answer of another process is accepted."""
 
+    def creating(self) -> AbstractContextManager[None]:
+        """No other process creates a session here meanwhile."""
+
     def create(
         self,
         *,

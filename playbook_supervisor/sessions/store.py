@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
@@ -26,9 +26,11 @@ from playbook_supervisor.sessions.manifest import (
     read_manifest,
 )
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.unfinished import UnfinishedSessions
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
+    assembled,
     contained,
     ensure_folder,
     locked,
@@ -66,6 +68,7 @@ class DiskStore:
         """Sentences for the person: what was restored."""
         self._known: dict[str, OpenSession] = {}
         self._held: dict[str, OpenSession] = {}
+        self._unfinished = UnfinishedSessions(checkout, checkout.root / SESSIONS)
 
     # ── where things are ────────────────────────────────────────────────────────────────────
 
@@ -86,12 +89,14 @@ class DiskStore:
 
     def ids(self) -> list[str]:
         """The sessions whose folders are in this work tree, by name."""
+        self._unfinished.sweep()
         return [
             name for name in session_ids.names(self.checkout.root / SESSIONS) if self._has(name)
         ]
 
     def known(self) -> list[str]:
         """Every session that this worktree drives or drove, also if its folder is gone."""
+        self._unfinished.sweep()
         return [name for name in session_ids.names(self.checkout.runtime) if self.drives(name)]
 
     def driven(self) -> list[str]:
@@ -166,6 +171,10 @@ class DiskStore:
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 
+    def creating(self) -> AbstractContextManager[None]:
+        """No other process creates a session in this worktree meanwhile."""
+        return self._unfinished.held()
+
     def create(
         self,
         *,
@@ -180,33 +189,42 @@ class DiskStore:
     ) -> str:
         """Create a pending session with its pinned files (kai FR11, FR12); returns its id.
 
+        It is there as a whole, with how it is driven, or not at all.
+
         `definition` is the parsed `text`, if the caller has it. `session_id` is an id that was
         reserved before. `driver` says how the session is going to be driven.
         """
-        now = self.clock()
-        session_id = session_id or self.reserve(now)
-        folder, private = self.folder(session_id), self.runtime(session_id)
-        ensure_folder(folder)
-        ensure_folder(private)
-        made = Manifest(
-            session_id=session_id,
-            playbook=playbook,
-            feature=feature,
-            args=args,
-            status=SessionStatus.PENDING,
-            started_at=now,
-            worktree=self._worktree(),
-            branch=self.checkout.branch,
-            driver=driver,
-            began_on=self.checkout.identity,
-        )
-        with locked(private / "lock"):
-            runtime = Runtime()
-            begun = pinned_inputs.pin(folder, private, runtime, text, definition, policy)
-            opened = opening.create(folder, private, self._place(session_id), runtime, made, begun)
-            opened.copy()
-            self._known[session_id] = opened
+        with self.creating():
+            now = self.clock()
+            session_id = session_id or self.reserve(now)
+            made = Manifest(
+                session_id=session_id,
+                playbook=playbook,
+                feature=feature,
+                args=args,
+                status=SessionStatus.PENDING,
+                started_at=now,
+                worktree=self._worktree(),
+                branch=self.checkout.branch,
+                driver=driver,
+                began_on=self.checkout.identity,
+            )
+            self._write_new(made, text, definition, policy)
         return session_id
+
+    def _write_new(
+        self, made: Manifest, text: bytes, definition: Playbook | None, policy: Policy | None
+    ) -> None:
+        session_id, runtime = made.session_id, Runtime()
+        folder, private = self.folder(session_id), self.runtime(session_id)
+        with ExitStack() as stack:
+            aside = stack.enter_context(assembled(folder))
+            ensure_folder(private)
+            stack.enter_context(locked(private / "lock"))
+            begun = pinned_inputs.pin(aside, private, runtime, text, definition, policy)
+            opened = opening.create(aside, private, self._place(session_id), runtime, made, begun)
+            opened.copy()
+        self._known[session_id] = opened.moved(folder)
 
     def require_room(self) -> None:
         """StorageError if it is plain that no session can be created here."""

@@ -158,6 +158,39 @@ def reserve_folder(path: Path) -> bool:
     return True
 
 
+@contextmanager
+def assembled(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to be filled; it is renamed to `path` at the end, durably.
+
+    If that fails, or is never reached, there is no `path`. StorageError PB-IO-WRITE, also if there
+    is a `path` with something in it.
+    """
+    aside = path.with_name(f"{TEMPORARY}{path.name}")
+    ensure_folder(path.parent)
+    try:
+        reserve_folder(aside)
+        yield aside
+        try:
+            os.rename(aside, path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            raise _write_error("cannot make the folder", path, error) from error
+    except BaseException:
+        with suppress(OSError, StorageError):
+            if not aside.exists():
+                os.rename(path, aside)
+            remove(aside)
+        raise
+
+
+def parts_of_folders(folder: Path) -> Iterator[tuple[str, Path]]:
+    """What `assembled` did not finish in this folder: the name it was to have, and its place."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(TEMPORARY):
+                yield entry.name.removeprefix(TEMPORARY), Path(entry.path)
+
+
 def remove(path: Path) -> None:
     """Remove a file or a whole folder, if it exists; symbolic links are not followed."""
     try:

@@ -1,0 +1,69 @@
+"""Sessions that are being created: a folder aside gets the session's name when it is complete.
+
+Until then no other process sees a session. What a killed process left is removed by the next one
+that creates or lists sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.files import (
+    ensure_folder,
+    locked,
+    parts_of_folders,
+    remove,
+)
+
+_LOCK = "begin.lock"
+
+
+class UnfinishedSessions:
+    """Those of one checkout, which keeps its sessions in the folder `sessions`.
+
+    A process holds a lock while it creates a session, so whoever has the lock knows that no other
+    process is at it. The folder aside is made first and removed last: it stands for all the rest.
+    """
+
+    def __init__(self, checkout: Checkout, sessions: Path) -> None:
+        self._checkout, self._sessions = checkout, sessions
+        self._lock = checkout.runtime / _LOCK
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other process creates a session meanwhile. It may be nested."""
+        if self._held:
+            yield
+            return
+        ensure_folder(self._checkout.runtime)
+        with locked(self._lock):
+            self._remove()
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def sweep(self) -> None:
+        """Remove them, unless another process may be creating a session or it is not allowed."""
+        if not self._held and any(self._left()):
+            with suppress(StateError, StorageError), locked(self._lock, timeout=0):
+                self._remove()
+
+    def _remove(self) -> None:
+        for session_id, aside in list(self._left()):
+            remove(self._checkout.runtime / session_id)
+            remove(self._checkout.ids / session_id)
+            remove(aside)
+
+    def _left(self) -> Iterator[tuple[str, Path]]:
+        with suppress(OSError):
+            for name, aside in parts_of_folders(self._sessions):
+                if SESSION_ID.match(name):
+                    yield name, aside
