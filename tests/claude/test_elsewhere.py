@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 from project import Project
 
 from claude import playbooks
-from claude.conftest import Start
+from claude.client import Client
+from claude.conftest import FREE, Open, Start
 from claude.model import Reply, Request, call, text
+from claude.obedient import Obedient
+from claude.recorder import Recorder
 from claude.scripts import bash, steps, work
 
 NO_SHELL = ("--permission-mode", "acceptEdits", "--allowedTools", "Agent,Skill")
@@ -71,15 +76,68 @@ def test_a_teammate_without_the_program_works_as_ever_and_is_told_how_to_get_it(
 ) -> None:
     assert project.playbook("init", "--yes").code == 0
     client = start(lambda request: [text("at your service")])
-    programs = client.scratch / "no playbook"
-    programs.mkdir()
-    for name in ("bash", "git", "nsenter", "sh"):
-        if found := shutil.which(name):
-            (programs / name).symlink_to(found)
-    client.env["PATH"] = str(programs)
+    without_playbook(client)
     assert client.run("hello", *NO_SHELL).text == "at your service"
     asked = len(client.model.main)
     told = client.run("/playbook.run straight 013", *NO_SHELL).text
     assert "uv tool install playbook-supervisor" in told
     assert "gitdir" not in told, "that is the hook's own text"
     assert len(client.model.main) == asked
+
+
+@pytest.mark.parametrize("at", ["a gate", "a step"])
+def test_a_person_whose_program_is_uninstalled_works_on_and_pauses_the_session(
+    project: Project, start: Start, open_terminal: Open, recorder: Recorder, at: str
+) -> None:
+    """The playbook's own turn may do nothing any more, and the screen never shows shell text."""
+    assert project.playbook("init", "--yes").code == 0
+    note = str(project.root / "note.txt")
+
+    def talk(request: Request) -> Reply | None:
+        if request.said.strip().endswith("write a note"):
+            return [call("Write", file_path=note, content="x")]
+        return [text("So be it.")] if request.mentions("write a note") else None
+
+    held = {"speckit.plan"} if at == "a step" else set()
+    client = start(Obedient(talk=talk, held=held))
+    installed = without_playbook(client) / "playbook"
+    installed.symlink_to(Path(sys.executable).with_name("playbook"))
+    terminal = open_terminal(client, *FREE)
+    terminal.say("/playbook.run two 013")
+    if at == "a step":
+        recorder.wait_for("Stop")
+    else:
+        terminal.wait_for("1. continue")
+        terminal.interrupt()
+    installed.unlink()
+    marker = project.root / ".git/playbook/bound"
+    _, *rest = marker.read_text().splitlines()
+    marker.write_text("\n".join(["/nowhere/playbook", *rest, ""]))
+    if at == "a step":  # an agent at work is refused its tools
+        client.model.release()
+        terminal.client.model.wait_for(
+            lambda request: bool(request.agent) and any(each.is_error for each in request.results)
+        )
+    terminal.say("write a note")
+    recorder.wait_for("Stop", saying="So be it")
+    terminal.settle()
+    assert (project.root / "note.txt").read_text() == "x"
+    assert terminal.screen.count("does not answer here, so nothing supervises") == 1
+    assert "gitdir" not in terminal.screen
+    journal = project.journal()
+    terminal.say("/playbook.pause")
+    terminal.wait_for("The session is paused")
+    assert not marker.exists()
+    assert project.journal() == journal
+    assert "gitdir" not in terminal.screen
+
+
+def without_playbook(client: Client) -> Path:
+    """Give the client a PATH on which `playbook` is not found."""
+    programs = client.scratch / "no playbook"
+    programs.mkdir()
+    for name in ("bash", "git", "nsenter", "rm", "sh"):
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    client.env["PATH"] = str(programs)
+    return programs

@@ -100,12 +100,9 @@ class TestInAProjectWithoutSettings:
         assert DENY == ("Edit(/.playbooks/sessions/**)",)
 
     def test_a_guard_blocks_the_client_when_it_fails(self) -> None:
-        """All hooks except those that would keep an agent from ending, or that decide nothing."""
+        """A person's words pass, and what only reports must not keep an agent from ending."""
         holding = {event for event in HOOKS if entry(event).get("onFailure") == "block"}
-        assert holding == set(HOOKS) - {
-            *("Stop", "SubagentStart", "SubagentStop", "SessionStart", "SessionEnd"),
-            *("PostToolBatch", "StopFailure"),
-        }
+        assert holding == {"UserPromptExpansion", "PreToolUse", "ConfigChange"}
 
 
 class TestInAProjectWithSettings:
@@ -306,22 +303,32 @@ class Client:
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(f"{program}\n20260219-a7k\nclaude-session\n")
 
+    def prompt(self, words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """What the hook says to words that are typed."""
+        return self.fire("UserPromptSubmit", prompt=words, env=env)
+
     def fire(
-        self, event: str, *, path: Path | None = None, env: dict[str, str] | None = None
+        self,
+        event: str,
+        *,
+        path: Path | None = None,
+        env: dict[str, str] | None = None,
+        **fields: str,
     ) -> subprocess.CompletedProcess[str]:
         tools = self.folder / "tools"
         tools.mkdir(exist_ok=True)
-        for tool in ("cat", "sh"):
+        for tool in ("cat", "rm", "sh"):
             if not (tools / tool).exists():
                 (tools / tool).symlink_to(str(shutil.which(tool)))
         program = shutil.which(self.shell[0])
         assert program
         return subprocess.run(
             [program, *self.shell[1:], "-c", command_of(FRESH, event)],
-            input=json.dumps({"hook_event_name": event}),
+            input=json.dumps({"hook_event_name": event, **fields}, separators=(",", ":")),
             env={
                 "PATH": os.pathsep.join(map(str, [*([path.parent] if path else []), tools])),
                 "CLAUDE_PROJECT_DIR": str(self.root),
+                "CLAUDE_PID": "1",
                 **(env or {}),
             },
             cwd=self.folder,
@@ -342,7 +349,7 @@ def made(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("client").folder.mkdir()
 
 
-EVENTS = ["PreToolUse", "SubagentStop"]  # one that can hold the client, one that only sees
+EVENTS = ["PreToolUse", "UserPromptSubmit", "Stop", "ConfigChange", "SubagentStop"]
 
 
 def test_every_other_event_has_the_lines_of_one_of_these() -> None:
@@ -355,7 +362,7 @@ def test_every_other_event_has_the_lines_of_one_of_these() -> None:
 @pytest.mark.parametrize("event", HOOKS)
 def test_no_process_is_started_before_the_program(event: str) -> None:
     """An idle hook costs one shell; `benchmarks/` measures it."""
-    before, _, _ = command_of(FRESH, event).partition('"$p" hook')
+    before, _, _ = command_of(FRESH, event).partition('o=$("$p" hook)')
     assert not re.search(r"\$\(|`|[^|]\|[^|]|[^&>]&[^&]", before)
     words = set(re.findall(r"(?:^|[;&|{]) *(\w+)(?= )", before, re.MULTILINE))
     assert words <= {"if", "then", "case", "IFS", "command", "echo", "exit", "fi", "esac"}
@@ -398,7 +405,7 @@ class TestWhereASessionIsBound:
         client.bind(client.root / ".git", program)
         done = client.fire(event, path=client.program("on path"))
         assert (done.returncode, done.stdout) == (0, '{"seen": true}')
-        assert client.seen() == f'{program} hook\n{{"hook_event_name": "{event}"}}'
+        assert client.seen() == f'{program} hook\n{{"hook_event_name":"{event}"}}'
 
     def test_the_program_on_path_replaces_a_missing_one(self, client: Client) -> None:
         client.bind(client.root / ".git", client.folder / "gone")
@@ -425,22 +432,69 @@ class TestWhereASessionIsBound:
         client.bind(client.folder / ".git", client.program("bin"))
         assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": ""}).stdout
 
-    @pytest.mark.parametrize("how", ["gone", "crashed", "no program", "emptied"])
-    @pytest.mark.parametrize("event", EVENTS)
-    def test_a_failing_program_blocks_the_client(
-        self, client: Client, event: str, how: str
-    ) -> None:
-        program = client.program("bin", code=139)
-        if how == "no program":
-            program.chmod(0o644)
-        client.bind(
-            client.root / ".git", {"gone": "/nowhere/playbook", "emptied": ""}.get(how, program)
-        )
-        done = client.fire(event)
-        guards = entry(event).get("onFailure") == "block"
-        assert done.returncode == (2 if guards else 1)
-        assert "/playbook.pause or /playbook.abort" in done.stderr
-        assert "playbook doctor" in done.stderr
+
+@pytest.fixture(params=["gone", "no interpreter", "garbled"])
+def broken(request: pytest.FixtureRequest, client: Client) -> Client:
+    """A session is bound, and its program does not answer."""
+    program = client.program("bin")
+    if request.param == "no interpreter":
+        program.write_text("#!/no/such/interpreter\n")
+    elif request.param == "garbled":
+        program.write_text("#!/bin/sh\nprintf '{\"half\": '\nexit 1\n")
+    client.bind(client.root / ".git", "/nowhere" if request.param == "gone" else program)
+    return client
+
+
+class TestABoundSessionWhoseProgramDoesNotAnswer:
+    """Uninstalled, for example. A person can go on, and the playbook's own turn cannot."""
+
+    def test_lets_a_persons_words_pass_and_says_once_what_is_wrong(self, broken: Client) -> None:
+        told = broken.prompt("hello")
+        assert (told.returncode, list(json.loads(told.stdout))) == (0, ["systemMessage"])
+        said = json.loads(told.stdout)["systemMessage"]
+        assert said.count(".") == 2, "one sentence, with a command's dot in it"
+        assert "uv tool install playbook-supervisor" in said
+        assert "/playbook.pause" in said
+        again = [broken.prompt("and now?"), broken.fire("Stop"), broken.fire("SessionStart")]
+        assert [(done.returncode, done.stdout) for done in again] == [(0, "")] * 3
+        other = broken.prompt("hello", CLAUDE_PID="2")
+        assert json.loads(other.stdout)["systemMessage"] == said
+
+    def test_refuses_tools_except_in_a_turn_that_a_person_began(self, broken: Client) -> None:
+        refused = broken.fire("PreToolUse")
+        assert refused.returncode == 0
+        permission = json.loads(refused.stdout)["hookSpecificOutput"]
+        assert permission["permissionDecision"] == "deny"
+        assert "/playbook.pause" in permission["permissionDecisionReason"]
+        assert json.loads(broken.fire("ConfigChange").stdout)["decision"] == "block"
+        broken.prompt("mend the test")
+        assert broken.fire("PreToolUse").stdout == ""
+        assert broken.fire("ConfigChange").stdout == ""
+        assert "deny" in broken.fire("PreToolUse", env={"CLAUDE_PID": "2"}).stdout
+        broken.prompt("<task-notification>\n<task-id>a</task-id>")
+        assert "deny" in broken.fire("PreToolUse").stdout
+
+    def test_is_paused_by_the_hook_itself(self, broken: Client) -> None:
+        done = broken.prompt("/playbook.pause")
+        assert json.loads(done.stdout)["decision"] == "block"
+        assert "is paused" in json.loads(done.stdout)["reason"]
+        assert broken.fire("PreToolUse").stdout == broken.prompt("hello").stdout == ""
+
+    def test_never_shows_its_shell_text(self, broken: Client) -> None:
+        """The client shows the lines of a hook that exits with 2, and stderr of one with 1."""
+        for event in HOOKS:
+            done = broken.fire(event)
+            assert done.returncode == 0
+            assert not done.stdout or json.loads(done.stdout)
+
+    def test_supervises_again_as_soon_as_it_answers(self, broken: Client) -> None:
+        broken.prompt("hello")
+        assert broken.fire("PreToolUse").stdout == ""
+        answers = broken.program("again")
+        broken.bind(broken.root / ".git", answers)
+        assert broken.fire("PreToolUse").stdout == '{"seen": true}'
+        broken.bind(broken.root / ".git", "/nowhere/playbook")
+        assert "deny" in broken.fire("PreToolUse").stdout
 
 
 class TestATypedCommand:
@@ -458,15 +512,17 @@ class TestATypedCommand:
         client.fire("UserPromptExpansion", path=client.program("on path"))
         assert client.seen().startswith(f"{program} hook\n")
 
-    def test_says_how_to_install_what_is_missing(self, client: Client) -> None:
-        done = client.fire("UserPromptExpansion")
+    @pytest.mark.parametrize("how", ["missing", "failing"])
+    def test_says_how_to_install_what_does_not_answer(self, client: Client, how: str) -> None:
+        program = client.program("bin", code=1) if how == "failing" else None
+        done = client.fire("UserPromptExpansion", path=program)
         assert (done.returncode, done.stderr) == (0, "")
         said = json.loads(done.stdout)
         assert said["decision"] == "block"
-        assert "not installed here" in said["reason"]
         assert "uv tool install playbook-supervisor" in said["reason"]
 
-    def test_is_refused_where_the_program_fails(self, client: Client) -> None:
-        done = client.fire("UserPromptExpansion", path=client.program("bin", code=1))
-        assert done.returncode == 2
-        assert "playbook doctor" in done.stderr
+    def test_pauses_a_bound_session_without_the_program(self, client: Client) -> None:
+        client.bind(client.root / ".git", "/nowhere/playbook")
+        done = client.fire("UserPromptExpansion", prompt="/playbook.pause")
+        assert "is paused" in json.loads(done.stdout)["reason"]
+        assert client.fire("PreToolUse").stdout == ""

@@ -1,17 +1,15 @@
 """Our hook entries and permission rules in `.claude/settings.json`.
 
-They are merged without changing any other byte. A hook is a few inline lines of shell, because a
-script in the repository could be emptied unnoticed. They end at once if no session is bound, and
-block the client if one is bound and the program does not answer.
+They are merged without changing any other byte.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from playbook_supervisor.drivers.claude_code.marker import MARK as MARK
 from playbook_supervisor.drivers.claude_code.marker import MARKER as MARKER
+from playbook_supervisor.drivers.claude_code.shell_lines import HOOKS as HOOKS
 from playbook_supervisor.formats.json_edit import JsonText
 
 FILE = ".claude/settings.json"
@@ -28,81 +26,6 @@ DENY = ("Edit(/.playbooks/sessions/**)",)
 """Protects the journal. `Edit` rules also apply to Write and to shell redirections."""
 
 _RULES = {"allow": ALLOW, "deny": DENY}
-
-_LOST = (
-    "playbook does not answer, but a session is bound here, so everything is blocked. "
-    "Run `playbook doctor` in a terminal; "
-    "/playbook.pause or /playbook.abort releases the session."
-)
-_MISSING = json.dumps(
-    {
-        "decision": "block",
-        "reason": "playbook is not installed here, or not on PATH. "
-        "Install it (uv tool install playbook-supervisor), then type the command again.",
-    }
-)
-"""JSON, because the client shows the whole command of a hook that exits with 2."""
-
-# Finding the marker starts no process: a client calls this many times a minute.
-_FIND = (
-    """\
-d=${CLAUDE_PROJECT_DIR:-.}; g=$d/.git; l=; p=
-if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${l#gitdir: }
-case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
-b=$g/"""
-    + MARKER
-)
-
-_IF_BOUND = """
-[ -f "$b" ] || exit 0
-IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook"""
-
-_ALWAYS = f"""
-[ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
-command -v "$p" >/dev/null || {{ echo '{_MISSING}'; exit; }}"""
-
-
-def _command(reach: str, failed: int) -> str:
-    """The shell lines of an entry; `failed` is their exit status if the program fails."""
-    return f"""{MARK} {_FIND}{reach}
-"$p" hook && exit
-echo '{_LOST}' >&2; exit {failed}"""
-
-
-_TIMEOUT = 30  # seconds
-_AGENTS = "Agent|Task|Skill|AskUserQuestion"
-_COMMAND_TYPED = "UserPromptExpansion"
-
-
-def _guard(reach: str = _IF_BOUND) -> dict[str, object]:
-    """A hook that blocks the client if it fails: exit status 2 means that for every event."""
-    command = _command(reach, failed=2)
-    return {"type": "command", "command": command, "timeout": _TIMEOUT, "onFailure": "block"}
-
-
-def _witness() -> dict[str, object]:
-    """A hook whose failure does not block: at these events exit status 2 would keep a worker, or a
-    model that may do nothing else, from ending."""
-    return {"type": "command", "command": _command(_IF_BOUND, failed=1), "timeout": _TIMEOUT}
-
-
-HOOKS: dict[str, tuple[str, dict[str, object]]] = {
-    _COMMAND_TYPED: (r"^playbook\.", _guard(_ALWAYS)),
-    "UserPromptSubmit": ("", _guard()),
-    "PreToolUse": ("*", _guard()),
-    "PostToolUse": (_AGENTS, _guard()),
-    "PostToolUseFailure": (_AGENTS, _guard()),
-    "PostToolBatch": ("", _witness()),
-    "PermissionRequest": ("*", _guard()),
-    "Stop": ("", _witness()),
-    "StopFailure": ("", _witness()),
-    "SubagentStart": ("", _witness()),
-    "SubagentStop": ("", _witness()),
-    "SessionStart": ("", _witness()),
-    "SessionEnd": ("", _witness()),
-    "ConfigChange": ("", _guard()),
-}
-"""Event → the matcher, possibly empty, and the entry."""
 
 
 def read(data: bytes, source: str = FILE) -> JsonText:

@@ -1,0 +1,134 @@
+"""The hooks of the client: a few inline lines of shell for each event.
+
+They are inline because a script in the repository could be emptied unnoticed. Without a bound
+session they end at once, and no process is started. With one they call the program.
+
+If the program does not answer (it was uninstalled, for example), a person must still be able to
+work: their words pass, and so do the tools of the turn that they begin. The tools of the playbook's
+own turn are refused. `/playbook.pause` is then carried out here. A file beside the marker holds
+which client was told, and whether its turn is a person's.
+"""
+
+from __future__ import annotations
+
+import json
+
+from playbook_supervisor.drivers.claude_code.marker import MARK, MARKER
+
+_SILENT = "playbook does not answer here: it is not installed, not on PATH, or broken."
+_INSTALL = "install it again (uv tool install playbook-supervisor)"
+_TOLD = (
+    "playbook does not answer here, so nothing supervises its session: "
+    f"{_INSTALL}, or type /playbook.pause."
+)
+_REFUSED = (
+    f"{_SILENT} The turn of the playbook may use no tool. A person can {_INSTALL}, type "
+    "/playbook.pause, or send a message, after which tools may be used."
+)
+_PAUSED = (
+    "The session is paused: its hooks do nothing any more. To continue it, "
+    f"{_INSTALL} and type /playbook.resume."
+)
+_NOT_CARRIED_OUT = (
+    f"{_SILENT} To use this command, {_INSTALL}. /playbook.pause releases a session without it."
+)
+
+
+def _deny(reason: str) -> dict[str, object]:
+    permission = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **permission}}
+
+
+def _block(reason: str) -> dict[str, object]:
+    return {"decision": "block", "reason": reason}
+
+
+def _print(document: dict[str, object]) -> str:
+    """JSON and exit status 0, because the client shows all lines of a hook that exits with 2."""
+    return f"echo '{json.dumps(document)}'"
+
+
+_FIND = f"""\
+{MARK} d=${{CLAUDE_PROJECT_DIR:-.}}; g=$d/.git; l=; p=; t=; j=
+if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${{l#gitdir: }}
+case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
+b=$g/{MARKER}; f=$b.told; c=${{CLAUDE_PID:-0}}
+"""
+_IF_BOUND = """\
+[ -f "$b" ] || exit 0
+IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
+"""
+_ALWAYS = """\
+[ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
+"""
+_CALL = """\
+command -v "$p" >/dev/null && o=$("$p" hook) && {
+printf %s "$o"; [ ! -s "$f" ] || printf '' >"$f"; exit 0; }
+"""
+
+# The rest runs only if the program has failed. It has then not read the event.
+
+_WHOM = """\
+[ ! -f "$f" ] || IFS= read -r t <"$f"
+"""
+_READ = """\
+IFS= read -r j
+"""
+_PAUSE = f"""\
+case $j in *'"prompt":"/playbook.pause'*) [ ! -f "$b" ] || {{
+rm -f "$b"; {_print(_block(_PAUSED))}; exit 0; }};; esac
+"""
+_LEAVE_COMMANDS = """\
+case $j in *'"prompt":"/playbook.'*) exit 0;; esac
+"""
+_TELL = f"""\
+case $t in "$c"|"$c person") ;; *) {_print({"systemMessage": _TOLD})}
+echo "$c" 2>/dev/null >"$f";; esac
+"""
+_PERSON = """\
+case $j in *'"prompt":"<'*) ;; ?*) c="$c person";; *) [ "$t" != "$c person" ] || c=$t;; esac
+"""
+_REMEMBER = """\
+echo "$c" 2>/dev/null >"$f"
+"""
+
+
+def _unless_a_person(document: dict[str, object]) -> str:
+    return f"""[ "$t" = "$c person" ] || {_print(document)}\n"""
+
+
+def _entry(*lines: str, closed: bool = False) -> dict[str, object]:
+    """A hook. `closed`: one that is killed, or that takes too long, refuses."""
+    hook = {"type": "command", "command": f"{''.join(lines)}exit 0", "timeout": _TIMEOUT}
+    return {**hook, "onFailure": "block"} if closed else hook
+
+
+_TIMEOUT = 30  # seconds
+_AGENTS = "Agent|Task|Skill|AskUserQuestion"
+_BOUND = (_FIND, _IF_BOUND, _CALL)
+_TYPED = _entry(
+    *(_FIND, _ALWAYS, _CALL, _READ, _PAUSE, f"{_print(_block(_NOT_CARRIED_OUT))}\n"), closed=True
+)
+_PROMPT = _entry(*_BOUND, _WHOM, _READ, _PAUSE, _LEAVE_COMMANDS, _TELL, _PERSON, _REMEMBER)
+_TOOL = _entry(*_BOUND, _WHOM, _unless_a_person(_deny(_REFUSED)), closed=True)
+_CHANGE = _entry(*_BOUND, _WHOM, _unless_a_person(_block(_REFUSED)), closed=True)
+_TELLER = _entry(*_BOUND, _WHOM, _TELL)
+_WITNESS = _entry(*_BOUND)
+
+HOOKS: dict[str, tuple[str, dict[str, object]]] = {
+    "UserPromptExpansion": (r"^playbook\.", _TYPED),
+    "UserPromptSubmit": ("", _PROMPT),
+    "PreToolUse": ("*", _TOOL),
+    "PostToolUse": (_AGENTS, _WITNESS),
+    "PostToolUseFailure": (_AGENTS, _WITNESS),
+    "PostToolBatch": ("", _WITNESS),
+    "PermissionRequest": ("*", _WITNESS),
+    "Stop": ("", _TELLER),
+    "StopFailure": ("", _WITNESS),
+    "SubagentStart": ("", _WITNESS),
+    "SubagentStop": ("", _WITNESS),
+    "SessionStart": ("", _TELLER),
+    "SessionEnd": ("", _WITNESS),
+    "ConfigChange": ("", _CHANGE),
+}
+"""Event → the matcher, possibly empty, and the entry."""
