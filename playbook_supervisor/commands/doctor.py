@@ -238,7 +238,7 @@ def _fire(command: str, root: Path, event: dict[str, str], path: str | None = No
 
 def _output(done: Completed) -> str:
     refused = done.stdout.startswith('{"decision"')
-    text = json.loads(done.stdout)["reason"] if refused else done.stderr or done.stdout
+    text = done.stderr or (json.loads(done.stdout)["reason"] if refused else done.stdout)
     return first_line(text) or f"exit status {done.returncode}"
 
 

@@ -123,7 +123,7 @@ class TestPrograms:
         clinic.without("playbook")
         assert clinic.wrong() == ["playbook", "hooks"]
         assert "uv tool install" in clinic.findings()["playbook"].cure
-        assert "not installed here" in clinic.findings()["hooks"].found
+        assert "it is not installed" in clinic.findings()["hooks"].found
 
     @pytest.mark.parametrize("says", ["echo 'playbook 0.0.1'", "exit 0", "echo no >&2; exit 1"])
     def test_another_playbook_on_path(self, clinic: Clinic, says: str) -> None:

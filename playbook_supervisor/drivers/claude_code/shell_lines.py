@@ -30,7 +30,8 @@ _PAUSED = (
     f"{_INSTALL} and type /playbook.resume."
 )
 _NOT_CARRIED_OUT = (
-    f"{_SILENT} To use this command, {_INSTALL}. /playbook.pause releases a session without it."
+    f"{_SILENT} Install it (uv tool install playbook-supervisor), then type the command again. "
+    "To release a session that is bound here, type /playbook.pause."
 )
 
 
