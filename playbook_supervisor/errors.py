@@ -171,6 +171,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-NOT-STARTED": (
         "Another step of the group failed first; `playbook resume {session} --retry`."
     ),
+    "PB-STATE-KEPT": "`playbook abort {session}` ends it and keeps its journal.",
     "PB-STATE-ABORTED": "Begin a new session.",
     "PB-STATE-NO-REPOSITORY": "Change into a git repository, or `git init` one.",
     "PB-STATE-NOT-INITIALISED": "Run `playbook init`.",

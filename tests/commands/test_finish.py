@@ -272,8 +272,8 @@ def test_every_obstacle_is_named(installed: Project) -> None:
         obstacles = beside.looked_at().obstacles
     shown = [line.rpartition(":")[0] or line for line in obstacles]
     assert (
-        obstacles[0]
-        == f"session {beside.id} is pending at qa-plan: resume it to its end, or abort it"
+        obstacles[0] == f"session {beside.id} is pending at qa-plan: begin it, or take it away: "
+        f"playbook abort --clean {beside.id}"
     )
     assert "is being driven by process" in obstacles[1]
     assert obstacles[2] == "a merge is in progress in the worktree"

@@ -7,7 +7,7 @@ What only the worktree has of a session is first brought home, to a checkout tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.worktrees import (
     journal_home,
     merge_detection,
+    obstacles,
     start_point,
     worktree,
 )
@@ -24,23 +25,12 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
     MergeTarget,
     MergeTargets,
 )
-from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import GitError, StateError
-from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.selection import OPEN, open_here
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout, git, git_process
-from playbook_supervisor.system.checkout import Checkout
-
-_IN_PROGRESS = {
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase",
-    "MERGE_HEAD": "a merge",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-    "BISECT_LOG": "a bisection",
-}
 
 _STILL = "what was written of session {} is not what was read again"
 
@@ -83,7 +73,7 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
     """
     try:
         store, session_id = locate.select(session, cwd)
-        return _plan(_driving(store, session_id), session_id)
+        return plan_worktree(_driving(store, session_id), session_id)
     except StateError as error:
         others = [] if session else _with_worktrees(locate.store(cwd))
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
@@ -108,7 +98,7 @@ def finish(plan: FinishPlan, *, force: bool = False) -> FinishResult:
     if plan.unsafe or (plan.obstacles and not force):
         raise _unfinished(plan, (*plan.obstacles, *plan.unsafe))
     if not plan.gone:
-        for name in open_here(plan.store):
+        for name in set(open_here(plan.store)) - {plan.leaving.discarded}:
             driving.abort(name, "finish --force", cwd=plan.root)
     with worktree.locked_worktrees(plan.store.checkout):
         brought = _bring_home(plan)
@@ -171,7 +161,8 @@ def _driving(store: DiskStore, session_id: str) -> DiskStore:
     return next((each for each in (*linked, *lost) if each.drives(session_id)), store)
 
 
-def _plan(store: DiskStore, session_id: str) -> FinishPlan:
+def plan_worktree(store: DiskStore, session_id: str, *, discards: bool = False) -> FinishPlan:
+    """As `plan`, for the session of that store. With `discards` the session goes, too."""
     here = store.checkout
     main = here.main_root
     if not (here.root / ".git").exists() or not _owns_worktree(store, session_id):
@@ -180,12 +171,19 @@ def _plan(store: DiskStore, session_id: str) -> FinishPlan:
     targets = _targets(main, here.branch, base.ref if base else "")
     stays = here.branch in targets.kept
     merged = None if stays else _merged(main, targets, here.branch, here.head)
-    obstacles = [*_open_sessions(store), *_local_changes(here)]
+    found = [
+        *obstacles.open_sessions(store, session_id if discards else ""),
+        *obstacles.local_changes(here),
+    ]
     if not stays and not merged:
-        obstacles += _unmerged(main, targets, here.head)
+        if discards:
+            stays = True
+        else:
+            found += obstacles.unmerged(main, targets, here.head)
     branch = "" if stays else here.branch
     leaving = _leaving(main, store, targets, merged, MergeTarget(here.branch, here.head), branch)
-    return _planned(store, session_id, here.root, branch, merged, obstacles, leaving)
+    leaving = replace(leaving, discarded=session_id if discards else "")
+    return _planned(store, session_id, here.root, branch, merged, found, leaving)
 
 
 def _planned(
@@ -194,7 +192,7 @@ def _planned(
     root: Path,
     branch: str,
     merged: Merged | None,
-    obstacles: Iterable[str],
+    found: Iterable[str],
     leaving: Leaving,
     *,
     gone: bool = False,
@@ -207,7 +205,7 @@ def _planned(
         root,
         branch,
         merged.how if merged else "",
-        tuple(obstacles),
+        tuple(found),
         tuple(unsafe),
         leaving,
         gone,
@@ -264,10 +262,10 @@ def _plan_without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
     commit = start_point.heads(main).get(branch, "")
     removed = "" if not commit or branch in targets.kept | taken else branch
     merged = _merged(main, targets, branch, commit) if removed else None
-    obstacles = _unmerged(main, targets, commit) if removed and not merged else ()
+    found = obstacles.unmerged(main, targets, commit) if removed and not merged else ()
     tip = MergeTarget(branch, commit)
     leaving = _leaving(main, store if lost else None, targets, merged, tip, removed)
-    return _planned(store, session_id, root, removed, merged, obstacles, leaving, gone=True)
+    return _planned(store, session_id, root, removed, merged, found, leaving, gone=True)
 
 
 def _targets(main: Path, branch: str, started_from: str) -> MergeTargets:
@@ -283,55 +281,3 @@ def _merged(main: Path, targets: MergeTargets, branch: str, commit: str) -> Merg
         if how := merge_detection.merged(main, commit, target):
             return Merged(how, target)
     return merge_detection.merged_pull_request(main, branch, commit)
-
-
-# ── obstacles ───────────────────────────────────────────────────────────────────────────────
-
-
-def _open_sessions(store: DiskStore) -> Iterator[str]:
-    for name in open_here(store):
-        known = store.manifest(name)
-        if known.gate is not None:
-            ways = f"playbook answer {name} …, then playbook resume {name}, or abort it"
-            asked = first_line(known.gate.question, 400)
-            yield f"session {name} waits for an answer at {known.gate.id}: {ways}; it asks: {asked}"
-            continue
-        at = f" at {known.current_step}" if known.current_step else ""
-        yield f"session {name} is {known.status}{at}: resume it to its end, or abort it"
-    for name in store.ids():
-        if store.drives(name) and (driver := driver_lock.living(store.runtime(name))):
-            yield f"session {name} is being driven by process {driver.pid}"
-
-
-def _local_changes(here: Checkout) -> Iterator[str]:
-    for name, what in _IN_PROGRESS.items():
-        if (here.git_dir / name).exists():
-            yield f"{what} is in progress in the worktree"
-    if (here.git_dir / "locked").exists():
-        yield "the worktree is locked: unlock it with `git worktree unlock`"
-    if _has_submodules(here):
-        ways = "push them, then run `git submodule deinit --all`"
-        yield f"submodules are checked out, and their own commits cannot be compared: {ways}"
-    for change in start_point.changes(here.root):
-        yield f"not committed: {change.strip()}"
-
-
-def _has_submodules(here: Checkout) -> bool:
-    """Whether any is checked out; git keeps its folder for deinitialised ones."""
-    if not (here.git_dir / "modules").is_dir():
-        return False
-    try:
-        with git.repository(here.root) as repo:
-            listed = repo.git.submodule("status")
-    except GitError:
-        return True
-    return any(not line.startswith("-") for line in listed.splitlines())
-
-
-def _unmerged(main: Path, targets: MergeTargets, commit: str) -> Iterator[str]:
-    if not targets.targets:
-        yield "there is no other branch that it could have been merged into"
-        return
-    target = targets.targets[0]
-    for line in merge_detection.missing_commits(main, commit, target) or (commit[:7],):
-        yield f"not merged into {target.name}: {line}"

@@ -43,6 +43,7 @@ class Leaving(Record):
 
     `store` is the worktree's, None if git does not know the worktree any more. `commit` is its
     last one. `stays` are the commits that stay reachable, `homes` the checkouts that stay.
+    `discarded` is a session that may go with it.
     """
 
     main: Path
@@ -50,6 +51,7 @@ class Leaving(Record):
     commit: str
     stays: tuple[MergeTarget, ...]
     homes: tuple[Checkout, ...]
+    discarded: str = ""
 
 
 class Homecoming(Record):
@@ -125,6 +127,7 @@ class _Worktree:
                 )
             paths = (line[3:].removeprefix(f"{SESSIONS}/") for line in listed.split("\0"))
             names |= {path.partition("/")[0] for path in paths}
+        names.discard(self._leaving.discarded)
         return sorted(name for name in names if SESSION_ID.match(name))
 
     def homecoming(self, name: str) -> Homecoming | None:

@@ -1,0 +1,93 @@
+"""`playbook abort --clean`: take away a session that came to nothing, and what `start` made for it.
+
+It came to nothing if none of its steps ran and no commit has it. Everything else is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.commands.worktrees import finish as finishing
+from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees.finish import FinishPlan
+from playbook_supervisor.commands.worktrees.journal_home import read_files
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.integrity import FILES
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
+from playbook_supervisor.system import git
+from playbook_supervisor.system.files import remove
+
+
+class Discarded(Record):
+    """What was removed: the session's folder, and worktree and branch if `start` made them.
+
+    `root` is None if the worktree stays; `branch` is empty if it stays, and then `stays` names it.
+    """
+
+    session_id: str
+    folder: Path
+    root: Path | None = None
+    branch: str = ""
+    merged: str = ""
+    stays: str = ""
+
+
+def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
+    """Remove a session that came to nothing; without an end in the journal, which goes with it.
+
+    StateError PB-STATE-KEPT, with every reason to keep it, before anything is changed.
+    """
+    store, session_id = locate.select(session, cwd)
+    locate.require_human(store, session_id, "abort --clean")
+    private, folder = store.runtime(session_id), store.folder(session_id)
+    _plan(store, session_id)
+    with driver_lock.driving(private, "abort --clean"):  # so that no runner begins meanwhile
+        plan = _plan(store, session_id)
+        authorization.release(store.checkout, private)
+        if plan is None:
+            remove(folder)
+        else:
+            finishing.finish(plan)
+    remove(private)
+    with suppress(OSError):
+        (store.checkout.ids / session_id).rmdir()
+    if plan is None:
+        return Discarded(session_id, folder)
+    stays = "" if plan.branch else store.checkout.branch
+    return Discarded(session_id, folder, plan.root, plan.branch, plan.merged, stays)
+
+
+def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:
+    """What becomes of the session's worktree; None if `start` did not create one for it."""
+    plan, reasons = None, [*_worth_keeping(store, session_id)]
+    if start_point.saved(store.runtime(session_id)) is not None:
+        plan = finishing.plan_worktree(store, session_id, discards=True)
+        reasons += [*plan.obstacles, *plan.unsafe]
+    if reasons:
+        raise StateError(
+            "PB-STATE-KEPT",
+            f"session {session_id} is kept: {counted(len(reasons), 'reason')}",
+            where=str(store.folder(session_id)),
+            details=tuple(reasons),
+        )
+    return plan
+
+
+def _worth_keeping(store: DiskStore, session_id: str) -> Iterator[str]:
+    if ran := [entry.id for entry in store.journal(session_id).entries if entry.ran]:
+        yield f"{', '.join(ran)} ran"
+    folder = f":(top,literal){SESSIONS}/{session_id}"
+    with git.repository(store.checkout.root) as repo:
+        if commit := repo.git.log("--all", "-1", "--format=%h", "--", folder):
+            yield f"it is in a commit: {commit}"
+        elif repo.git.ls_files("--", folder):
+            yield "it is staged for a commit"
+    for file in sorted(read_files(store.folder(session_id)).keys() - set(FILES)):
+        yield f"{file} is in its folder"
