@@ -30,6 +30,7 @@ from stored import FEATURE, Scene, playbook, step
 from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
+from playbook_supervisor.commands.audit import audit
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.kernel.directives import Finish
@@ -244,6 +245,14 @@ def broken_promises(scene: Scene, log: Log) -> Iterator[str]:
             yield f"a temporary file is left: {file}"
 
 
+def false_alarms(scene: Scene) -> Iterator[str]:
+    """What the first audit after a crash reports, which is the crash's own doing."""
+    for session_id in scene.store.ids():
+        for audited in audit([session_id], cwd=scene.store.checkout.root):
+            for file in audited.files:
+                yield from (f"audit: {problem.code} {problem.message}" for problem in file.problems)
+
+
 def _in_the_journal(entries: tuple[Entry, ...]) -> Iterator[str]:
     for name in (str(one["id"]) for one in STEPS):
         mine = [entry for entry in entries if entry.step_id == name]
@@ -306,6 +315,7 @@ def points(folder: Path, shard: int, shards: int) -> dict[str, Any]:
             return {"kills": kills, "points": point, "broken": broken}
         if code != -signal.SIGKILL:
             broken.append(f"write {point}: the run ended with {code}")
+        broken += [f"write {point}: {alarm}" for alarm in false_alarms(scene)]
         if code := ended(forked(scene, log, agent)):
             broken.append(f"write {point}: the resumed run ended with {code}")
         broken += [f"write {point}: {promise}" for promise in broken_promises(scene, log)]

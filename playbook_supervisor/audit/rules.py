@@ -43,7 +43,9 @@ TIMES = {
         "a duration differs from its times (in other tools' journals, by more than a second)",
         _CLOCK,
     ),
-    "AUD-NEGATIVE": AuditRule("a duration, a cost or a count is negative", _FIGURES),
+    "AUD-NEGATIVE": AuditRule(
+        "a duration, a cost or a count is negative, or is no number", _FIGURES
+    ),
     "AUD-COMPLETION": AuditRule(
         "something is settled without an end, or has an end without being settled", _CLOCK
     ),

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from playbook_supervisor.audit.context import SKEW, AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseSession
 from playbook_supervisor.formats.problems import Problem
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.directives import impossible_figures
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 
-_COUNTED = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
 _ORDER = ("started_at", "launched_at", "returned_at", "completed_at")
 
 
@@ -56,15 +57,14 @@ def _duration(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
 
 
 def _figures(entry: LooseEntry) -> Iterator[Problem]:
-    """Negative figures; those of an entry with reversed times are already reported."""
-    if (entry.seconds or 0) < 0:
+    """Impossible figures; those of an entry with reversed times are already reported."""
+    if not 0 <= (entry.seconds or 0) < float("inf"):
         message = f"{entry.name} states a duration of {entry.seconds:g} s"
         yield found("AUD-NEGATIVE", message, entry, "duration_seconds")
-    for key in _COUNTED:
-        used = entry.agent.get(key)
-        if isinstance(used, int | float) and used < 0:
-            message = f"{entry.name} states `{key}: {used:g}`"
-            yield found("AUD-NEGATIVE", message, entry, "agent", key)
+    for key in impossible_figures(entry.agent):
+        used = entry.agent[key]
+        message = f"{entry.name} states `{first_line(key, 40)}: {first_line(str(used), 40)}`"
+        yield found("AUD-NEGATIVE", message, entry, "agent", key)
 
 
 def _backwards(entry: LooseEntry) -> Problem | None:

@@ -74,6 +74,7 @@ def report(
     """
     from playbook_supervisor.drivers.claude_code import binding
     from playbook_supervisor.formats.sanitize import printable
+    from playbook_supervisor.kernel import machine
     from playbook_supervisor.kernel.directives import Failure, Outcome
     from playbook_supervisor.sessions.serialize import outcome_from_json
 
@@ -84,7 +85,9 @@ def report(
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     given = binding.launched_attempts(supervisor.private)
     if given is not None:
-        return _with_details(supervisor, supervisor.advance(), given)
+        snapshot = supervisor.advance()
+        machine.require_known(snapshot.state, attempt)
+        return _with_details(supervisor, snapshot, given)
     snapshot = supervisor.report(attempt, reported)
     if any(event.entry.id == attempt for event in snapshot.events):
         from playbook_supervisor.sessions.attempt_log import keep_words, secret_values

@@ -16,10 +16,13 @@ from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.library import FOLDER
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions import projection
 from playbook_supervisor.sessions.journal import MAX_BYTES
+from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git_history
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import locked, read_bytes
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
@@ -86,7 +89,22 @@ def _in_store(store: DiskStore, session_id: str, here: Path) -> SessionFiles:
         return SessionFiles(session_id, SessionFile(journal, problem=error.message))
     runtime = store.runtime(session_id)
     with locked(runtime / "lock") if runtime.is_dir() else nullcontext():
-        return _in_folder(folder, shown)
+        return _without_lag(_in_folder(folder, shown), runtime)
+
+
+def _without_lag(files: SessionFiles, private: Path) -> SessionFiles:
+    """A crash between two writes is no contradiction: the next command finishes session.yaml."""
+    journal, session = files.journal.data, files.session
+    if journal is None or session is None or session.data is None:
+        return files
+    try:
+        runtime = Runtime.load(ABFile(private / NAME))
+        if runtime is None:
+            return files
+        data = projection.caught_up(runtime, journal, session.data)
+    except (PlaybookError, KeyError, TypeError, ValueError):  # a damaged state knows nothing
+        return files
+    return replace(files, session=replace(session, data=data))
 
 
 def _at_path(path: Path, shown: str) -> SessionFiles:

@@ -24,7 +24,7 @@ def remaining(limits: Budget, supervisor: Supervisor, snapshot: Snapshot) -> Bud
     spent = sum(
         cost
         for entry in supervisor.store.journal(supervisor.id).entries
-        if isinstance(cost := entry.agent.get("cost_usd"), int | float)
+        if isinstance(cost := entry.agent.get("cost_usd"), int | float) and cost >= 0
     )
     sharing = len(snapshot.directive.members) if isinstance(snapshot.directive, Run) else 1
     return Budget(

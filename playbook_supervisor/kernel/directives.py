@@ -140,6 +140,27 @@ class Failure(Record):
     lasts: bool = False
 
 
+FIGURES = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
+"""The keys of a usage record that are numbers."""
+_INFINITY = float("inf")
+
+
+def impossible_figures(usage: Mapping[str, object]) -> tuple[str, ...]:
+    """The keys whose values cannot be: negative, infinite, or not a number where one is due."""
+    return tuple(key for key, value in usage.items() if not _possible(key, value))
+
+
+def possible_usage(usage: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    """The record without figures that cannot be."""
+    return {key: value for key, value in usage.items() if _possible(key, value)}
+
+
+def _possible(key: str, value: object) -> bool:
+    if not isinstance(value, int | float):
+        return key not in FIGURES
+    return abs(value) < _INFINITY and (value >= 0 or key not in FIGURES)
+
+
 class Outcome(Record):
     """The result of an agent or executor (Catalyst TaskResult).
 

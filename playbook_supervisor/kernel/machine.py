@@ -23,6 +23,7 @@ from playbook_supervisor.kernel.directives import (
     Finish,
     Lost,
     Observation,
+    Outcome,
     Returned,
     Run,
     TakenUp,
@@ -189,11 +190,24 @@ def _checked(asked: Directive, checked: Checked) -> Moves | None:
     return [(member.step, move) for member in asked.members]
 
 
+def require_known(state: State, attempt_id: str) -> None:
+    """StateError `PB-STATE-REFUSED` for an attempt that never began."""
+    if not _in_the_past(state, attempt_id) and all(each.id != attempt_id for each in state.entries):
+        raise _refused(state, Returned(state.latest, attempt_id, Outcome()))
+
+
 def _has_returned(state: State, attempt_id: str) -> bool:
+    returned = (entry.id for entry in state.entries if entry.has_returned)
+    return _in_the_past(state, attempt_id) or attempt_id in returned
+
+
+def _in_the_past(state: State, attempt_id: str) -> bool:
+    """Whether it is an attempt of a settled phase."""
     step_id, _, _ = attempt_id.rpartition("#")
-    if state.playbook.phase_of.get(step_id, state.past.phases) < state.past.phases:
-        return True
-    return any(entry.id == attempt_id and entry.has_returned for entry in state.entries)
+    if state.playbook.phase_of.get(step_id, state.past.phases) >= state.past.phases:
+        return False
+    attempts = range(1, state.past.retried.get(step_id, 1) + 1)
+    return any(attempt_id == f"{step_id}#{number}" for number in attempts)
 
 
 def _of_attempt(state: State, attempt_id: str, move: Move) -> Moves | None:
@@ -236,9 +250,23 @@ def _with_row(state: State, move: Move) -> Moves:
 
 
 def _refused(state: State, observation: Observation) -> StateError:
-    given = getattr(observation, "id", "") or f"the observation {type(observation).__name__}"
     outstanding = describe(directive(state))
-    return StateError("PB-STATE-REFUSED", f"{given} is not expected; outstanding is {outstanding}")
+    said = f"{_in_words(observation)} is not expected; outstanding is {outstanding}"
+    return StateError("PB-STATE-REFUSED", said)
+
+
+def _in_words(observation: Observation) -> str:
+    match observation:
+        case Begun():
+            return "a beginning"
+        case TakenUp():
+            return "a retry of the session"
+        case Cancelled(how=how):
+            return f"an {how}"
+        case Checked(id=id_):
+            return f"the result of {id_[:60]}"
+        case _:
+            return observation.id[:60]
 
 
 # ── from event to state ───────────────────────────────────────────────────────────────────
@@ -260,8 +288,13 @@ def _with_entry(state: State, entry: Entry) -> State:
         entries=state.past.entries + len(state.entries),
         waived=state.waived,
         latest=state.latest,
+        retried={**state.past.retried, **_retried(state.entries)},
     )
     return State(state.playbook, past)
+
+
+def _retried(entries: Iterable[Entry]) -> dict[str, int]:
+    return {entry.step_id: entry.attempt for entry in entries if entry.attempt > 1}
 
 
 def replay(playbook: Playbook, entries: Iterable[Entry]) -> State:

@@ -199,6 +199,8 @@ class Past(Record):
     waived: frozenset[str] = frozenset()
     latest: int = 0
     """The latest time in their entries, ms; no later entry has an earlier time."""
+    retried: Mapping[str, int] = field(default_factory=dict)
+    """Step → its last attempt, for steps with more than one."""
 
 
 class State(Record, slots=False):

@@ -122,7 +122,7 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     errors = (worker_error, _describe_conditions(failing), _describe_findings(findings))
     entry = replace(entry, error="; ".join(filter(None, errors)))
     if erred:
-        names += (entry.error_code,)
+        names += (Trigger.SUBAGENT_ERROR.value,)
     else:
         entry = replace(
             entry,

@@ -58,13 +58,14 @@ def create(
     pinned: Pinned,
 ) -> OpenSession:
     """A new session, whose pinned files are written."""
+    state, text = machine.replay(pinned.playbook, ()), JournalText()
+    manifest = project(manifest, state)
     manifest_text = emit_manifest(manifest)
     write_atomically(folder / JOURNAL, EMPTY)
     write_atomically(folder / "session.yaml", manifest_text)
     runtime.chain = integrity.chain("", ())
     runtime.digests[JOURNAL] = [digest(EMPTY)]
     runtime.digests["session.yaml"] = [digest(manifest_text)]
-    state, text = machine.replay(pinned.playbook, ()), JournalText()
     opened = OpenSession(
         folder, private, pinned, state, manifest, text, runtime, place, manifest_text
     )

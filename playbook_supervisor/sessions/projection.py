@@ -10,12 +10,13 @@ from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import ENDED
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity
-from playbook_supervisor.sessions.local_state import Runtime
+from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.manifest import (
     Manifest,
     Waiting,
     manifest_from_json,
     read_manifest,
+    update_manifest,
 )
 from playbook_supervisor.system.files import digest
 
@@ -48,6 +49,18 @@ def question(state: State, asked: Ask) -> str:
     return gates.question(
         asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
     )
+
+
+def caught_up(runtime: Runtime, journal: bytes, stated: bytes) -> bytes:
+    """session.yaml with what a crash after the journal's write left out; else unchanged."""
+    written = digest(stated)
+    interrupted = runtime.ours("session.yaml", written) and not runtime.latest(
+        "session.yaml", written
+    )
+    if not interrupted or not runtime.latest(JOURNAL, digest(journal)):
+        return stated
+    former = read_manifest(stated, "session.yaml")
+    return update_manifest(stated, former, manifest_from_json(runtime.manifest))
 
 
 def load_manifest(folder: Path, runtime: Runtime) -> tuple[Manifest, bytes]:

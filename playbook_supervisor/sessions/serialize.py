@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.fields import Fields, JsonFields, UnfitError
 from playbook_supervisor.formats.sanitize import first_line, printable
-from playbook_supervisor.kernel.directives import Ask, Failure, Finish, Outcome, Run
+from playbook_supervisor.kernel.directives import (
+    Ask,
+    Failure,
+    Finish,
+    Outcome,
+    Run,
+    impossible_figures,
+)
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
@@ -113,6 +120,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
     """The inverse of `state_to_json`, for the playbook that the session runs."""
     fields = JsonFields(shape)
     past = Fields(fields.mapping("past"))
+    retried = Fields(past.mapping("retried"))
     return State(
         playbook,
         Past(
@@ -121,6 +129,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
             entries=past.integer("entries"),
             waived=frozenset(past.texts("waived")),
             latest=past.integer("latest"),
+            retried={step: retried.integer(step) for step in past.mapping("retried")},
         ),
         tuple(entry_of(entry) for entry in fields.each("entries")),
     )
@@ -179,6 +188,8 @@ def _failure(error: object, fields: Fields) -> Failure | None:
 
 
 def _usage(record: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    for key in impossible_figures(record):
+        raise UnfitError(f"agent.{first_line(key, 40)}", f"cannot be {record[key]!r:.40}")
     return {
         first_line(key): first_line(value) if isinstance(value, str) else value
         for key, value in record.items()

@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.directives import (
     Outcome,
     Returned,
     TakenUp,
+    possible_usage,
 )
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -335,7 +336,8 @@ class Supervisor:
 
 def _shortened(outcome: Outcome) -> Outcome:
     """The outcome as the journal keeps it: the last words, and an error of bounded length."""
-    outcome, error = replace(outcome, output=last_words(outcome.output)), outcome.error
+    usage, error = possible_usage(outcome.agent), outcome.error
+    outcome = replace(outcome, output=last_words(outcome.output), agent=usage)
     if error is None:
         return outcome
     message, guidance, cause = (

@@ -262,7 +262,7 @@ def test_all_failures_are_reported_together() -> None:
         "plan_exists",
         "verdict_fail",
         "agreement_breaking",
-        "PB-AGENT-FAILED",
+        "subagent_error",
     )
     assert scene.last.error == (
         "the agent gave up; plan_exists: plan_exists.md is missing; "
@@ -276,7 +276,7 @@ def test_an_undeclared_failure_opens_a_gate_under_the_policy_gate() -> None:
     assert by_condition.last.trigger is Trigger.POSTCONDITION_FAIL
     by_agent = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
     assert by_agent.last.trigger is Trigger.SUBAGENT_ERROR
-    assert by_agent.last.failing == ("plan_exists", "PB-AGENT-FAILED")
+    assert by_agent.last.failing == ("plan_exists", "subagent_error")
 
 
 @pytest.mark.parametrize(

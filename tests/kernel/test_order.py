@@ -216,6 +216,21 @@ def test_a_report_of_a_retried_attempt_is_not_a_report_of_the_next_one() -> None
     assert scene.running == ("a#2",)
 
 
+def test_a_report_of_an_attempt_that_never_was_is_refused_also_for_a_settled_step() -> None:
+    scene = begun(step(policy=ErrorPolicy.RETRY_ONCE), step("b"), step("c"))
+    scene.worked()
+    scene.checked(a=missing("plan_exists"))
+    scene.worked()
+    scene.checked()
+    scene.worked()
+    scene.checked()
+    for real in ("a#1", "a#2", "b#1"):
+        assert scene.sees(Returned(9000, real, Outcome())) == ()
+    for unknown in ("a#3", "a#0", "a#02", "b#2", "c#2", "d#1"):
+        with pytest.raises(StateError, match=f"{unknown} is not expected"):
+            decide(scene.state, Returned(9000, unknown, Outcome()))
+
+
 # ── postconditions and error policies ─────────────────────────────────────────────────────
 
 

@@ -72,7 +72,7 @@ def test_beginning_at_the_first_step_skips_nothing() -> None:
 
 def test_a_session_begins_at_a_known_step_and_only_once() -> None:
     scene = session()
-    with pytest.raises(StateError, match="the observation Begun is not expected"):
+    with pytest.raises(StateError, match="a beginning is not expected"):
         scene.sees(Begun(0, "nowhere"))
     scene.checked()
     with pytest.raises(StateError, match="outstanding is the work of plan#1"):
@@ -317,7 +317,7 @@ def test_a_failed_precondition_is_checked_again_when_the_session_is_taken_up() -
 
 def test_only_a_failed_session_can_be_taken_up() -> None:
     scene = session()
-    with pytest.raises(StateError, match="the observation TakenUp is not expected"):
+    with pytest.raises(StateError, match="a retry of the session is not expected"):
         scene.taken_up()
     scene.cancelled(Cancellation.ABORT)
     with pytest.raises(StateError):
