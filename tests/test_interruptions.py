@@ -66,7 +66,7 @@ def lives(project: Project) -> bool:
 
 @pytest.mark.parametrize(
     ("command", "code", "status", "goes_on"),
-    [("abort", 2, "aborted", False), ("pause", 0, "in_progress", True)],
+    [("abort", 2, "aborted", False), ("pause", 4, "in_progress", True)],
 )
 def test_a_runner_that_waits_for_an_orphan_can_be_paused_and_aborted(
     orphaned: Project, command: str, code: int, status: str, goes_on: bool

@@ -21,7 +21,7 @@ def pause(named: str, *, session: str) -> int:
       playbook pause
       playbook pause 20260219-a7k
     """
-    snapshot = driving.pause(options.chosen_session(named, session))
+    snapshot = driving.pause(options.chosen_session(named, session), on_wait=output.inform)
     output.show_notices(snapshot.notices)
     output.write(f"session {snapshot.manifest.session_id} is paused")
     output.write(text.next_move(snapshot, locate.required_id(snapshot)))

@@ -34,7 +34,7 @@ from playbook_supervisor.sessions import creation, principal, selection, setting
 from playbook_supervisor.sessions.manifest import SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
@@ -208,7 +208,8 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
     session_control.require_open(supervisor.look())
     words, by = text or Resolution.ABORT.value, _person(store)
     if driver_lock.living(supervisor.private) is not None:
-        _ask_runner(supervisor, driver_lock.Request("abort", words, by.name), _ABORT_TIMEOUT)
+        request = Request("abort", words, by.name)
+        driver_lock.send_request(supervisor.private, request, timeout=_ABORT_TIMEOUT)
         snapshot = supervisor.look()
         if isinstance(snapshot.directive, Finish):
             return locate.with_store_notices(snapshot)
@@ -218,16 +219,27 @@ def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snap
     return locate.with_store_notices(snapshot)
 
 
-def pause(session: str = "", *, cwd: Path | None = None) -> Snapshot:
-    """Unbind the driver and leave the session open: what runs may return, nothing is launched."""
+def pause(
+    session: str = "",
+    *,
+    cwd: Path | None = None,
+    on_wait: Callable[[str], None] | None = None,
+) -> Snapshot:
+    """Unbind the driver and leave the session open: what runs may return, nothing is launched.
+
+    `on_wait` is told which steps a runner waits for before it stops.
+    """
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "pause")
     supervisor = locate.supervisor(store, session_id)
     snapshot = supervisor.look()
     session_control.require_open(snapshot)
     if driver_lock.living(supervisor.private) is not None:
-        by = _person(store).name
-        _ask_runner(supervisor, driver_lock.Request("pause", by=by), float("inf"))
+        at_work = ", ".join(member.id for member in running(snapshot))
+        if at_work and on_wait is not None:
+            on_wait(f"waiting until {at_work} has ended (`playbook abort` does not wait)")
+        request = Request("pause", by=_person(store).name)
+        driver_lock.send_request(supervisor.private, request, timeout=float("inf"))
         snapshot = supervisor.look()  # what the runner did until it stopped
     authorization.release(store.checkout, supervisor.private)
     return locate.with_store_notices(snapshot)
@@ -324,11 +336,6 @@ def _require_no_other(store: SessionStore, session_id: str) -> None:
     driven = store.driven()
     if driven and session_id not in driven:
         raise creation.another_is_open(store, driven[0])
-
-
-def _ask_runner(supervisor: Supervisor, request: Request, timeout: float) -> None:
-    if not driver_lock.send_request(supervisor.private, request, timeout=timeout):
-        raise driver_lock.driven(supervisor.private)
 
 
 def _person(store: SessionStore) -> Principal:

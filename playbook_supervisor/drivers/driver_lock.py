@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.files import locked, read_bytes, write_atomically
 from playbook_supervisor.system.process_groups import until, worker_alive
 
@@ -21,9 +24,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-_LOCK = "driver"
+    from playbook_supervisor.system.channel import Connection
+    from playbook_supervisor.system.checkout import Checkout
+
+_LOCK = own_agents.RUNNER
 _DRIVER = "driver.json"
-_REQUEST = "request.json"
+_BEGINNING = 10.0  # seconds that a driver may take until it listens
+_ACCEPTED = "accepted"
 
 
 class Driver(Record):
@@ -34,7 +41,7 @@ class Driver(Record):
 
 
 class Request(Record):
-    """What another terminal asks of the runner. `by` is a git identity."""
+    """What a person at another terminal asks of the runner. `by` is a git identity."""
 
     what: Literal["abort", "pause"]
     text: str = ""
@@ -50,9 +57,6 @@ def driving(private: Path, agent: str) -> Iterator[None]:
     except StateError as error:
         raise driven(private) from error
     try:
-        _ignore_requests()  # until `handling_signals`, which looks for an earlier one
-        with suppress(FileNotFoundError):
-            (private / _REQUEST).unlink()
         _record(private, Driver(os.getpid(), agent))
         yield
     finally:
@@ -80,26 +84,9 @@ def driven(private: Path) -> StateError:
     )
 
 
-def request_signal() -> int:
-    """The signal that tells a runner to read its request."""
-    from signal import SIGUSR1
-
-    return SIGUSR1
-
-
-def send_request(private: Path, request: Request, *, timeout: float) -> bool:
-    """Send it to the living driver and wait (seconds); whether the driver has released the lock."""
-    write_atomically(private / _REQUEST, json.dumps(as_mapping(request)).encode())
-    driver = living(private)
-    if driver is not None and driver.pid > 1:
-        with suppress(ProcessLookupError):
-            os.kill(driver.pid, request_signal())
-    return until(lambda: living(private) is None, timeout)
-
-
 @contextmanager
-def handling_signals(handler: Callable[[int], None], private: Path) -> Iterator[None]:
-    """Call `handler` with the number of each signal, and at once for an earlier request.
+def handling_signals(handler: Callable[[int], None]) -> Iterator[None]:
+    """Call `handler` with the number of each signal that ends a program.
 
     A closed terminal counts as an interruption, except under `nohup`. Outside the main thread
     Python delivers no signals, so nothing is handled.
@@ -110,14 +97,12 @@ def handling_signals(handler: Callable[[int], None], private: Path) -> Iterator[
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handled = [signal.SIGINT, signal.SIGTERM, request_signal()]
+    handled = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         handled.append(signal.SIGHUP)
     previous = {
         number: signal.signal(number, lambda received, _: handler(received)) for number in handled
     }
-    if (private / _REQUEST).exists():
-        handler(request_signal())
     try:
         yield
     finally:
@@ -125,22 +110,105 @@ def handling_signals(handler: Callable[[int], None], private: Path) -> Iterator[
             signal.signal(number, action)
 
 
-def take_request(private: Path) -> Request | None:
-    """Read and remove the pending request."""
+# ── requests ────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def taking_requests(
+    here: Checkout, private: Path, take: Callable[[Request], None]
+) -> Iterator[None]:
+    """Call `take`, in another thread, for each request that a person sends.
+
+    Where the folder cannot hold a socket, there are none: `send_request` then says so.
+    """
+    from playbook_supervisor.system.channel import Listener
+
+    def reply(data: bytes) -> str:
+        try:
+            take(Request(**json.loads(data)))
+        except (ValueError, TypeError):
+            return "it cannot be understood"
+        return _ACCEPTED
+
+    listener = None
+    with suppress(StorageError):
+        listener = Listener(private, lambda pid: _not_a_person(here, pid), reply)
     try:
-        data = json.loads(read_bytes(private / _REQUEST))
-        (private / _REQUEST).unlink()
-        return Request(**data)
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
+        yield
+    finally:
+        if listener is not None:
+            listener.close()
 
 
-def _ignore_requests() -> None:
-    import signal
-    import threading
+def send_request(private: Path, request: Request, *, timeout: float) -> None:
+    """Send it to the living driver and wait, in seconds, until that has released the lock.
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(request_signal(), signal.SIG_IGN)
+    StateError PB-STATE-DRIVEN if it has not by then, or takes no requests;
+    PB-STATE-HUMAN-ONLY if it takes none of ours.
+    """
+    deadline = time.monotonic() + timeout
+    connection = _connected(private, min(timeout, _BEGINNING))
+    if connection is not None:
+        try:
+            reply = connection.ask(json.dumps(as_mapping(request)).encode()).decode()
+            if reply == _ACCEPTED:
+                connection.wait(deadline - time.monotonic())
+            elif reply:
+                raise StateError(
+                    "PB-STATE-HUMAN-ONLY",
+                    f"the runner of session {private.name} refuses the request: {reply}",
+                )
+        except OSError:
+            pass  # it has ended, or does not answer
+        finally:
+            connection.close()
+    if not until(lambda: living(private) is None, min(1.0, timeout)):
+        raise _deaf(private) if connection is None else driven(private)
+
+
+def _connected(private: Path, timeout: float) -> Connection | None:
+    """A connection to the driver, which may just be starting; None if it has ended or is deaf."""
+    from playbook_supervisor.system.channel import Connection
+
+    found: list[Connection] = []
+
+    def connected() -> bool:
+        with suppress(OSError):
+            connection = Connection(private)
+            if _drives(private, connection.peer):
+                found.append(connection)
+                return True
+            connection.close()
+        return living(private) is None
+
+    until(connected, timeout)
+    return found[0] if found else None
+
+
+def _drives(private: Path, pid: int) -> bool:
+    """Whether that process is the driver: another one may have put its own socket there."""
+    if ancestry.tells_files():
+        return os.path.realpath(private / _LOCK) in ancestry.open_files(pid)
+    driver = living(private)
+    return driver is not None and driver.pid == pid
+
+
+def _not_a_person(here: Checkout, pid: int) -> str:
+    if pid == 0 or ancestry.process(pid) is None:
+        return "its process is unknown"
+    return own_agents.above(here, pid)
+
+
+def _deaf(private: Path) -> StateError:
+    pid = _driver(private).pid
+    return StateError(
+        "PB-STATE-DRIVEN",
+        f"session {private.name} is being driven by process {pid}, which takes no requests",
+        guidance=f"Press Ctrl-C in its terminal, or `kill -INT {pid}`; `playbook resume` goes on.",
+    )
+
+
+# ── the record of the driver ────────────────────────────────────────────────────────────────
 
 
 def _record(private: Path, driver: Driver) -> None:

@@ -14,6 +14,7 @@ from queue import Empty
 
 from playbook_supervisor.agents.protocol import Agent, Budget, Call
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
+from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
@@ -31,7 +32,6 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
-_REQUEST = driver_lock.request_signal()
 _QUIET = 0.05  # seconds without an event after which there is time to write copies
 _ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
 
@@ -46,10 +46,10 @@ class DriveResult(Record):
 
     @property
     def exit_code(self) -> int:
-        """0 completed or paused, 2 failed or aborted, 4 waiting, 128 + signal interrupted."""
+        """0 completed, 2 failed or aborted, 4 waiting or paused, 128 + signal interrupted."""
         if self.why == "interrupted":
             return 128 + self.signal
-        return {"completed": 0, "paused": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
+        return {"completed": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
 _Progress = tuple[Snapshot, DriveResult | None]
@@ -90,7 +90,10 @@ class Runner(Record, frozen=False):
         """
         try:
             with (
-                driver_lock.handling_signals(self._on_signal, self.supervisor.private),
+                driver_lock.handling_signals(self._on_signal),
+                driver_lock.taking_requests(
+                    self.supervisor.store.checkout, self.supervisor.private, self._on_request
+                ),
                 cancelled_by(self._is_interrupted),
             ):
                 snapshot, result = self._interruptible(lambda: (first(), None))
@@ -175,13 +178,13 @@ class Runner(Record, frozen=False):
 
     def _await(self, snapshot: Snapshot) -> _Progress:
         event = self._next_event()
-        if event.signal:
-            return self._handle_signal(snapshot, event.signal)
-        if event.attempt is not None and event.outcome is not None:
+        if event.attempt is None:
+            return self._handle(snapshot, event)
+        if event.outcome is not None:
             return self._returned(event.attempt, event.outcome)
-        if event.attempt is not None and event.notice:
+        if event.notice:
             self.observer.on_notice(f"{event.attempt.id}: {event.notice}")
-        elif event.attempt is not None:
+        else:
             self.observer.on_output(event.attempt, event.line)
         return snapshot.without_events(), None
 
@@ -233,7 +236,7 @@ class Runner(Record, frozen=False):
             if typed.overtaken:
                 if self._workers.events.empty():
                     return self.supervisor.advance(), None
-                return self._handle_signal(snapshot, self._workers.events.get().signal)
+                return self._handle(snapshot, self._workers.events.get())
             if typed.text is None:
                 return snapshot, DriveResult(snapshot, "waiting")
             text = typed.text
@@ -263,26 +266,31 @@ class Runner(Record, frozen=False):
     def _overtaken(self) -> bool:
         return not self._workers.events.empty() or self.supervisor.changed()
 
-    # ── signals ─────────────────────────────────────────────────────────────────────────────
+    # ── signals and requests ────────────────────────────────────────────────────────────────
 
     def _on_signal(self, number: int) -> None:
-        if number != _REQUEST:
-            self._pending_signal = number
+        self._pending_signal = number
         self._workers.events.put(WorkerEvent(signal=number))
+
+    def _on_request(self, request: Request) -> None:
+        self._workers.events.put(WorkerEvent(request=request))
 
     def _is_interrupted(self) -> bool:
         return self._pending_signal != 0
 
+    def _handle(self, snapshot: Snapshot, event: WorkerEvent) -> _Progress:
+        if event.request is not None:
+            return self._handle_request(snapshot, event.request)
+        return self._handle_signal(snapshot, event.signal)
+
     def _handle_signal(self, snapshot: Snapshot, number: int) -> _Progress:
-        if number != _REQUEST:
-            commits = bool(self._workers.active)  # without workers, git itself may be hanging
-            self._stop_workers()
-            self._pending_signal = 0
-            snapshot = self.supervisor.interrupt(commits=commits)
-            return snapshot, DriveResult(snapshot, "interrupted", number)
-        request = driver_lock.take_request(self.supervisor.private)
-        if request is None:
-            return snapshot.without_events(), None
+        commits = bool(self._workers.active)  # without workers, git itself may be hanging
+        self._stop_workers()
+        self._pending_signal = 0
+        snapshot = self.supervisor.interrupt(commits=commits)
+        return snapshot, DriveResult(snapshot, "interrupted", number)
+
+    def _handle_request(self, snapshot: Snapshot, request: Request) -> _Progress:
         if request.what == "abort":
             self._stop_workers()
             self.supervisor.end_workers()  # those of an earlier runner
@@ -311,13 +319,13 @@ class Runner(Record, frozen=False):
                 )
         while worker_alive(worker_file):
             try:
-                number = self._workers.events.get(timeout=_ORPHAN_INTERVAL).signal
+                event = self._workers.events.get(timeout=_ORPHAN_INTERVAL)
             except Empty:
                 continue
             snapshot = self.supervisor.advance()
-            if number == _REQUEST:
-                return self._handle_signal(snapshot, number)
-            return snapshot, DriveResult(snapshot, "interrupted", number)
+            if event.request is not None:
+                return self._handle_request(snapshot, event.request)
+            return snapshot, DriveResult(snapshot, "interrupted", event.signal)
         try:
             return self.supervisor.lose(attempt), None
         except Interrupted:  # the next runner checks whether the attempt had finished

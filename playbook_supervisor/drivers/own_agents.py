@@ -45,8 +45,9 @@ def above(here: Checkout, pid: int = 0) -> str:
     for each in (pid or os.getpid(), *ancestors):
         files = list(ancestry.open_files(each))
         environment: Mapping[str, str] = os.environ
-        if each == os.getpid():  # it may drive a session itself
-            files = [file for file in files if not file.endswith(f"/{RUNNER}")]
+        if each == os.getpid():
+            if pid in (0, each):  # it may drive a session itself
+                files = [file for file in files if not file.endswith(f"/{RUNNER}")]
         else:
             environment = ancestry.first_environment(each)
         if mark := environment.get(MARK):

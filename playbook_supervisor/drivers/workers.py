@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from playbook_supervisor.agents.protocol import Agent, Call, Running, carry_out, failed
+from playbook_supervisor.drivers.driver_lock import Request
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field, replace
@@ -24,13 +25,14 @@ _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
 
 
 class WorkerEvent(Record):
-    """A worker's line, notice or outcome; or a signal."""
+    """A worker's line, notice or outcome; or a signal, or a request of a person elsewhere."""
 
     attempt: Attempt | None = None
     line: str = ""
     notice: str = ""
     outcome: Outcome | None = None
     signal: int = 0
+    request: Request | None = None
 
 
 class _Worker(Record, frozen=False):

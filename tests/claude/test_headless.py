@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,23 @@ def test_what_stands_behind_a_command_reaches_it_as_it_is(
     project.playbook("answer", "continue")
     assert project.playbook("resume").code == 0
     assert "Do what speckit.tasks means.\n\n--all of 'it'\n" in client.model.main[2].prompt
+
+
+def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project: Project) -> None:
+    """Not even with another environment, and a session and a parent of its own."""
+    rules = 'agents: {claude: {allowed_tools: ["Bash"]}}\n'
+    project.write(".playbooks/config.yaml", rules)
+    bare = "env -u PLAYBOOK_WORKER -u PLAYBOOK_DIRECTIVE -u CLAUDECODE"
+    abort = f"{bare} {sys.executable} -m playbook_supervisor abort"
+    stay = "(setsid sleep 600 </dev/null >/dev/null 2>&1 &)"
+    tries = [call("Bash", command=f"{stay}; {abort}; {abort} -m 'Ada said so' 2>&1")]
+    client = headless(lambda request: works(request) if request.calls else tries)
+    done = project.playbook("run", "one")
+    failed(project, done, "PB-COND-POSTCONDITION")  # it wrote nothing, and nothing was aborted
+    told = client.model.main[1].results[0].text
+    assert told.count("PB-STATE-HUMAN-ONLY") == 2, told
+    assert "but the agent of plan#1 in session" in told
+    assert "plan#1: it left processes behind, which were ended: sleep (" in done.err
 
 
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
