@@ -37,6 +37,7 @@ STARTS_LIKE = ("exec", "spawn", "posix_spawn")
 WRITES = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 WRITERS = {
     "system/files.py",
+    "system/channel.py",  # a link to the folder of a socket, where its path is too long
     "system/processes.py",  # the worker file, which is locked before it is written
 }
 
