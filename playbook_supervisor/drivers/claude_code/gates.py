@@ -71,7 +71,6 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
     if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
         return None
-    hook.bound.asked(hook.text("tool_use_id"), gate.id, snapshot.question)
     meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
         "question": snapshot.question,
@@ -82,6 +81,7 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
             for choice in gate.choices
         ],
     }
+    hook.bound.asked(hook.text("tool_use_id"), gate.id, str(question["question"]))
     return HookReply(
         "PreToolUse",
         decision="ask",

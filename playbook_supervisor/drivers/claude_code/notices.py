@@ -10,7 +10,7 @@ NOTIFICATION = "<task-notification>"
 _RESULT = "<result>"
 _FIELD = r"(?s)<(task-id|tool-use-id|status|summary|note)>(.*?)</\1>"
 _STILL_WORKING = "background work of its own still running"
-_AUTOMATIC = re.compile(
+_AUTOMATIC = (
     r"\s*<(?:task-notification|(?:agent|teammate|cross-session|slack-tag|command|other-user)-message"
     r"|system-reminder|slack-ping|(?:artifact-room-)?event|channel|wake|webhook-payload"
     r"|(?:bash|local-command)-(?:input|stdout|stderr|caveat))[\s>]"
@@ -30,7 +30,7 @@ class Notice(Record):
 
 def is_automatic(prompt: str) -> bool:
     """Whether no person has typed this prompt, by the tag that it begins with."""
-    return _AUTOMATIC.match(prompt) is not None
+    return re.match(_AUTOMATIC, prompt) is not None
 
 
 def read(prompt: str) -> Notice:

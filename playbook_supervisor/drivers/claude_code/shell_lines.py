@@ -120,7 +120,7 @@ HOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "UserPromptExpansion": (r"^playbook\.", _TYPED),
     "UserPromptSubmit": ("", _PROMPT),
     "PreToolUse": ("*", _TOOL),
-    "PostToolUse": (_AGENTS, _WITNESS),
+    "PostToolUse": (_AGENTS, _TELLER),
     "PostToolUseFailure": (_AGENTS, _WITNESS),
     "PostToolBatch": ("", _WITNESS),
     "PermissionRequest": ("*", _WITNESS),
