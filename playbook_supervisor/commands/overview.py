@@ -96,7 +96,7 @@ def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:
     """
     found: dict[str, list[DiskStore]] = {}
     for other in stores(store):
-        for session_id in {*other.ids(), *other.vanished()}:
+        for session_id in {*other.ids(), *other.driven()}:
             found.setdefault(session_id, []).append(other)
     for lost in (_beside(store, each) for each in checkout.lost_worktrees(store.checkout)):
         for session_id in lost.known():

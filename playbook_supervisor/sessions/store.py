@@ -103,10 +103,6 @@ class DiskStore:
         """Open sessions that this worktree drives, including those whose folders are gone."""
         return [name for name in self.known() if self._is_open(name)]
 
-    def vanished(self) -> list[str]:
-        """Open sessions that this worktree drove and whose folders are gone."""
-        return [name for name in self.driven() if not self._has(name)]
-
     def _has(self, session_id: str) -> bool:
         """A folder that another user has closed counts: reading it reports that."""
         try:

@@ -107,7 +107,7 @@ def test_two_worktrees_cannot_get_the_same_id(project: Project, mocker: MockerFi
 
 
 def test_a_project_without_sessions_has_none(scene: Scene) -> None:
-    assert (scene.store.ids(), scene.store.vanished(), scene.store.driven()) == ([], [], [])
+    assert (scene.store.ids(), scene.store.driven()) == ([], [])
     (scene.root / ".playbooks").mkdir()
     (scene.root / ".playbooks/sessions").write_text("a file in its place")
     assert scene.store.ids() == []
@@ -165,14 +165,14 @@ def test_a_vanished_folder_is_restored_with_a_sentence(project: Project) -> None
     before = {f.name: f.read_bytes() for f in project.session.iterdir()}
     project.git("clean", "-fdxq")
     assert project.sessions == []
-    assert store.vanished() == [supervisor.id]
+    assert (store.ids(), store.driven()) == ([], [supervisor.id])
     assert work(supervisor.report("b#1", OK)).id == "c#1"
     (notice,) = store.notices
     assert supervisor.id in notice
     assert "session.yaml, journal.yaml, playbook.yaml, config.yaml had disappeared" in notice
     assert project.journal()[0]["step_id"] == "a"
     assert (project.session / "playbook.yaml").read_bytes() == before["playbook.yaml"]
-    assert store.vanished() == []
+    assert store.ids() == [supervisor.id]
 
 
 def test_another_process_restores_it_from_the_copies(scene: Scene) -> None:
@@ -203,7 +203,7 @@ def test_an_ended_session_that_vanished_is_left_alone(scene: Scene) -> None:
     supervisor = scene.create("a")
     finish(supervisor, supervisor.begin())
     shutil.rmtree(scene.file(supervisor, "x").parent)
-    assert scene.fresh().vanished() == []
+    assert scene.fresh().driven() == []
 
 
 def test_a_session_with_a_damaged_runtime_state_counts_as_open(
@@ -521,4 +521,4 @@ def test_a_folder_without_a_runtime_state_is_not_driven(
     """A crash may leave it, before anything was known."""
     scene.store.runtime("20260219-a7k").mkdir(parents=True)
     assert scene.store.driven() == []
-    assert scene.store.vanished() == []
+    assert scene.store.driven() == []
