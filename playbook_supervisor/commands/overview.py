@@ -200,7 +200,7 @@ def pinned_policy(store: DiskStore, session_id: str) -> Policy:
 
 
 def _look(store: DiskStore, session_id: str) -> SessionOverview:
-    driver, client = None, None
+    driver, client, ended = None, None, None
     try:
         client = _client(store, session_id)
         driver = driver_lock.living(store.runtime(session_id))
@@ -216,9 +216,17 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
             said = f"{said} ({error.where})"
         if code == "PB-STATE-NO-SESSION":
             code, said = "PB-STATE-CORRUPT", _VANISHED
+        if code == "PB-STATE-NO-WORKTREE":
+            ended = _written_end(store, session_id)
     except OSError as error:  # of another user, for instance
         code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
-    return SessionOverview(store, session_id, None, said, driver, client, code)
+    return SessionOverview(store, session_id, ended, said, driver, client, code)
+
+
+def _written_end(store: DiskStore, session_id: str) -> Manifest | None:
+    """What a worktree that was removed by hand wrote last, if the session had ended."""
+    written = store.written_manifest(session_id)
+    return written if written and written.status not in OPEN else None
 
 
 def _is_stale(store: DiskStore, manifest: Manifest) -> bool:

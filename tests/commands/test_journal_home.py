@@ -460,11 +460,10 @@ def test_an_older_copy_of_a_removed_worktree_is_not_to_be_resumed(late: Late) ->
     assert "completed" in advice(late)
 
 
-def test_a_removed_folder_is_to_be_restored_or_finished(late: Late) -> None:
+def test_a_removed_folder_is_to_be_finished(late: Late) -> None:
     shutil.rmtree(late.tree.root)
     shown = advice(late)
     assert not re.search("playbook (resume|answer)|WAITS", shown)
-    assert f"playbook repair {late.id} --restore" in shown
     assert late.main.playbook(*re.findall("playbook (finish .*)", shown)[0].split()).code == 0
     assert "completed" in advice(late)
     assert late.entries() == late.end

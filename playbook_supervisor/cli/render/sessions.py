@@ -24,7 +24,6 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         if seen.code == "PB-STATE-NO-WORKTREE":
             yield f"{seen.session_id}  {first_line(seen.problem, 400)}"
             yield f"  restore it: playbook repair {seen.session_id} --restore"
-            yield f"  if it has ended, bring its journal home: playbook finish {seen.session_id}"
             return
         yield f"{seen.session_id}  unreadable: {first_line(seen.problem, 400)}"
         if seen.code != "PB-STATE-NEWER":
@@ -32,7 +31,9 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         return
     words = [seen.session_id, manifest.playbook, manifest.subject, _state(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _location(seen)
-    if seen.stale:
+    if seen.code == "PB-STATE-NO-WORKTREE":
+        yield f"  its worktree is gone; bring its journal home: playbook finish {seen.session_id}"
+    elif seen.stale:
         yield from _stale(seen)
     elif manifest.gate is not None:
         yield f"  {first_line(manifest.gate.question, 400)}"
