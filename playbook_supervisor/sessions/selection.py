@@ -80,11 +80,12 @@ def strayed(store: SessionStore, session_id: str) -> str:
 
 
 def full_id(ids: Iterable[str], named: str) -> str:
-    """The id of which `named` is the beginning or the end; `named` itself if there is none.
+    """The id that `named` abbreviates; `named` itself if there is none.
 
-    StateError PB-STATE-NO-SESSION, which lists them, if there are several.
+    It is the beginning or the end of an id, or begins its last part. StateError
+    PB-STATE-NO-SESSION, which lists them, if there are several.
     """
-    found = sorted(id_ for id_ in ids if id_.startswith(named) or id_.endswith(named))
+    found = sorted(id_ for id_ in ids if _abbreviates(named, id_))
     if named in found or not found:
         return named
     if len(found) == 1:
@@ -95,6 +96,11 @@ def full_id(ids: Iterable[str], named: str) -> str:
         f"{first_line(named, 40)!r} may be any of {len(found)} sessions",
         guidance=f"Give more of its id: {', '.join(found[-_LISTED:])}{more}.",
     )
+
+
+def _abbreviates(named: str, id_: str) -> bool:
+    last = id_.rpartition("-")[2]
+    return id_.startswith(named) or id_.endswith(named) or last.startswith(named)
 
 
 def no_session(known: Sequence[Manifest]) -> StateError:

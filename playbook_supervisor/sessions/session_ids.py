@@ -41,7 +41,7 @@ def valid(session_id: str) -> str:
     if not SESSION_ID.match(session_id):
         raise StateError(
             "PB-STATE-NO-SESSION",
-            f"{session_id[:40]!r} is not a session id (they look like 20260219-a7k)",
+            f"{session_id[:40]!r} is neither a session id, such as 20260219-a7k, nor a part of one",
             guidance="`playbook status --all` lists the sessions.",
         )
     return session_id

@@ -137,6 +137,9 @@ class TestAnAbbreviation:
     def test_is_the_beginning_or_the_end_of_one_id(self, named: str) -> None:
         assert selection.full_id(self.IDS, named) == "20260219-yd9"
 
+    def test_may_be_the_beginning_of_the_last_part(self) -> None:
+        assert selection.full_id(self.IDS, "a7") == "20260219-a7k"
+
     @pytest.mark.parametrize("named", ["20260219", "2026"])
     def test_of_several_is_refused_with_their_ids(self, named: str) -> None:
         with pytest.raises(StateError) as caught:
