@@ -369,11 +369,14 @@ def test_a_breaking_change_halts_gate_on_breaking_and_is_asked_once(project: Pro
     assert "breaking" in halted.err
     assert project.journal()[0]["trigger"] == "agreement_breaking"
     assert project.playbook("answer", "accept").code == 0
+    assert project.playbook("resume").code == 4, "the next step needs the verdict, too"
+    assert project.playbook("answer", "accept").code == 0
     assert project.playbook("resume").code == 0
     check, plan = project.journal()
     assert check["waived"] == ["agreement_pass", "agreement_breaking"]
-    assert plan["waived"] == ["agreement_pass"], "the waiver holds for the next precondition"
-    assert plan["decision"] == "auto"
+    assert plan["waived"] == ["agreement_pass"], "of the finding it is not asked again"
+    assert "trigger" not in plan
+    assert plan["decision"] == "gate"
 
 
 def test_a_group_runs_at_once_and_waits_for_all_before_it_fails(project: Project) -> None:

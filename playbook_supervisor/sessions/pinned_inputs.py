@@ -19,7 +19,7 @@ from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.integrity import read_file, shown, tampered
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
-from playbook_supervisor.system.files import digest, read_bytes, remove, write_atomically
+from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _unchanged(
     found = _read(kind, data, runtime, source)
     if not ours and kind.file in runtime.digests:
         _require_unchanged(kind, found, private, runtime, source)
-        remove(private / kind.file)  # the copy of another layout
+        write_atomically(private / kind.file, data, durable=False)
     _keep_compiled(kind, private, runtime, data, found)
     return found
 
@@ -206,10 +206,17 @@ def _require_unchanged(
     for known in runtime.digests[kind.file]:
         recorded = _compiled(kind, private, runtime, known)
         if recorded is None:
-            copy = read_file(private, kind.file)
+            copy = _copy(private / kind.file)
             recorded = _read(kind, copy, runtime, source) if digest(copy) == known else None
         if recorded != found:
             raise tampered(_changed(kind), source)
+
+
+def _copy(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return b""
 
 
 def _changed(kind: _PinnedKind) -> str:
