@@ -1,8 +1,10 @@
 """Kills a real run of a real session, at every write or at any time, and lets it be resumed.
 
 `python crash.py points FOLDER SHARD SHARDS` ends a run by SIGKILL at its n-th write to the disk,
-for every n of the shard, until a run comes to its end; `python crash.py times FOLDER KILLS SEED`
-does so at random moments, again and again in one session. Each run is a process of its own.
+for every n of the shard, until a run comes to its end; `python crash.py beginnings FOLDER SHARD
+SHARDS` does so with `run` and its options, followed by a bare `resume`; `python crash.py times
+FOLDER KILLS SEED` kills at random moments, again and again in one session. Each run is a process of
+its own.
 Printed is one line of JSON: kills, runs, write points, and every broken promise.
 
 What was done and said stands in a log outside the session: `ran`, `evidence` (its artifacts are
@@ -22,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +33,20 @@ from stored import FEATURE, Scene, playbook, step
 from playbook_supervisor.agents.protocol import Call, Message, Running
 from playbook_supervisor.agents.script import ScriptAgent
 from playbook_supervisor.agents.script_format import read
+from playbook_supervisor.commands import driving
 from playbook_supervisor.commands.audit import audit
+from playbook_supervisor.commands.driving import DriveOptions
 from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.kernel.directives import Finish
 from playbook_supervisor.kernel.state import Change, Entry, Event
-from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import (
+    EntryStatus,
+    GateReason,
+    Mode,
+    Resolution,
+    SessionStatus,
+)
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -57,6 +68,8 @@ STEPS = (
     ),
     step("last", autonomy="gate_always"),
 )
+BEGUN = (step("fix"), STEPS[0], step("last", autonomy="gate_always"))
+"""A run with `--from plan` skips the first step."""
 EVIDENT = ("plan", "agreement", "qa-plan", "check")
 """Steps whose artifacts, once written, say that they are done."""
 
@@ -200,14 +213,14 @@ def die_at(point: int) -> None:
     whole, Path.write_bytes = Path.write_bytes, cut  # type: ignore[assignment,method-assign]
 
 
-def forked(scene: Scene, log: Log, script: ScriptAgent, point: int = 0) -> int:
-    """The id of a new process that drives the session, and dies at that write."""
+def forked(work: Callable[[], object], point: int = 0) -> int:
+    """The id of a new process that does this work, and dies at that write."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             die_at(point)
-            drive(scene, log, script)
+            work()
             code = 0
         except Exception:
             traceback.print_exc()
@@ -310,16 +323,73 @@ def points(folder: Path, shard: int, shards: int) -> dict[str, Any]:
     broken: list[str] = []
     for kills, point in enumerate(itertools.count(shard + 1, shards)):
         scene, log, agent = fresh(folder, SCRIPT)
-        code = ended(forked(scene, log, agent, point))
+        driven = partial(drive, scene, log, agent)
+        code = ended(forked(driven, point))
         if code == 0:
             return {"kills": kills, "points": point, "broken": broken}
         if code != -signal.SIGKILL:
             broken.append(f"write {point}: the run ended with {code}")
         broken += [f"write {point}: {alarm}" for alarm in false_alarms(scene)]
-        if code := ended(forked(scene, log, agent)):
+        if code := ended(forked(driven)):
             broken.append(f"write {point}: the resumed run ended with {code}")
         broken += [f"write {point}: {promise}" for promise in broken_promises(scene, log)]
     raise AssertionError("writes never end")
+
+
+def beginnings(folder: Path, shard: int, shards: int) -> dict[str, Any]:
+    """Kill `run` with its options at every n-th write; look; a bare `resume` goes on with them."""
+    broken: list[str] = []
+    for kills, point in enumerate(itertools.count(shard + 1, shards)):
+        scene, _, _ = fresh(folder, SCRIPT)
+        scene.write(".playbooks/playbooks/sample.yaml", playbook(*BEGUN).decode())
+        scene.write(".playbooks/config.yaml", "commit_sessions: never\n")
+        options = DriveOptions(f"script:{folder}/script.yaml", Mode.AUTONOMOUS, 50.0, 40.0)
+        begin = partial(driving.run, "sample", cwd=scene.root, start="plan", drive=options)
+        code = ended(forked(begin, point))
+        if code == 0:
+            return {"kills": kills, "points": point, "broken": broken}
+        if code != -signal.SIGKILL:
+            broken.append(f"write {point}: the run ended with {code}")
+        for promise in (*_broken_in(scene), *_broken_beginning(scene, partial(begin))):
+            broken.append(f"write {point}: {promise}")  # noqa: PERF401 - as the others do
+    raise AssertionError("writes never end")
+
+
+def _broken_in(scene: Scene) -> Iterator[str]:
+    """What is wrong with the files, before another command looks at them."""
+    for session in scene.root.glob(".playbooks/sessions/[0-9]*"):
+        if names := {"session.yaml", "journal.yaml", "playbook.yaml"} - {
+            path.name for path in session.iterdir()
+        }:
+            yield f"{session.name} has no {names}"
+        elif "driver:" not in (session / "session.yaml").read_text():
+            yield "it is not known how to drive it"
+
+
+def _broken_beginning(scene: Scene, begin: Callable[[], object]) -> Iterator[str]:
+    store = DiskStore(scene.store.checkout)
+    sessions = store.ids()
+    private = {path.name for path in scene.root.glob(".git/playbook/[0-9]*")}
+    if private != set(sessions) or list(scene.root.glob(".playbooks/sessions/.*")):
+        yield f"something is left beside {sessions}: {private}"
+    go_on = partial(driving.resume, cwd=scene.root) if sessions else begin
+    if code := ended(forked(go_on)):
+        yield f"the resumed run ended with {code}"
+        return
+    (session_id,) = DiskStore(scene.store.checkout).ids()
+    supervisor = Supervisor(DiskStore(scene.store.checkout), session_id)
+    manifest = supervisor.look().manifest
+    driver = manifest.driver
+    if (manifest.status, driver.mode, driver.wall, driver.idle) != (
+        SessionStatus.COMPLETED,
+        Mode.AUTONOMOUS,
+        50.0,
+        40.0,
+    ):
+        yield f"it was driven otherwise: {manifest}"
+    entries = [(e["step_id"], e["status"]) for e in scene.journal(supervisor)]
+    if ("fix", "skipped") not in entries or ("plan", "done") not in entries:
+        yield f"it began elsewhere: {entries}"
 
 
 def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
@@ -332,7 +402,7 @@ def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
         sessions += 1
         for patience in itertools.count():
             began = time.monotonic()
-            pid = forked(scene, log, agent)
+            pid = forked(partial(drive, scene, log, agent))
             runs += 1
             if patience < 12:
                 time.sleep(chance.uniform(0, longest))
@@ -351,7 +421,7 @@ def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     experiment, folder, first, second = sys.argv[1:]
-    chosen = {"points": points, "times": times}[experiment]
+    chosen = {"points": points, "beginnings": beginnings, "times": times}[experiment]
     print(json.dumps(chosen(Path(folder), int(first), int(second))))
 
 

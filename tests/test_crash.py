@@ -50,6 +50,18 @@ def test_a_run_killed_at_any_write_is_resumed_to_its_end(
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("shard", [0, *MOST])
+def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
+    tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bare `resume` knows agent, mode, deadlines and the first step; nothing else is left."""
+    found = experiment(tmp_path, "beginnings", shard, SHARDS)
+    assert found["kills"] >= found["points"] // SHARDS - 1 > 4
+    with capsys.disabled():
+        print(f"\nkills survived: {found['kills']} of every {SHARDS}th of {found['points']} writes")
+
+
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [FEW, pytest.param(KILLS - FEW, marks=pytest.mark.long)])
 def test_a_run_killed_at_random_moments_is_resumed_to_its_end(
     tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]

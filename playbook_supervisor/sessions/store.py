@@ -224,12 +224,7 @@ class DiskStore:
 
     def require_room(self) -> None:
         """StorageError if it is plain that no session can be created here."""
-        folder = self.folder("00000000-new").parent
-        while not os.path.lexists(folder):
-            folder = folder.parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-            shown = self._shown(folder)
-            raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
+        self._unfinished.require_room(self.seen_from)
 
     def reserve(self, now: int | None = None) -> str:
         """Reserve an id that no worktree has. `now` is ms since the epoch; None means the clock."""

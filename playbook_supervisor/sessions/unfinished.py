@@ -6,6 +6,7 @@ that creates or lists sessions.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     ensure_folder,
     locked,
-    parts_of_folders,
     remove,
+    unfinished,
 )
 
 _LOCK = "begin.lock"
@@ -37,7 +38,10 @@ class UnfinishedSessions:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No other process creates a session meanwhile. It may be nested."""
+        """No other process creates a session meanwhile. It may be nested.
+
+        After an error nothing is left of a session that was being created.
+        """
         if self._held:
             yield
             return
@@ -47,8 +51,21 @@ class UnfinishedSessions:
             self._held = True
             try:
                 yield
+            except BaseException:
+                with suppress(StorageError):  # else the next process removes them
+                    self._remove()
+                raise
             finally:
                 self._held = False
+
+    def require_room(self, seen_from: Path) -> None:
+        """StorageError if it is plain that none can be created; paths are seen from there."""
+        folder = self._sessions
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            shown = os.path.relpath(folder, seen_from)
+            raise StorageError("PB-IO-WRITE", f"cannot write to {shown}", where=shown)
 
     def sweep(self) -> None:
         """Remove them, unless another process may be creating a session or it is not allowed."""
@@ -64,6 +81,6 @@ class UnfinishedSessions:
 
     def _left(self) -> Iterator[tuple[str, Path]]:
         with suppress(OSError):
-            for name, aside in parts_of_folders(self._sessions):
+            for name, aside in unfinished(self._sessions):
                 if SESSION_ID.match(name):
                     yield name, aside

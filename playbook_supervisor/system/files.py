@@ -162,28 +162,25 @@ def reserve_folder(path: Path) -> bool:
 def assembled(path: Path) -> Iterator[Path]:
     """A folder beside `path` to be filled; it is renamed to `path` at the end, durably.
 
-    If that fails, or is never reached, there is no `path`. StorageError PB-IO-WRITE, also if there
-    is a `path` with something in it.
+    If that is never reached, there is no `path`, and the folder beside it is one of `unfinished`.
+    StorageError PB-IO-WRITE, also if there is a `path` with something in it.
     """
     aside = path.with_name(f"{TEMPORARY}{path.name}")
     ensure_folder(path.parent)
+    reserve_folder(aside)
+    yield aside
     try:
-        reserve_folder(aside)
-        yield aside
+        os.rename(aside, path)
         try:
-            os.rename(aside, path)
             _sync_folder(path.parent)
-        except OSError as error:
-            raise _write_error("cannot make the folder", path, error) from error
-    except BaseException:
-        with suppress(OSError, StorageError):
-            if not aside.exists():
-                os.rename(path, aside)
-            remove(aside)
-        raise
+        except OSError:
+            os.rename(path, aside)
+            raise
+    except OSError as error:
+        raise _write_error("cannot make the folder", path, error) from error
 
 
-def parts_of_folders(folder: Path) -> Iterator[tuple[str, Path]]:
+def unfinished(folder: Path) -> Iterator[tuple[str, Path]]:
     """What `assembled` did not finish in this folder: the name it was to have, and its place."""
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -351,10 +351,30 @@ def test_a_failed_creation_leaves_no_session(
             refused -= 1  # only a copy could not be written
         mocker.stopall()
         refused += 1
+        assert not list(scene.root.glob(".playbooks/sessions/.*"))
     assert refused > 8
-    for session_id in scene.fresh().ids():  # one whose files were complete can be used
+    made = scene.fresh().ids()
+    assert sorted(path.name for path in scene.root.glob(".git/playbook/[0-9]*")) == made
+    for session_id in made:
         assert Supervisor(scene.fresh(), session_id).look().pending
     assert work(scene.create("a").begin()).id == "a#1"
+
+
+def test_what_a_killed_process_left_is_swept_once_no_process_creates_a_session(
+    scene: Scene,
+) -> None:
+    kept = scene.create("a").id
+    left = "20260219-abc"
+    aside = f".playbooks/sessions/.playbook-tmp-{left}/playbook.yaml"
+    for place in (aside, f".git/playbook/{left}/lock", f".git/playbook/ids/{left}/x"):
+        scene.write(place)
+    with scene.store.creating():
+        scene.write(aside)  # the living process is at it
+        assert scene.fresh().ids() == scene.fresh().driven() == [kept]
+        assert (scene.root / aside).exists()
+    assert scene.fresh().driven() == [kept]
+    assert not list(scene.root.glob(f"**/*{left}*"))
+    assert Supervisor(scene.fresh(), kept).look().pending
 
 
 def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
