@@ -118,6 +118,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-HOSTILE": "Remove the construct: playbooks are small files of plain YAML.",
     "PB-CHECK-SCHEMA": "Use one of the allowed keys and values; `playbook schema` prints them.",
     "PB-CHECK-RULE": "Follow the rule that the message names; docs/format.md explains each.",
+    "PB-CHECK-ALLOW": "Write `# playbook: allow CODE because REASON` there, or remove it.",
     "PB-CHECK-LINT-ASKS": "Run that command yourself, before the playbook.",
     "PB-CHECK-LINT-FEATURE": "Declare the arg `feature`.",
     "PB-CHECK-LINT-GATE": "Give the publishing step `gate_always`.",

@@ -17,7 +17,7 @@ _LARGEST_REPORT = 1_048_576  # bytes
 _PLAIN: dict[str, tuple[dict[str, bool], int, int]] = {
     "next": ({"--json": False, "--wait": False, "--session": True}, 0, 0),
     "report": ({"--json": False, "--error": True, "--output": True, "--session": True}, 1, 1),
-    "check": ({"--strict": False}, 1, 1_000_000),
+    "check": ({"--strict": False}, 0, 1_000_000),
 }
 COMMANDS = frozenset(_PLAIN)
 
@@ -95,12 +95,12 @@ def _read_outcome(file: str) -> object:
         ) from None
 
 
-def run_check(files: Sequence[str], *, format: str = "text", strict: bool = False) -> int:
-    """Print every problem in the files; 1 if there is an error, or with `strict` a warning."""
+def run_check(names: Sequence[str], *, format: str = "text", strict: bool = False) -> int:
+    """Print every problem of what is named; 1 if there is an error, or with `strict` a warning."""
     from playbook_supervisor.cli.render import findings
     from playbook_supervisor.commands import checking
 
-    checked = checking.check(files)
+    checked = checking.check(names)
     if format == "json":
         write_json(findings.as_json(checked))
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,8 +21,22 @@ if TYPE_CHECKING:
     Problems = tuple[Problem, ...]
 
 
-def check(files: Sequence[str]) -> tuple[FileReport, ...]:
-    """All problems and warnings of these files (kai FR8, cat FR-2). Changes nothing.
+def check(names: Sequence[str]) -> tuple[FileReport, ...]:
+    """All problems and warnings of what the names mean (kai FR8, cat FR-2). Changes nothing.
+
+    A name is a file, a folder or the name of a playbook; without any, the whole project is meant.
+    StateError if there is no project.
+    """
+    named: Iterable[str] = names
+    if not names or not all(map(os.path.isfile, names)):
+        from playbook_supervisor.commands.checked_files import named_files, project_files
+
+        named = named_files(names) if names else project_files()
+    return check_files(named)
+
+
+def check_files(files: Iterable[str]) -> tuple[FileReport, ...]:
+    """All problems and warnings of these files.
 
     The path shows what a file is: `.playbooks/config.yaml`, `.playbooks/policies/*` or
     `.playbooks/_index.yaml`; any other file is a playbook.
@@ -108,16 +123,30 @@ class _Project:
 
 
 def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
-    from playbook_supervisor.project.lint import lint
+    from playbook_supervisor.project.lint import COMMAND, NAME, lint
 
     playbook, problems, document = examine(data, file)
     if playbook is None or document is None:
         return problems
     path = Path(file)
-    stem = path.stem if path.parent.absolute().name == "playbooks" else ""
-    found = [*problems, *lint(playbook, document, command=project.command, stem=stem)]
+    folder = path.parent.absolute().name
+    stem = path.stem if folder == "playbooks" else ""
+    command = None if folder == "templates" else project.command  # a pattern for any project
+    found = [*problems, *lint(playbook, document, command=command, stem=stem)]
     found += _tightened(playbook, document, project)
-    return tuple(sorted(found, key=lambda each: each.position))
+    unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
+    return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
+
+
+def _not_allowed(
+    problems: Sequence[Problem], data: bytes, file: str, unchecked: Sequence[str] = ()
+) -> Problems:
+    """Without the warnings that a comment in the file allows."""
+    if b"playbook: allow" not in data:
+        return tuple(problems)
+    from playbook_supervisor.project.allowances import without_allowed
+
+    return without_allowed(problems, data, file, unchecked=unchecked)
 
 
 def _tightened(playbook: Playbook, document: Document, project: _Project) -> Iterator[Problem]:
@@ -175,7 +204,8 @@ def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
         return (problem_of(error, file),)
     if problems:
         return problems
-    return tuple(_unused(rule, file) for rule in rules if not _used(rule, project.playbooks))
+    unused = [_unused(rule, file) for rule in rules if not _used(rule, project.playbooks)]
+    return _not_allowed(unused, data, file)
 
 
 def _used(rule: PolicyRule, playbooks: Sequence[Playbook]) -> bool:

@@ -28,7 +28,7 @@ def load_playbook(reference: str, *, cwd: Path | str | None = None) -> Playbook:
 
 def check(path: Path | str) -> FileReport:
     """Check one file: every problem with its place, and `ok` if it can run."""
-    (checked,) = checking.check([str(path)])
+    (checked,) = checking.check_files([str(path)])
     return checked
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Lookup = Callable[[str], Command | None]
     _Warning = tuple[Path, str, str, str]  # path, code, message, guidance
 
+NAME, COMMAND = "PB-CHECK-LINT-NAME", "PB-CHECK-COMMAND"
+"""The warnings that need the file's name, and the project's commands."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands that ask the user questions, which a subagent cannot do."""
 
@@ -65,7 +67,7 @@ def _name(playbook: Playbook, stem: str) -> Iterator[_Warning]:
     if stem and stem != playbook.name:
         yield (
             ("name",),
-            "PB-CHECK-LINT-NAME",
+            NAME,
             f"the file is named `{stem}`, but the playbook `{playbook.name}`",
             "Use one name for both; `playbook run` expects the name of the playbook.",
         )
@@ -139,13 +141,13 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
     at = (*path, "command")
     if found is None:
         message = f"the command `{step.command}` was not found in this project"
-        yield at, "PB-CHECK-COMMAND", message, "Install the command, or correct its name."
+        yield at, COMMAND, message, "Install the command, or correct its name."
     elif found.closed:
         message = f"`{found.name}` cannot be called by models (`disable-model-invocation: true`)"
-        yield at, "PB-CHECK-COMMAND", message, "Remove that line from its front matter."
+        yield at, COMMAND, message, "Remove that line from its front matter."
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"
-        yield at, "PB-CHECK-COMMAND", message, "Use a command of the project."
+        yield at, COMMAND, message, "Use a command of the project."
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:

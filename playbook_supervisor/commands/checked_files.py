@@ -1,0 +1,71 @@
+"""The files that a person means by the words after `playbook check`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.project import library, yaml_folder
+from playbook_supervisor.system import checkout
+
+_FOLDERS = ("playbooks", "policies", "templates")
+_SINGLE = ("config.yaml", "_index.yaml")
+
+
+def named_files(words: Sequence[str]) -> Iterator[str]:
+    """The file, the files of the folder, or the playbook of that name, for each word.
+
+    A path that does not exist stands for itself. ArgumentError PB-ARG-PLAYBOOK for the name of no
+    playbook; StateError, StorageError.
+    """
+    for word in words:
+        if Path(word).is_dir():
+            yield from _in_folder(Path(word))
+        elif os.path.lexists(word) or "/" in word or "." in word:
+            yield word
+        else:
+            yield _shown(library.find(_root(), word).file)
+
+
+def project_files() -> tuple[str, ...]:
+    """Every playbook, policy and template of the project, its settings and its index.
+
+    StateError PB-STATE-NO-REPOSITORY, PB-STATE-NOT-INITIALISED.
+    """
+    root = _root()
+    if not (root / library.TOP).is_dir():
+        raise StateError(
+            "PB-STATE-NOT-INITIALISED", f"{root} has no {library.TOP}/", where=str(root)
+        )
+    return tuple(map(_shown, _of_project(root / library.TOP)))
+
+
+def _root() -> Path:
+    return checkout.find(locate.current_folder()).root
+
+
+def _in_folder(folder: Path) -> Iterator[str]:
+    if (folder / library.TOP).is_dir():
+        folder = folder / library.TOP
+    files = [*_of_project(folder)] if folder.absolute().name == library.TOP else []
+    files = files or [folder / name for name in yaml_folder.names(folder)]
+    if not files:
+        raise ArgumentError(
+            "PB-ARG-INVALID",
+            f"there is nothing to check in the folder {folder}",
+            guidance="Name a folder with playbooks, or leave it out to check the whole project.",
+        )
+    yield from map(str, files)
+
+
+def _of_project(top: Path) -> Iterator[Path]:
+    for folder in _FOLDERS:
+        yield from (top / folder / name for name in yaml_folder.names(top / folder))
+    yield from (top / name for name in _SINGLE if os.path.lexists(top / name))
+
+
+def _shown(file: Path) -> str:
+    return os.path.relpath(file)
