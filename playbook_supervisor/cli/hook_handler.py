@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from playbook_supervisor.drivers.claude_code.context import HookReply
 
 
+_TYPED = {"abort": False, "list": True, "pause": True, "resume": True, "status": True}
+"""Command that can be typed in the client → whether it takes a session; `abort` takes a reason."""
+
+
 def read_payload() -> object:
     """What the client has written to stdin; None if it is not JSON."""
     try:
@@ -64,18 +68,15 @@ def handle(payload: object) -> int:
 
 
 def _with_slash_commands(message: str) -> str:
-    """The message with the names that commands have at the client's prompt.
-
-    `/playbook.abort` takes a reason where `playbook abort` takes a session.
-    """
+    """The message with the names that commands have at the client's prompt."""
     import re
 
-    message = re.sub(r"`playbook abort(?: [0-9]{8}-[a-z0-9]{3})?`", "`/playbook.abort`", message)
-    message = re.sub(
-        r"`playbook ((?:list|pause|resume|status)(?: [0-9]{8}-[a-z0-9]{3})?(?: --retry)?)`",
-        r"`/playbook.\1`",
-        message,
-    )
+    def typed(found: re.Match[str]) -> str:
+        command, session, option = found.groups(default="")
+        return f"`/playbook.{command}{session if _TYPED[command] else ''}{option}`"
+
+    command = rf"`playbook ({'|'.join(_TYPED)})( [0-9]{{8}}-[a-z0-9]{{3}})?( --retry)?`"
+    message = re.sub(command, typed, message)
     return message.replace("For example: playbook run ", "For example: /playbook.run ")
 
 
