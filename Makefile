@@ -36,7 +36,7 @@ ifdef COVERAGE
 endif
 
 test-long: export HYPOTHESIS_PROFILE := full
-test-long: .venv/installed-dev .venv/wheelhouse
+test-long: .venv/installed-dev .venv/wheelhouse .venv/spec-kit
 	$(PYTEST) -m long
 
 test-all:
@@ -92,6 +92,15 @@ clean:
 	@if $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --wheel-dir $@-partly . hatchling; \
 	then rm -f $@-partly/playbook_supervisor-* && touch $@-partly && mv $@-partly $@; \
 	else echo 'The wheelhouse could not be filled: one test will be skipped.' >&2; fi
+
+# spec-kit, with which a test sets up a newcomer's project: docs/decisions/0131. It has an environment
+# of its own, since its dependencies are many. Where it cannot be downloaded, that test is skipped.
+.venv/spec-kit: .venv/bin/python Makefile
+	@rm -rf $@
+	@if $(BIN)/python -m venv $@ && \
+	  $@/bin/python -m pip install --quiet --disable-pip-version-check 'specify-cli==1.2.3'; \
+	then touch $@; \
+	else rm -rf $@; echo 'spec-kit could not be installed: its tests will be skipped.' >&2; fi
 
 .venv/installed-dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

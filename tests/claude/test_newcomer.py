@@ -1,0 +1,172 @@
+"""A newcomer: a real spec-kit project, `playbook init`, and the first run in the real client."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import FEATURE, SPEC, Project
+
+from claude.client import Client
+from claude.conftest import FREE, Start
+from claude.conversation import Block, Reply, Request, call, text
+from claude.runner import Headless, command_of
+from claude.scripts import FILES, obey
+
+SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
+REQUIRED = "PLAYBOOK_REQUIRE_SPEC_KIT"
+SCRIPTS = {"speckit-plan": "setup-plan.sh", "speckit-tasks": "setup-tasks.sh"}
+"""The script of spec-kit that each command tells the model to run first."""
+
+SETTINGS = """\
+agents:
+  claude:
+    allowed_tools:
+      - Bash(.specify/scripts/bash/setup-plan.sh *)
+      - Bash(.specify/scripts/bash/setup-tasks.sh *)
+      - Bash(gh pr create *)
+"""
+CREATES = """\
+#!/bin/sh
+# A forge that has a pull request as soon as one was created.
+case "$2" in
+  create) echo open >"$(dirname "$0")/gh.says"; echo https://forge.example/pull/7 ;;
+  *) case "$(cat "$(dirname "$0")/gh.says")" in
+       open) echo '[{"number":7,"url":"https://forge.example/pull/7","state":"OPEN"}]' ;;
+       *) echo '[]' ;;
+     esac ;;
+esac
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path) -> Project:
+    """What `specify init` makes of an empty repository, without a network, and a specification."""
+    if not SPECIFY.exists():
+        missing = f"{SPECIFY} is missing, and there is no network: `make .venv/spec-kit`"
+        pytest.fail(missing) if os.environ.get(REQUIRED) else pytest.skip(missing)
+    made = Project(tmp_path / "project", home)
+    made.root.mkdir()
+    made.git("init", "-q", "-b", FEATURE)
+    options = ["--here", "--force", "--non-interactive", "--ignore-agent-tools", "--script", "sh"]
+    subprocess.run(
+        [str(SPECIFY), "init", *options, "--integration", "claude"],
+        cwd=made.root,
+        env=made.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    made.write(f"specs/{FEATURE}/spec.md", SPEC)
+    made.commit("Specify with spec-kit")
+    made.gh("none")
+    stand_in = Path(made.env["PATH"].partition(os.pathsep)[0]) / "gh"
+    stand_in.write_text(CREATES)
+    return made
+
+
+def working(command: str, request: Request) -> Reply:
+    """What a model does for one command: what its text says, and nothing else."""
+    made = request.calls
+    script = f".specify/scripts/bash/{SCRIPTS.get(command, '')} --json"
+    path, content = FILES.get(command.replace("speckit-", "speckit."), ("", ""))
+    due: list[Block] = []
+    if command in SCRIPTS:
+        due = [call("Bash", command=script, description="Set up")]
+    if command == "speckit-plan":  # the script has put the template there
+        due.append(call("Read", file_path=path))
+    if path:
+        due.append(call("Write", file_path=path, content=content))
+    if command == "feature.pr":
+        create = "gh pr create --title Playbooks --body 'Tested by 1 scenario'"
+        due = [call("Bash", command=create, description="Open it")]
+    left = [each for each in due if each not in made]
+    return left[:1] or [text(f"{command} is done.")]
+
+
+def headless_model(request: Request) -> Reply:
+    return working(command_of(request), request)
+
+
+def inside_model(request: Request) -> Reply:
+    """In the main thread it obeys; in a worker it runs the command, and does what it says."""
+    found = re.search(r"Skill `([^`]+)`", request.prompt)
+    if not request.agent or not found or not request.called("Skill"):
+        return obey(request)
+    return working(found[1], request)
+
+
+def initialised(project: Project, *options: str) -> str:
+    done = project.playbook("init", "--yes", *options)
+    assert done.code == 0, done.err
+    project.write(".playbooks/config.yaml", SETTINGS)
+    project.commit("Set up playbooks")
+    return done.err
+
+
+def told(client: Client) -> str:
+    """Everything that the model was told."""
+    return "\n".join(words for request in client.model.requests for words in request.texts)
+
+
+def test_init_names_what_spec_kit_alone_can_do(project: Project) -> None:
+    said = initialised(project)
+    assert said.splitlines()[1:] == [
+        "next: playbook run auto-speckit 013",
+        "or, inside Claude Code: /playbook.run auto-speckit 013",
+        "auto-feature and auto-validate lack /agreement.create, /agreement.check, /qa.plan, "
+        "/qa.run and /feature.pr; `playbook init --commands` installs them",
+    ]
+    plan = project.playbook("run", "auto-speckit", "013", "--dry-run")
+    assert plan.code == 0, plan.err
+    assert "/speckit-plan" in plan.out
+
+
+def test_auto_feature_goes_to_its_pull_request_headless(
+    headless: Headless, project: Project
+) -> None:
+    """spec-kit's skills and our five commands are natively expanded, and leave what is checked."""
+    assert "next: playbook run auto-feature 013" in initialised(project, "--commands")
+    client = headless(headless_model)
+    halted = project.playbook("run", "auto-feature", "013")
+    assert halted.code == 4, halted.err
+    assert "7/8 steps done" in halted.err
+    assert project.playbook("answer", "continue").code == 0
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    assert [entry["status"] for entry in project.journal()] == ["done"] * 8
+    assert "pull request #7 is open" in str(project.journal()[-1]["evidence"])
+    expanded = told(client)
+    assert "Fill Technical Context" in expanded  # spec-kit's own text
+    for last in (
+        "how many interfaces and invariants there are, and what is open.",
+        "the verdict and its main reason.",
+        "how many scenarios there are, and what they do not cover.",
+        "the verdict and how many scenarios passed.",
+        "End with the address of the pull request.",
+    ):
+        assert f"{last}\n\nArgument: 013" in expanded
+    script = next(r for r in client.model.requests for r in r.results if r.tool == "Bash")
+    assert f"specs/{FEATURE}/plan.md" in script.text  # spec-kit works on this session's feature
+
+
+def test_auto_feature_goes_to_its_gate_inside_the_client(start: Start, project: Project) -> None:
+    initialised(project, "--commands")
+    client = start(inside_model, project)
+    client.run("/playbook.run auto-feature 013", *FREE)
+    assert [entry["status"] for entry in project.journal()[:7]] == ["done"] * 7
+    assert project.manifest()["gate"]["id"] == "pr#1?1"
+    assert "how many scenarios passed.\n\nArgument: 013" in told(client)
+
+
+def test_a_skill_and_an_old_command_of_one_name_are_one_command(project: Project) -> None:
+    """An upgrade of spec-kit leaves its old files behind."""
+    project.write(".claude/commands/speckit.plan.md", "Of last year.\n")
+    assert "next: playbook run auto-feature 013" in initialised(project, "--commands")
+    plan = project.playbook("run", "auto-feature", "013", "--dry-run")
+    assert "/speckit-plan" in plan.out
