@@ -32,6 +32,8 @@ from pathlib import Path
 import program
 from project import Project
 
+from playbook_supervisor.commands.install import shipped
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEMPLATES = REPOSITORY / "templates"
 SHOWN_ONLY = frozenset({"text", "sh", "mermaid"})
@@ -161,7 +163,8 @@ class Stage:
     """A scratch project in which a document's commands are typed, by somebody without a terminal.
 
     On PATH: `playbook` itself, an agent called `claude` and a `gh` that know the story of the
-    demonstration. The project has playbooks and names that agent, unless it is `bare`.
+    demonstration. The project has playbooks and names that agent. A `bare` one has only
+    spec-kit's commands.
     """
 
     def __init__(self, project: Project, *, bare: bool = False) -> None:
@@ -176,7 +179,8 @@ class Stage:
         project.env |= {"PATH": path, "COLUMNS": "96"}
         project.write(".gitignore", ".demo/\n")
         if bare:
-            project.git("rm", "-r", "-q", ".playbooks")
+            beyond = [f".claude/commands/{name}.md" for name in shipped.FEATURE_COMMANDS]
+            project.git("rm", "-r", "-q", ".playbooks", *beyond)
         else:
             project.write(".playbooks/config.yaml", CONFIG)
         project.commit("Prepare")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import documents
 import pytest
 from project import FEATURE, SPEC, Project
 
@@ -22,14 +23,13 @@ REQUIRED = "PLAYBOOK_REQUIRE_SPEC_KIT"
 SCRIPTS = {"speckit-plan": "setup-plan.sh", "speckit-tasks": "setup-tasks.sh"}
 """The script of spec-kit that each command tells the model to run first."""
 
-SETTINGS = """\
-agents:
-  claude:
-    allowed_tools:
-      - Bash(.specify/scripts/bash/setup-plan.sh *)
-      - Bash(.specify/scripts/bash/setup-tasks.sh *)
-      - Bash(gh pr create *)
-"""
+README = Path(__file__).parents[2] / "README.md"
+SETTINGS = next(
+    block.text
+    for block in documents.blocks(README.read_text("utf-8"))
+    if block.file == ".playbooks/config.yaml"
+)
+"""The permissions that the README tells newcomers to grant."""
 CREATES = """\
 #!/bin/sh
 # A forge that has a pull request as soon as one was created.
@@ -151,8 +151,9 @@ def test_auto_feature_goes_to_its_pull_request_headless(
         "End with the address of the pull request.",
     ):
         assert f"{last}\n\nArgument: 013" in expanded
-    script = next(r for r in client.model.requests for r in r.results if r.tool == "Bash")
-    assert f"specs/{FEATURE}/plan.md" in script.text  # spec-kit works on this session's feature
+    results = [result for request in client.model.requests for result in request.results]
+    setup = next(result.text for result in results if result.tool == "Bash")
+    assert f"specs/{FEATURE}/plan.md" in setup  # spec-kit works on this session's feature
 
 
 def test_auto_feature_goes_to_its_gate_inside_the_client(start: Start, project: Project) -> None:
