@@ -82,6 +82,7 @@ def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]
         "output-format": "stream-json",
         "permission-mode": config.permission_mode,
         "model": call.model,
+        "append-system-prompt": call.feedback,
         "max-turns": budget.max_turns,
         "max-budget-usd": None if budget.max_cost_usd is None else f"{budget.max_cost_usd:.6f}",
         "resume": session,

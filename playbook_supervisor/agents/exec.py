@@ -1,5 +1,7 @@
 """Any other coding agent, as an argv: the prompt on stdin, the call in the environment, no shell.
 
+A retry reads what is known of the attempt before it on stdin, after the prompt and an empty line.
+
 Exit status 0 means success; stdout is the output.
 """
 
@@ -57,4 +59,5 @@ class ExecAgent:
         return f"{printable(program)} {wrong}"
 
     def run(self, call: Call) -> Running:
-        return launch(self._argv, call, call.prompt.encode("utf-8", "replace"), name=self.name)
+        stdin = f"{call.prompt}\n\n{call.feedback}\n" if call.feedback else call.prompt
+        return launch(self._argv, call, stdin.encode("utf-8", "replace"), name=self.name)

@@ -58,6 +58,7 @@ def environment(call: Call) -> dict[str, str]:
         "PLAYBOOK_ARGS": call.args,
         "PLAYBOOK_FEATURE": call.feature,
         "PLAYBOOK_MODEL": call.model,
+        "PLAYBOOK_FEEDBACK": call.feedback,
     }
     variables = {name: value.replace("\0", "") for name, value in fields.items()}
     return {**os.environ, **call.env, **variables}

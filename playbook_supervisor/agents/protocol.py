@@ -31,6 +31,7 @@ class Call(Record, kw_only=True):
 
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
     `prompt` what a person would type, command and args; `model` is empty for the default model.
+    `feedback` is what a retry is told about the attempt before it, and empty for a first attempt.
     `env` is added to the parent's environment. `wall` and `idle` are deadlines in seconds, `cap`
     the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked,
     and ends with the call; with us, too, unless it `outlives` us.
@@ -49,6 +50,7 @@ class Call(Record, kw_only=True):
     prompt: str
     cwd: Path
     model: str = ""
+    feedback: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     worker_file: Path | None = None
     outlives: bool = False

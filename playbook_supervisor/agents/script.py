@@ -59,6 +59,7 @@ def _interpolated(action: ScriptAction, call: Call) -> ScriptAction:
         "step": call.step,
         "attempt": str(call.attempt),
         "args": call.args,
+        "feedback": call.feedback,
     }
     filled = partial(interpolate, values=values)
     write = tuple((filled(path), filled(text)) for path, text in action.write)

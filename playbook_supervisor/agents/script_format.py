@@ -13,7 +13,8 @@
     default: {say: nothing to do}              # for steps that are not listed
 
 An action prints its lines, waits, writes its files, and then succeeds, fails, hangs or dies.
-`{{feature}}`, `{{step}}`, `{{attempt}}` and `{{args}}` are replaced in texts and in paths.
+`{{feature}}`, `{{step}}`, `{{attempt}}`, `{{args}}` and `{{feedback}}` are replaced in texts and in
+paths. `{{feedback}}` is what a retry is told about the attempt before it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from playbook_supervisor.project import references
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import read_bytes
 
-NAMES = ("feature", "step", "attempt", "args")  # allowed between double braces
+NAMES = ("feature", "step", "attempt", "args", "feedback")  # allowed between double braces
 LONGEST = 86_400.0  # the most seconds that an action may take; `hang` never ends
 ENDS = ("fail", "hang", "die")
 KEYS = ("say", "seconds", "write", *ENDS)

@@ -15,19 +15,21 @@ from playbook_supervisor.formats.sanitize import printable
 @click.option(
     "--gate", metavar="ID", default="", help="Answer only this gate; exit with 3 if it is not open."
 )
+@click.option("--resume", is_flag=True, help="Then continue the session, as `playbook resume`.")
 @options.session
-def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
+def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> int:
     """Answer the open gate, from any terminal.
 
     An answer begins or ends with one of the choices: continue, retry, accept, skip, abort. Your
-    words are kept. The answer is only recorded: a waiting runner continues by itself; otherwise
-    run `playbook resume`.
+    words are kept. A waiting runner continues by itself; otherwise run `playbook resume`, or
+    answer with --resume, whose exit code is that of `playbook resume`.
 
     \b
     Examples:
       playbook answer continue
       playbook answer "fixed the test, continue"
       playbook answer 20260219-a7k skip
+      playbook answer continue --resume
       playbook answer --gate 'pr#1?1' continue
     """
     snapshot = driving.answer(words, session=session, gate=gate)
@@ -37,8 +39,20 @@ def answer(words: tuple[str, ...], *, gate: str, session: str) -> int:
         output.write("next: Claude Code continues at your next message there")
         return 0
     driven = view.driven(snapshot)
+    if resume and not driven:
+        return _resume(snapshot.session_id)
     name = locate.required_id(snapshot)
     output.write(text.next_move(snapshot, name, driven=driven))
     if not driven and (where := locate.other_worktree(snapshot)):
         output.inform(printable(where))
     return 0
+
+
+def _resume(session: str) -> int:
+    from playbook_supervisor.cli.drive import drive_and_show
+
+    return drive_and_show(
+        lambda observer, prompter: driving.resume(session, observer=observer, prompter=prompter),
+        options.level(),
+        json=False,
+    )

@@ -13,7 +13,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project import schema, session_policy
+from playbook_supervisor.project import config, schema, session_policy
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.manifest import Manifest
@@ -77,7 +77,7 @@ class SessionOverview(Record):
 
         policy = pinned_policy(self.store, self.session_id)
         try:
-            return context_of(self.store, manifest, playbook, policy, manifest.gate.id)
+            return context_of(self.store, manifest, playbook, policy, config.load(self.root))
         except (PlaybookError, KeyError):
             return None
 

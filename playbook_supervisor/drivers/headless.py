@@ -164,6 +164,7 @@ class Runner(Record, frozen=False):
             args=work.args,
             feature=snapshot.manifest.feature,
             prompt=work.typed,
+            feedback=work.feedback,
             cwd=self.supervisor.root,
             model=attempt.step.model,
             env=self.supervisor.environment(snapshot, work),

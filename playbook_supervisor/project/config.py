@@ -71,6 +71,7 @@ class Config(Record):
     secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     commit_sessions: Commits = "publish"
     push_sessions: bool = True
+    feedback: bool = True
     worktrees: str = "../{repo}-session-{session}"
     specs: str = "specs"
     agreements: str = ".agreements"
@@ -155,6 +156,7 @@ _KEYS = (
     "secrets",
     "commit_sessions",
     "push_sessions",
+    "feedback",
     "worktrees",
     "artifacts",
     "allow",
@@ -196,6 +198,7 @@ def _read(top: Section) -> Config:
         },
         commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
         push_sessions=top.switch("push_sessions", default=default.push_sessions),
+        feedback=top.switch("feedback", default=default.feedback),
         worktrees=_pattern(top, default.worktrees),
         specs=folders.folder("specs", default.specs),
         agreements=folders.folder("agreements", default.agreements),

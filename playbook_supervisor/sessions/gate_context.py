@@ -15,7 +15,7 @@ from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import Condition, Place, Resolution
-from playbook_supervisor.project import conditions, config, features
+from playbook_supervisor.project import conditions, features
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.attempt_log import last_lines
@@ -24,6 +24,7 @@ from playbook_supervisor.system import checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.local_state import Launch
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.session_store import SessionStore
@@ -78,14 +79,18 @@ def gate_context(snapshot: Snapshot) -> GateContext | None:
     if not isinstance(snapshot.directive, Ask):
         return None
     playbook, policy = snapshot.state.playbook, snapshot.policy
-    return context_of(snapshot.store, snapshot.manifest, playbook, policy, snapshot.directive.id)
+    return context_of(snapshot.store, snapshot.manifest, playbook, policy, snapshot.config)
 
 
 def context_of(
-    store: SessionStore, manifest: Manifest, playbook: Playbook, policy: Policy, gate_id: str
+    store: SessionStore, manifest: Manifest, playbook: Playbook, policy: Policy, settings: Config
 ) -> GateContext | None:
-    """The context of that gate, read without the session's lock; None if it is not open now."""
+    """The context of the manifest's gate, read without the session's lock.
+
+    None if it is not open now.
+    """
     entries = store.journal(manifest.session_id).entries
+    gate_id = manifest.gate.id if manifest.gate else ""
     entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
     if entry is None or entry.gate is None:
         return None
@@ -93,7 +98,7 @@ def context_of(
     begun = store.begun(manifest.session_id)
     commits = _commits(here, begun)
     feature = manifest.feature or features.of_branch(here.branch)
-    workspace = conditions.Workspace(here.root, feature, here.branch, config.load(here.root))
+    workspace = conditions.Workspace(here.root, feature, here.branch, settings)
     return GateContext(
         entry,
         entry.gate,

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 
 class Work(Record):
-    """One launched attempt, ready for a worker: the installed command and its arguments."""
+    """One launched attempt, ready for a worker: the installed command and its arguments.
+
+    `feedback` is what a retry is told beside the command.
+    """
 
     attempt: Attempt
     command: str
     args: str
+    feedback: str = ""
 
     @property
     def typed(self) -> str:
@@ -41,9 +45,10 @@ class Work(Record):
 
     @property
     def prompt(self) -> str:
-        """What a fresh subagent is told: the command as by hand, and nothing beside it (FR41)."""
+        """What a fresh subagent is told: the command as by hand (FR41), then the feedback."""
         args = f" with args `{self.args}`" if self.args else ""
-        return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end."
+        told = f"\n\n{self.feedback}" if self.feedback else ""
+        return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end.{told}"
 
 
 class Snapshot(Record):

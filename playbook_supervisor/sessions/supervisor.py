@@ -172,12 +172,16 @@ class Supervisor:
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
         """The attempt's installed command and interpolated arguments (kai FR23)."""
         from playbook_supervisor.project.slash_commands import resolve
+        from playbook_supervisor.sessions.feedback import feedback
 
         found = resolve(self.root, attempt.step.command, home=Path.home())
         args = snapshot.manifest.args
         values = {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}
         command = found.name if found else attempt.step.command
-        return Work(attempt, command, interpolate(attempt.step.args, values).strip())
+        told = (
+            feedback(snapshot.state.attempts(attempt.step.id)) if snapshot.config.feedback else ""
+        )
+        return Work(attempt, command, interpolate(attempt.step.args, values).strip(), told)
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
         """Variables that point the project's own tools at the session's feature."""

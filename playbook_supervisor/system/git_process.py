@@ -48,6 +48,22 @@ def branches(root: Path) -> tuple[str, ...]:
         return ()
 
 
+def default_branch(root: Path) -> str:
+    """The repository's default branch as far as is known without a network; empty if it is not.
+
+    It is that of `origin`, else git's own setting, else `main` or `master`, if there is such one.
+    """
+    try:
+        return ask(root, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").strip()[7:]
+    except PlaybookError:  # no remote, or it was added by hand
+        there = branches(root)
+    try:
+        configured = ask(root, "config", "init.defaultBranch").strip()
+    except PlaybookError:
+        configured = ""
+    return next((name for name in (configured, "main", "master") if name in there), "")
+
+
 def identity(root: Path) -> str:
     """The user's `Name <mail>` as git is configured, or the half that is; empty if git fails."""
     try:

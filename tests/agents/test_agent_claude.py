@@ -124,6 +124,18 @@ def test_no_value_and_no_prompt_is_taken_for_an_option(
     ]
 
 
+def test_a_retry_is_told_beside_the_command_which_stays_as_typed(
+    stand_in: StandIn, folder: Path, tmp_path: Path
+) -> None:
+    stand_in(recorded("works"))
+    log: list[str] = []
+    carried_out(planning(tmp_path, feedback="plan_exists: it is missing", log=log.append))
+    argv = (folder / "argv").read_text().splitlines()
+    assert "--append-system-prompt=plan_exists: it is missing" in argv
+    assert argv[-2:] == ["--", "/speckit.plan"]
+    assert log == ["I write it.", "Write plan.md", "The plan is written.", "And more."]
+
+
 def test_variables_of_an_enclosing_client_are_removed(
     stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_the_program_receives_its_call_in_the_environment(agent: Write, tmp_path
         "PLAYBOOK_ARGS": "ab 'c' $HOME",
         "PLAYBOOK_FEATURE": "013-conformance",
         "PLAYBOOK_MODEL": "opus",
+        "PLAYBOOK_FEEDBACK": "",
         "PLAYBOOK_WORKER": str(call.worker_file),
         "SPECIFY_FEATURE": "013-conformance",
     }

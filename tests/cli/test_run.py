@@ -75,6 +75,42 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert "nothing to do" in again.err
 
 
+def test_an_answer_can_go_on_at_once(project: Project) -> None:
+    """Recorded and resumed in one command, whose exit code is that of `resume`."""
+    project.gh("open")
+    project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
+    unclear = project.playbook("answer", "looks good", "--resume")
+    assert (unclear.code, len(project.journal())) == (1, 9)
+    done = project.playbook("answer", "read the diff, continue", "--resume")
+    assert (done.code, "pr#1 answered continue" in done.out) == (0, True)
+    assert "completed, 8/8 steps" in done.err
+    assert project.playbook("answer", "continue", "--resume").code == 3
+
+
+def test_an_answer_that_goes_on_ends_at_the_next_gate_or_with_the_session(gated: Project) -> None:
+    agent = gated.script("default: {fail: it broke}")
+    gated.playbook("run", "gated", "--agent", agent)
+    assert gated.playbook("answer", "continue", "--resume").code == 2
+    assert gated.journal()[-1]["status"] == "failed"
+    gated.playbook("run", "gated", "--agent", agent)
+    assert gated.playbook("answer", "abort", "--resume").code == 2
+
+
+@pytest.mark.parametrize("origin", [True, False], ids=["by its remote", "by its name"])
+def test_a_run_on_the_default_branch_says_so_first(gated: Project, origin: bool) -> None:
+    run = ("run", "gated", "--agent", gated.script(WORKS))
+    assert "default branch" not in gated.playbook(*run).err
+    gated.playbook("abort")
+    gated.commit("So far")
+    default = "trunk" if origin else gated.git("config", "init.defaultBranch") or "main"
+    gated.git("switch", "-q", "-C", default)
+    if origin:
+        gated.git("update-ref", "refs/remotes/origin/trunk", "HEAD")
+        gated.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    first, *_ = gated.playbook(*run).err.splitlines()
+    assert first.startswith(f"note: this runs on {default}, the repository's default branch; ")
+
+
 def test_json_names_the_gate_that_waits(gated: Project) -> None:
     """cat FR-3.7: a program can read the gate from JSON."""
     run = gated.playbook("run", "gated", "--agent", gated.script(WORKS), "--json")

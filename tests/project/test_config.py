@@ -30,6 +30,7 @@ secrets:
   DEPLOY_TOKEN: [pass, show, deploy]
 commit_sessions: step
 push_sessions: false
+feedback: false
 worktrees: ../trees/{repo}/{session}
 artifacts: {specs: docs/specs/, agreements: ./agreements, qa: quality}
 allow: {cli: [make, "py*"], http: ["*.example.org"]}
@@ -40,7 +41,8 @@ orphans: wait
 
 
 KEYS = """
-agent agents secrets commit_sessions push_sessions worktrees artifacts allow deny notify orphans
+agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny notify
+orphans
 """
 
 
@@ -107,6 +109,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         secrets={"DEPLOY_TOKEN": ("pass", "show", "deploy")},
         commit_sessions="step",
         push_sessions=False,
+        feedback=False,
         worktrees="../trees/{repo}/{session}",
         specs="docs/specs",
         agreements="agreements",

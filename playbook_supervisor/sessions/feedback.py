@@ -1,0 +1,49 @@
+"""What a retry is told about the attempt before it. The command itself never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from playbook_supervisor.formats.sanitize import first_line, last_words, printable
+from playbook_supervisor.kernel.state import INTERRUPTED, Entry
+
+_MOST_EVIDENCE, _MOST_LINES, _MOST_WORDS = 1_000, 1_500, 500  # characters
+_AUTONOMOUS = "autonomous"
+
+
+def feedback(attempts: Sequence[Entry]) -> str:
+    """What did not hold at the last attempt, and the words of people; empty for a first attempt.
+
+    `attempts` are those of one step, oldest first; the last one is about to run.
+    """
+    if len(attempts) < 2:
+        return ""
+    former = attempts[-2]
+    lines = [
+        f"This step was tried before ({former.id}), and that attempt did not succeed.",
+        *_why(former),
+        *_words(attempts[-2:]),
+        "What it wrote may still be there.",
+    ]
+    return "\n".join(lines)
+
+
+def _why(former: Entry) -> Iterator[str]:
+    if former.error_code == INTERRUPTED:
+        yield "It was interrupted before it ended."
+    elif former.error:
+        yield f"What did not hold: {first_line(former.error, _MOST_EVIDENCE)}"
+    for line in former.evidence:
+        yield f"What held: {first_line(line)}"
+    if former.error_cause:
+        yield "Its last lines:"
+        cause = printable(former.error_cause, keep_newlines=True)
+        yield from (f"  {line}" for line in last_words(cause, _MOST_LINES).splitlines())
+
+
+def _words(attempts: Sequence[Entry]) -> Iterator[str]:
+    """What people said at the gates, if it is more than the choice."""
+    for gate in (gate for entry in attempts for gate in entry.gates):
+        said = first_line(gate.text, _MOST_WORDS)
+        if said and gate.by != _AUTONOMOUS and said.casefold() != gate.resolution:
+            yield f"A person said: {said}"
