@@ -215,7 +215,7 @@ def test_pause_lets_running_steps_finish(project: Project) -> None:
         assert paused.returncode == 0
         assert f"session {project.session.name} is paused" in out.decode()
         _, err = process.communicate(timeout=120)
-    assert process.returncode == 0
+    assert process.returncode == 4
     assert "continue: playbook resume" in err.decode()
     assert [entry["step_id"] for entry in project.journal()] == ["qa-plan"]
     assert project.playbook("resume", "--agent", project.script(WORKS)).code == 0
