@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LOCK = own_agents.RUNNER
 _DRIVER = "driver.json"
 _BEGINNING = 10.0  # seconds that a driver may take until it listens
+_RELEASING = 1.0  # seconds between a driver's end and the release of its lock
+_ENDING = 60.0  # and at most, where it notifies people first
 _ACCEPTED = "accepted"
 
 
@@ -147,7 +149,7 @@ def send_request(private: Path, request: Request, *, timeout: float) -> None:
     PB-STATE-HUMAN-ONLY if it takes none of ours.
     """
     deadline = time.monotonic() + timeout
-    connection = _connected(private, min(timeout, _BEGINNING))
+    connection, reply = _connected(private, min(timeout, _BEGINNING)), ""
     if connection is not None:
         try:
             reply = connection.ask(json.dumps(as_mapping(request)).encode()).decode()
@@ -162,8 +164,9 @@ def send_request(private: Path, request: Request, *, timeout: float) -> None:
             pass  # it has ended, or does not answer
         finally:
             connection.close()
-    if not until(lambda: living(private) is None, min(1.0, timeout)):
-        raise _deaf(private) if connection is None else driven(private)
+    left = deadline - time.monotonic() if reply else 0.0
+    if not until(lambda: living(private) is None, min(max(left, _RELEASING), _ENDING)):
+        raise driven(private) if reply else _deaf(private)
 
 
 def _connected(private: Path, timeout: float) -> Connection | None:

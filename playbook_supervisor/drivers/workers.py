@@ -15,10 +15,12 @@ from queue import Empty, SimpleQueue
 
 from playbook_supervisor.agents.protocol import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.attempt_log import new_log
+from playbook_supervisor.system.process_groups import kill_worker
 
 _FILES_PER_WORKER, _OTHER_FILES = 8, 64  # file descriptors: pipes and process start; the rest
 _STOP_TIMEOUT = 10.0  # seconds that stopped workers have to return
@@ -127,6 +129,9 @@ class WorkerPool(Record, frozen=False):
             message = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
             outcome = failed("PB-AGENT-CRASHED", printable(message), name=self.agent.name)
         log.close()
+        if call.worker_file is not None:  # a plugin may start its processes without a leash
+            with suppress(PlaybookError):
+                kill_worker(call.worker_file)
         self.events.put(WorkerEvent(attempt, outcome=outcome))
 
 

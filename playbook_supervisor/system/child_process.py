@@ -1,7 +1,7 @@
 """Starts a child process with three pipes, in a session of its own, and waits for its pipes.
 
-Only this module, `processes` and `leash` start programs. The child inherits no descriptor but the
-standard three and those that are named.
+Only this module, `processes` and `leash_process` start programs. The child inherits only the
+standard three descriptors and those that are named.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.leash import GRACE, PATIENCE
+from playbook_supervisor.system.leash_process import GRACE, PATIENCE
 
 MARK = "PLAYBOOK_WORKER"
 """The variable that names a worker's file in its environment."""

@@ -25,7 +25,8 @@ from playbook_supervisor.system.child_process import (
     spawn,
     without_pointers,
 )
-from playbook_supervisor.system.leash import COERCED, GRACE, OUTLIVES, PATIENCE, Leash
+from playbook_supervisor.system.leash import Leash
+from playbook_supervisor.system.leash_process import COERCED, GRACE, OUTLIVES, PATIENCE
 from playbook_supervisor.system.process_groups import (
     MARK,
     detach,
