@@ -167,11 +167,11 @@ def _word(value: str) -> str:
 
 
 def _word_of_subject(value: str) -> str:
-    """The verdict in `013-login — PASS`, where nothing follows it and the subject is one name."""
+    """The verdict in `013-login — PASS`, where the subject is one name."""
     match = _SUBJECT.fullmatch(value)
     if not match or match[1].casefold() in _UNDECIDED or _STATED.fullmatch(match[1]):
         return ""
-    return _WORDS.get(match[2].strip(_EDGES).casefold(), "")
+    return _word(match[2].strip(_EDGES))
 
 
 def _last_stated(body: str) -> str:

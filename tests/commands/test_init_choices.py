@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
+from installing import NOON, killed
 from kai import RESUME, RUN, workspace
 from project import COMMANDS, Project
 
@@ -20,6 +21,12 @@ SPECKIT = [name for name in COMMANDS if name.startswith("speckit.")]
 NOT_OURS = "/playbook.run and /playbook.resume are not ours, and would let a model supervise"
 
 
+REPLACES = f"""\
+from playbook_supervisor.commands.install import init as install
+
+choices = install.Choices(replace=True)
+install.apply(install.plan(pathlib.Path.cwd(), choices=choices), {NOON})
+"""
 LEAVES = {
     "agreement.create": ".agreements/FEATURE/agreement.yaml",
     "agreement.check": ".agreements/FEATURE/check-report.md",
@@ -124,6 +131,23 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         assert "playbook.run" not in commands(newcomer).found
         newcomer.playbook("init", "--yes", "--replace")
         assert newcomer.read(FOREIGN).endswith("Speak French.\n")
+
+    def test_are_never_lost_when_a_replacement_is_killed(self, kai: Project) -> None:
+        """SIGKILL at every fsync, each followed by a second run."""
+        kai.playbook("init", "--yes")
+        kai.commit("Installed beside kai's")
+        kills = 0
+        while killed(REPLACES, kai.root, at=kills + 1):
+            kills += 1
+            beside = kai.root / f"{FOREIGN}.old"
+            assert RUN in (kai.read(FOREIGN), beside.read_text() if beside.exists() else "")
+            assert kai.playbook("init", "--yes", "--replace").code == 0
+            assert (ours(kai, FOREIGN), kai.read(f"{FOREIGN}.old")) == (True, RUN)
+            assert (ours(kai, ALSO), kai.read(f"{ALSO}.old")) == (True, RESUME)
+            assert commands(kai).state == "fine"
+            kai.git("reset", "-q", "--hard")
+            kai.git("clean", "-fdq")
+        assert kills >= 5
 
     def test_are_asked_about_at_a_terminal(self, kai: Project) -> None:
         with Terminal(kai, "init") as terminal:

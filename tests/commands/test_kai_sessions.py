@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cli.terminal import Terminal
+from hooked import Hooked
 from kai import PLAYBOOK, SESSION, workspace
 from project import Project
 
@@ -57,6 +58,15 @@ def test_answer_without_a_gate_says_so(kai: Project) -> None:
     code, shown = typed(kai, "answer", SESSION, "continue")
     assert code == 3
     assert "PB-STATE-NO-GATE" in shown
+
+
+def test_resume_inside_claude_code_goes_on_with_one(kai: Project) -> None:
+    """What was running when kai stopped is judged by its evidence, and runs again."""
+    assert kai.playbook("init", "--yes", "--replace").code == 0
+    reply = Hooked(kai).types(f"/playbook.resume {SESSION}")
+    assert reply.decision != "block", reply.reason
+    assert "agreement-check" in str(reply.snapshot and reply.snapshot.directive)
+    assert kai.read(PINNED) == PLAYBOOK
 
 
 def test_graph_draws_one_and_writes_nothing(kai: Project) -> None:

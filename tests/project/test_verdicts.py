@@ -29,6 +29,7 @@ SHAPES = (
     "**Verdict**: **[{}]**",
     "## QA Verdict: 013-playbook-create — {}",
     "## QA Verdict: X — {}",
+    "## QA Verdict: 013-x – {} (12 of 12)",
     "# QA Verdict: v1.2_login - **{}**",
     "Overall verdict: {}",
     "**Overall Verdict**: {} (12 of 12)",

@@ -47,6 +47,8 @@ def offer(found: Survey) -> str:
 def foreign(found: Survey) -> Iterator[str]:
     """Which of our commands are not ours, and what that means."""
     yield f"{_not_ours(found)}: {', '.join(map(printable, found.foreign.values()))}"
+    if found.unsupervised:
+        yield "A model that follows such a prompt judges conditions and writes the journal itself."
 
 
 def _not_ours(found: Survey) -> str:
