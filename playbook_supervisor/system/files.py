@@ -188,6 +188,15 @@ def unfinished(folder: Path) -> Iterator[tuple[str, Path]]:
                 yield entry.name.removeprefix(TEMPORARY), Path(entry.path)
 
 
+def rename_folder(path: Path, target: Path) -> bool:
+    """Give a folder another name; False if that is impossible, across file systems for instance."""
+    try:
+        os.rename(path, target)
+    except OSError:
+        return False
+    return True
+
+
 def remove(path: Path) -> None:
     """Remove a file or a whole folder, if it exists; symbolic links are not followed."""
     try:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -486,6 +490,69 @@ def test_in_another_clone_the_copy_is_what_there_is(late: Late, tmp_path: Path) 
 
 
 # ── kills and full disks ────────────────────────────────────────────────────────────────────
+
+
+def main_has_none(late: Late) -> None:
+    """Nothing was committed but the work."""
+    everything_untracked(late)
+    folder_removed(late)
+
+
+@pytest.mark.usefixtures("unmeasured")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("done", "step"),
+    [
+        (comment, 5),
+        pytest.param(comment, 1, marks=pytest.mark.long),
+        pytest.param(main_has_none, 1, marks=pytest.mark.long),
+        pytest.param(journal_emptied, 1, marks=pytest.mark.long),
+    ],
+)
+def test_killed_at_any_write_and_called_again_the_end_is_there(
+    late: Late,
+    done: Callable[[Late], None],
+    step: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Between the two calls it is there as well: at home, or still in the worktree."""
+    done(late)
+    scene, copy = late.main.root.parent, tmp_path / "copy"
+    shutil.copytree(scene, copy, symlinks=True, ignore=lambda *_: {copy.name})
+    for kills in itertools.count():
+        code = finish_and_die(late, 1 + kills * step)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        where = [root for root in (late.main.root, late.tree.root) if at_its_end(late, root)]
+        assert where, f"at write {1 + kills * step}"
+        late.finish()
+        assert late.is_home, f"after a kill at write {1 + kills * step}"
+        assert not list(late.file("x").parent.glob(".playbook-tmp-*"))
+        for name in (late.main.root, late.tree.root):
+            shutil.rmtree(name, ignore_errors=True)
+            shutil.copytree(copy / name.name, name, symlinks=True)
+    assert late.is_home
+    assert kills >= 10 // step
+    with capsys.disabled():
+        print(f"\nkills survived: {kills}, {done.__name__}")
+
+
+def finish_and_die(late: Late, point: int) -> int:
+    """The exit code of a `finish` that is killed at that write."""
+    tests = Path(__file__).parent.parent
+    program = [sys.executable, str(tests / "finish_killed.py")]
+    argv = [*program, str(late.main.root), late.id, str(point)]
+    environment = {**late.main.environment, "PYTHONPATH": str(tests)}
+    return subprocess.run(argv, env=environment, check=False, capture_output=True).returncode
+
+
+def at_its_end(late: Late, root: Path) -> bool:
+    try:
+        return late.entries(root) == late.end
+    except (OSError, PlaybookError):
+        return False
 
 
 def test_a_full_disk_at_any_write_removes_nothing(late: Late, mocker: MockerFixture) -> None:

@@ -58,7 +58,8 @@ def _stale(seen: SessionOverview) -> Iterator[str]:
     place = relpath(seen.store.checkout.main_root / manifest.worktree)
     yield f"  its worktree {first_line(place)} is gone; this copy may lack what ran there last"
     yield f"  go on there: git worktree add {quote(place)} {quote(first_line(manifest.branch))}"
-    yield f"  or end it: playbook abort {seen.session_id}"
+    yield f"  if it has ended there: playbook finish {seen.session_id}"
+    yield f"  if that branch is gone, too: playbook abort {seen.session_id}"
 
 
 def _in_the_client(client: ClientState) -> Iterator[str]:

@@ -31,7 +31,9 @@ from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.selection import OPEN, open_here
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout, git, git_process
+from playbook_supervisor.system.files import rename_folder
 
+_REMOVED = "removed"
 _STILL = "what was written of session {} is not what was read again"
 
 
@@ -118,6 +120,7 @@ def _unfinished(plan: FinishPlan, obstacles: Sequence[str]) -> GitError:
 
 def _bring_home(plan: FinishPlan) -> tuple[Homecoming, ...]:
     """Bring home what is not safe elsewhere, and look again whether it is."""
+    journal_home.sweep_homes(plan.leaving, plan.session_id)
     found = journal_home.homecomings(plan.leaving)
     if not any(each.obstacle for each in found):
         for each in found:
@@ -134,6 +137,8 @@ def _remove(plan: FinishPlan) -> tuple[str, ...]:
     main = plan.main
     notices = worktree.clean_up(plan.store.checkout)
     if plan.root in {each.path for each in git.worktrees(main)}:
+        if not plan.gone:  # whole or not at all, whenever this process dies
+            rename_folder(plan.root, plan.store.checkout.git_dir / "playbook" / _REMOVED)
         # forced: the obstacles were checked, and git would refuse because of our own files
         git_process.change(main, "worktree", "remove", "--force", "--force", "--", str(plan.root))
     if plan.branch:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -76,6 +77,13 @@ def homecomings(leaving: Leaving) -> tuple[Homecoming, ...]:
     return tuple(each for each in found if each is not None)
 
 
+def sweep_homes(leaving: Leaving, session_id: str) -> None:
+    """Remove what a killed `finish` left half-written."""
+    for home in leaving.homes:
+        with suppress(PlaybookError):  # a symbolic link, which is reported later
+            sweep(DiskStore(home).folder(session_id))
+
+
 def bring(homecoming: Homecoming) -> None:
     """Write what is missing at home, durably. It can be repeated after a failure at any write.
 
@@ -84,7 +92,6 @@ def bring(homecoming: Homecoming) -> None:
     folder = homecoming.folder
     assert folder is not None  # noqa: S101 - there is no obstacle
     ensure_folder(folder)
-    sweep(folder)
     for name in sorted(homecoming.writes, key=lambda name: (name == _FIRST, name)):
         ensure_folder((folder / name).parent)
         write_atomically(folder / name, homecoming.writes[name])
