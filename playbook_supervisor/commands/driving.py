@@ -36,8 +36,6 @@ from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.git_process import default_branch
 
 _ABORT_TIMEOUT = 60.0  # seconds that an aborting runner may take to end what runs
 
@@ -86,7 +84,7 @@ def run(
     driver = _driver(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()
-    for warning in (*_on_default_branch(store.checkout), *request.warnings):
+    for warning in (*locate.on_default_branch(store), *request.warnings):
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
     _tell_settings(supervisor, observer)
@@ -287,15 +285,6 @@ def _drive(
             by=_person(store) if prompter else Principal(""),
         )
         return runner.drive(first)
-
-
-def _on_default_branch(here: Checkout) -> tuple[str, ...]:
-    if not here.branch or here.branch != default_branch(here.root):
-        return ()
-    return (
-        f"this runs on {here.branch}, the repository's default branch; `playbook start` "
-        "makes a branch and a worktree of its own",
-    )
 
 
 def _driver(drive: DriveOptions, root: Path, start: str) -> Driver:

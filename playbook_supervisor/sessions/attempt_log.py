@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import last_words, printable
+from playbook_supervisor.kernel.directives import Outcome, possible_usage
+from playbook_supervisor.records import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.system.log_file import LogFile
 
 _FOLDER, _ENDING = "logs", ".log"
+_LONGEST_ERROR = 2_000  # characters of an error's text that are journaled
 _PART = 16 * 1024  # bytes that are searched for the last lines
 _CONFIDENTIAL = (
     r"(?i)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)\Z"
@@ -71,3 +74,16 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in environment.items()
         if len(value) >= _SHORTEST_SECRET and re.search(_CONFIDENTIAL, name)
     )
+
+
+def for_journal(outcome: Outcome) -> Outcome:
+    """The outcome as the journal keeps it: the last words, and an error of bounded length."""
+    usage, error = possible_usage(outcome.agent), outcome.error
+    outcome = replace(outcome, output=last_words(outcome.output), agent=usage)
+    if error is None:
+        return outcome
+    message, guidance, cause = (
+        text if len(text) <= _LONGEST_ERROR else f"{text[: _LONGEST_ERROR - 1]}…"
+        for text in (error.message, error.guidance, error.cause)
+    )
+    return replace(outcome, error=replace(error, message=message, guidance=guidance, cause=cause))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import last_words
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -24,13 +23,13 @@ from playbook_supervisor.kernel.directives import (
     Outcome,
     Returned,
     TakenUp,
-    possible_usage,
 )
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import principal, publishing
+from playbook_supervisor.sessions.attempt_log import for_journal
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 # `report` of most steps need neither.
 _SPECKIT = "/speckit"
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
-_ERROR_LENGTH = 2_000  # characters of an error's text that are journaled
 
 Observe = Callable[[OpenSession], Observation]
 """Makes the observation once the session is open."""
@@ -123,12 +121,12 @@ class Supervisor:
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
-        returned = Returned(self.store.clock(), attempt_id, _shortened(outcome))
+        returned = Returned(self.store.clock(), attempt_id, for_journal(outcome))
         return self._advance(lambda _: returned)
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(Returned(self.store.clock(), attempt_id, _shortened(outcome)))
+        return self._record(Returned(self.store.clock(), attempt_id, for_journal(outcome)))
 
     def answer(
         self, gate_id: str, resolution: Resolution, text: str, by: principal.Principal
@@ -336,16 +334,3 @@ class Supervisor:
 
         feature = known.manifest.feature or features.of_branch(here.branch)
         return Workspace(self.root, feature, here.branch, known.config)
-
-
-def _shortened(outcome: Outcome) -> Outcome:
-    """The outcome as the journal keeps it: the last words, and an error of bounded length."""
-    usage, error = possible_usage(outcome.agent), outcome.error
-    outcome = replace(outcome, output=last_words(outcome.output), agent=usage)
-    if error is None:
-        return outcome
-    message, guidance, cause = (
-        text if len(text) <= _ERROR_LENGTH else f"{text[: _ERROR_LENGTH - 1]}…"
-        for text in (error.message, error.guidance, error.cause)
-    )
-    return replace(outcome, error=replace(error, message=message, guidance=guidance, cause=cause))
