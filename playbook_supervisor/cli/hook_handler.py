@@ -75,7 +75,7 @@ def _with_slash_commands(message: str) -> str:
         command, session, option = found.groups(default="")
         return f"`/playbook.{command}{session if _TYPED[command] else ''}{option}`"
 
-    command = rf"`playbook ({'|'.join(_TYPED)})( [0-9]{{8}}-[a-z0-9]{{3}})?( --retry)?`"
+    command = rf"`playbook ({'|'.join(_TYPED)})( [0-9]{{8}}-[a-z0-9]{{3}})?( --retry| --all)?`"
     message = re.sub(command, typed, message)
     return message.replace("For example: playbook run ", "For example: /playbook.run ")
 

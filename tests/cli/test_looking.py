@@ -178,7 +178,9 @@ class TestCompletion:
 
     def test_offers_sessions(self, project: Project) -> None:
         project.playbook("begin", "auto-validate", "013")
-        assert self.complete(project, "playbook show ") == {project.session.name}
+        name = project.session.name
+        assert self.complete(project, "playbook show ") == {name}
+        assert self.complete(project, f"playbook show {name[-3:-1]}") == {name}
 
     def test_is_silent_outside_a_project(self, project: Project, tmp_path: Path) -> None:
         assert self.complete(project, "playbook run ", cwd=tmp_path) == set()

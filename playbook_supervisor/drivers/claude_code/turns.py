@@ -28,7 +28,7 @@ _MISSED = "the client no longer lists its agent, and no hook reported its end"
 _OUR_COMMANDS = r"\s*/playbook\.(?:run|resume|pause|abort|status|list)(?:\s|\Z)"
 _CHANCES = 3  # blocked stops after which an agent that may still come back counts as lost
 PATIENCE = 5.0  # seconds in which the client queues the notification of an agent that ended
-_INTERVAL = 0.05  # seconds between two looks at the transcript
+_INTERVAL = 0.2  # seconds between two looks at the transcript
 
 
 def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
