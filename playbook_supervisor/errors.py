@@ -165,6 +165,9 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-TAMPERED": (
         "`playbook repair {session}` shows it; --take accepts it, --restore undoes it."
     ),
+    "PB-STATE-UNCONFIRMED": (
+        "A person looks at it at a terminal: `playbook repair {session}`; --take accepts it."
+    ),
     "PB-STATE-DIVERGED": (
         "The journal and the playbook disagree; `playbook repair {session}` shows where."
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,14 @@ class Scene:
     def again(self, supervisor: Supervisor) -> Supervisor:
         """The same session in a new process."""
         return Supervisor(self.fresh(), supervisor.id)
+
+    def cloned(self, supervisor: Supervisor) -> Supervisor:
+        """The session's files in a checkout that did not begin it."""
+        git, former = self.root / ".git", self.root / "former.git"
+        git.rename(former)
+        shutil.copytree(former, git, ignore=shutil.ignore_patterns("playbook"))
+        shutil.rmtree(former)
+        return self.again(supervisor)
 
     def file(self, supervisor: Supervisor, name: str) -> Path:
         return self.root / ".playbooks/sessions" / supervisor.id / name

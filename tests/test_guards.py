@@ -143,7 +143,9 @@ class TestASessionWhoseDriverIsUnknown:
         project = conversation.project
         shutil.rmtree(project.root / ".git/playbook")
         self.refused(project)
-        assert project.playbook("next").code == 0
+        assert project.playbook("next").code == 3
+        with Terminal(project, "repair", "--take") as terminal:
+            assert terminal.end() == 0
         self.refused(project)
         assert project.playbook("resume", "--agent", project.script("default: {}\n")).code == 4
         self.refused(project)

@@ -93,7 +93,7 @@ def broken() -> Iterator[Broken]:
             if old not in contents[name]:
                 raise ValueError(f"{file.name}: {old!r} is not in {name}")
             contents[name] = contents[name].replace(old, edit["new"], 1)
-        more: dict[str, Any] = {"merged": case.get("merged", "")}
+        more: dict[str, Any] = {key: case.get(key, "") for key in ("merged", "unproved")}
         if "committed" in case:
             lines = contents["journal.yaml"].count("\n")
             more["committed"] = [from_time(case["committed"])] * lines

@@ -20,6 +20,7 @@ from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_playbook import LoosePlaybook
 from playbook_supervisor.audit.lenient_session import LooseJournal
 from playbook_supervisor.audit.replay import Replay, replay
+from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.audit.session_record import SessionFile, SessionRecord, missing, unreadable
 from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Problem
@@ -49,6 +50,7 @@ def examine(record: SessionRecord, now: int) -> AuditReport:
     """All findings about a session (kai FR37 to FR40). `now` is in ms since the epoch."""
     files, journal = record.files, record.journal
     problems, notes = list(record.problems), list[str]()
+    problems += [finding("AUD-UNPROVED", said, files.journal.file) for said in files.unproved]
     policy, more = _policy(files.policy)
     problems += more
     if journal is not None:

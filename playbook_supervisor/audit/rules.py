@@ -32,6 +32,9 @@ READING = {
         "`playbook repair SESSION --restore` restores what was written; otherwise take the file "
         "from git, or fix it at the place named.",
     ),
+    "AUD-UNPROVED": AuditRule(
+        "the files are not what was written here, or nothing is left that would show it", _REPAIR
+    ),
     "AUD-FORM": AuditRule(
         "a key is missing, or its value is not allowed in a journal",
         "docs/format.md lists the keys and their values.",

@@ -35,6 +35,7 @@ class SessionFiles(Record):
     `name` is the folder's name. A standalone journal has no `session`. `pinned`: the playbook is
     the session's own copy, not the project's. `committed` is the commit time of each journal line,
     ms since the epoch (0: not committed). `merged` names a branch that contains the session's.
+    `unproved` are sentences about files that differ from what this checkout wrote.
     """
 
     name: str
@@ -45,6 +46,7 @@ class SessionFiles(Record):
     policy: SessionFile | None = None
     committed: Sequence[int] = ()
     merged: str = ""
+    unproved: Sequence[str] = ()
     folder: Path | None = None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import changed_settings, locate
 from playbook_supervisor.drivers import budget, driver_lock, own_agents, session_control
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.drivers.driver_lock import Request
@@ -87,7 +87,7 @@ def run(
     for warning in (*locate.on_default_branch(store), *request.warnings):
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
-    _tell_settings(supervisor, observer)
+    changed_settings.tell(supervisor, observer)
     agent = registry.choose(drive.agent, supervisor.config, root)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
@@ -132,7 +132,7 @@ def resume(
     _require_no_other(store, session_id)
     if strayed := selection.strayed(store, session_id):
         observer.on_notice(strayed)
-    _tell_settings(supervisor, observer, confirm, accept=accept_config)
+    changed_settings.tell(supervisor, observer, confirm, accept=accept_config)
     agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
     agent = registry.choose(agent_name, supervisor.config, supervisor.root)
     asked = drive.limits or budget.NO_LIMITS
@@ -306,29 +306,6 @@ def _with_absent_people(observer: Observer, supervisor: Supervisor) -> Observer:
     if notify := supervisor.config.notify:
         each = (*each, Notifier(notify, root, private, observer.on_notice))
     return CompositeObserver(each)
-
-
-def _tell_settings(
-    supervisor: Supervisor,
-    observer: Observer,
-    confirm: Callable[[str], bool] | None = None,
-    *,
-    accept: bool = False,
-) -> None:
-    """Say how the project's settings differ from the session's; take them if a person confirms."""
-    store, session_id = supervisor.store, supervisor.id
-    session_control.require_no_runner(supervisor)
-    if pinned := settings_in_force.pin_missing(store, session_id):
-        observer.on_notice(pinned)
-    told = settings_in_force.difference(store, session_id)
-    if told and not accept and confirm is not None:
-        accept = confirm(f"{told}. Use them from now on?")
-    if told and accept:
-        locate.require_human(store, session_id, "resume --accept-config")
-        settings_in_force.accept(store, session_id, _person(store))
-        observer.on_notice(f"{told}; accepted")
-    elif told:
-        observer.on_notice(settings_in_force.kept(told, session_id))
 
 
 def _require_no_other(store: SessionStore, session_id: str) -> None:

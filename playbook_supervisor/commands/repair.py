@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playbook_supervisor.commands import locate
+from playbook_supervisor.commands import locate, unproved
 from playbook_supervisor.commands.session_diff import (
     Difference,
     SavedSession,
@@ -17,11 +17,24 @@ from playbook_supervisor.commands.session_diff import (
 )
 from playbook_supervisor.commands.worktrees import worktree
 from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions import integrity, opening, pinned_inputs, portable_records
-from playbook_supervisor.sessions.local_state import NAME, Runtime
+from playbook_supervisor.sessions import (
+    integrity,
+    opening,
+    pinned_inputs,
+    portable_records,
+    principal,
+    provenance,
+)
+from playbook_supervisor.sessions.local_state import NAME
+from playbook_supervisor.sessions.manifest import emit_manifest, manifest_from_json
+from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
+
+_LONGEST = 300  # characters of what a person accepted
 
 
 class RepairReport(Record):
@@ -53,22 +66,42 @@ def repair(
     locate.client_supervisor(store, session_id)
     store.folder(session_id)
     moved = _make_way_in_private_folder(store, session_id) if undo else ()
-    found = differences(store, session_id)
+    if not store.drives(session_id):
+        _require_readable(store, session_id)
+    doubted = store.doubt(session_id)
+    found = (
+        unproved.described(store, session_id, doubted)
+        if doubted
+        else differences(store, session_id)
+    )
     if not found:
         _require_readable(store, session_id)
+    if doubted and accept:
+        _require_terminal(session_id, doubted)
+    if doubted and undo:
+        raise _unrestorable(session_id, doubted)
     if accept:
-        take(store, session_id)
+        take(store, session_id, found)
     elif undo:
         moved += restore(store, session_id)
     return RepairReport(session_id, found, store.checkout.root if removed else None, moved)
 
 
-def take(store: DiskStore, session_id: str) -> None:
-    """Accept the files as they are. StateError if they cannot be read or replayed."""
+def take(store: DiskStore, session_id: str, found: Sequence[Difference] = ()) -> None:
+    """Accept the files as they are; session.yaml records who accepted which differences.
+
+    StateError if they cannot be read or replayed.
+    """
     with _locked(store, session_id):
         folder, manifest = store.folder(session_id), store.manifest(session_id)
         pinned_inputs.pin_substitute(store.checkout.root, folder, manifest)
-        _adopt(SessionPaths.of(store, session_id))
+        opened = _adopt(SessionPaths.of(store, session_id))
+        if found:
+            what = "; ".join(f"{each.file}: {each.what}" for each in found)
+            by = principal.local(store.checkout.root).name
+            opened.confirm(first_line(what, _LONGEST), by, store.clock())
+            opened.write()
+            opened.copy()
 
 
 def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
@@ -85,6 +118,8 @@ def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
                 where=str(store.folder(session_id)),
                 guidance="Take it from git: `git checkout -- .playbooks/sessions`.",
             )
+        if forged := set(integrity.PINNED) & saved.copies.keys() - saved.proved:
+            raise _unrestorable(session_id, f"of no use: the copy of {min(forged)} was changed")
         journal = written_journal(saved)
         folder = saved.paths.folder
         ensure_folder(folder)
@@ -95,8 +130,31 @@ def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
         for name in set(integrity.PINNED) - saved.copies.keys():
             remove(folder / name)
         remove(folder / integrity.RECORDS)
+        if "session.yaml" not in saved.proved:
+            written = emit_manifest(manifest_from_json(saved.runtime.manifest))
+            write_atomically(folder / "session.yaml", written)
         _adopt(saved.paths)
         return moved
+
+
+def _require_terminal(session_id: str, doubted: str) -> None:
+    """Nothing but a person's look tells what an agent has put there."""
+    if locate.in_claude_code() or not ancestry.has_terminal():
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"the runtime state is {doubted}, so a person must accept the files at a terminal",
+            where=f"session {session_id}",
+            guidance=f"Run `playbook repair {session_id} --take` in a terminal of your own.",
+        )
+
+
+def _unrestorable(session_id: str, doubted: str) -> StateError:
+    return StateError(
+        "PB-STATE-UNCONFIRMED",
+        f"what this checkout kept of session {session_id} is {doubted}",
+        guidance="Take the files from git (`git checkout -- .playbooks/sessions`), "
+        f"then `playbook repair {session_id} --take`.",
+    )
 
 
 def _make_way_in_private_folder(store: DiskStore, session_id: str) -> tuple[Path, ...]:
@@ -143,9 +201,9 @@ def _locked(store: DiskStore, session_id: str) -> Iterator[None]:
         yield
 
 
-def _adopt(paths: SessionPaths) -> None:
+def _adopt(paths: SessionPaths) -> OpenSession:
     """Make the files the recorded ones, and keep what only the local state knows."""
-    previous, records = Runtime.load(paths.state), paths.folder / integrity.RECORDS
+    previous, records = provenance.recorded(paths.state), paths.folder / integrity.RECORDS
     if previous is not None and not records.exists() and (data := portable_records.emit(previous)):
         write_atomically(records, data)
     opened = opening.adopt(paths.folder, paths.private, paths.state)
@@ -155,3 +213,4 @@ def _adopt(paths: SessionPaths) -> None:
     for name in integrity.PINNED:
         remove(paths.private / name)
     opened.copy()
+    return opened

@@ -15,8 +15,8 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.project import session_policy, session_settings
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.sessions import integrity, portable_records, serialize
+from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import integrity, portable_records, provenance, serialize
 from playbook_supervisor.sessions.journal import (
     EMPTY,
     HEADER,
@@ -25,7 +25,12 @@ from playbook_supervisor.sessions.journal import (
     parse_journal,
 )
 from playbook_supervisor.sessions.local_state import NAME, Runtime
-from playbook_supervisor.sessions.manifest import Driver, Manifest, Waiting, read_manifest
+from playbook_supervisor.sessions.manifest import (
+    Manifest,
+    manifest_from_json,
+    manifest_to_json,
+    read_manifest,
+)
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes
@@ -69,15 +74,24 @@ class SavedSession(Record):
     @classmethod
     def load(cls, store: DiskStore, session_id: str) -> SavedSession | None:
         paths = SessionPaths.of(store, session_id)
-        runtime = Runtime.load(paths.state)
+        runtime = provenance.recorded(paths.state)
         if runtime is None:
             return None
         copied = (name for name in integrity.FILES if name != integrity.RECORDS)
         names: list[str] = [name for name in copied if name in runtime.digests]
         copies = {name: _saved(paths, runtime, name) for name in names}
-        if not all(copies.values()):
-            return None
         return cls(paths, runtime, copies)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a copy of every file."""
+        return all(self.copies.values())
+
+    @property
+    def proved(self) -> frozenset[str]:
+        """The pinned files of which the copy is what was written."""
+        copies = self.copies.items()
+        return frozenset(name for name, copy in copies if self.runtime.ours(name, digest(copy)))
 
 
 def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
@@ -123,10 +137,11 @@ def _written_entries(
     The local state holds the entries of the current phase, and only a digest of the settled ones:
     those come from the copy, or from the current file if only later entries were changed.
     """
+    if "playbook.yaml" not in saved.proved:
+        return None
     playbook = read_playbook(saved.copies["playbook.yaml"], "playbook.yaml")
     recorded = serialize.state_from_json(saved.runtime.state, playbook)
-    copy = parse_journal(saved.copies["journal.yaml"], "journal.yaml").entries
-    for source in (copy, current):
+    for source in (_entries(saved.copies["journal.yaml"]), current):
         past = source[: recorded.past.entries]
         if integrity.chain("", past) == saved.runtime.chain:
             return (*past, *recorded.entries)
@@ -134,8 +149,12 @@ def _written_entries(
 
 
 def _current_entries(saved: SavedSession) -> tuple[Entry, ...]:
+    return _entries(_content(saved.paths.folder / "journal.yaml"))
+
+
+def _entries(data: bytes) -> tuple[Entry, ...]:
     try:
-        return parse_journal(_content(saved.paths.folder / "journal.yaml"), "journal.yaml").entries
+        return parse_journal(data, "journal.yaml").entries
     except StateError:
         return ()
 
@@ -172,7 +191,7 @@ def _in_file(
         folder = (saved.paths.folder / name).is_dir()
         yield Difference(name, "a folder is in its place" if folder else "it is missing")
         return
-    if name in integrity.PINNED and not saved.runtime.ours(name, digest(saved.copies[name])):
+    if name in integrity.PINNED and name not in saved.proved:
         yield Difference(name, "it was changed, and so was its copy")
         return
     try:
@@ -207,29 +226,29 @@ def _entry_by_entry(written: tuple[Entry, ...], current: tuple[Entry, ...]) -> I
         if before == after:
             continue
         if before is not None and after is not None and before.id == after.id:
-            changes = tuple(_changes(entry_mapping(before), entry_mapping(after)))
+            changes = tuple(changes_of(entry_mapping(before), entry_mapping(after)))
             yield Difference("journal.yaml", f"the entry {before.id} was changed", changes)
             continue
         if before is not None:
             yield Difference("journal.yaml", f"the entry {before.id} was removed or moved")
         if after is not None:
-            added = tuple(_changes({}, entry_mapping(after)))
+            added = tuple(changes_of({}, entry_mapping(after)))
             what = f"the entry {after.id} was added by something else"
             yield Difference("journal.yaml", what, added)
 
 
 def _in_manifest(saved: SavedSession, current: Manifest) -> Iterator[Difference]:
     """The keys that are not derived from the journal; those are rewritten automatically."""
-    before = {key: _plain(value) for key, value in saved.runtime.manifest.items()}
-    after = {key: _plain(getattr(current, key)) for key in before}
-    if changes := tuple(_changes(before, after)):
+    before = manifest_to_json(manifest_from_json(saved.runtime.manifest))
+    after = manifest_to_json(current)
+    if changes := tuple(changes_of(before, after)):
         yield Difference("session.yaml", "it was changed", changes)
 
 
 def _in_playbook(saved: SavedSession, current: Playbook) -> Iterator[Difference]:
     name = "playbook.yaml"
     before = serialize.playbook_to_json(read_playbook(saved.copies[name], name))
-    if changes := tuple(_changes(before, serialize.playbook_to_json(current))):
+    if changes := tuple(changes_of(before, serialize.playbook_to_json(current))):
         yield Difference(name, "the pinned playbook was changed", changes)
 
 
@@ -255,7 +274,7 @@ def _in_settings(saved: SavedSession, current: Config) -> Iterator[Difference]:
 def _in_demands(saved: SavedSession, current: session_policy.Policy) -> Iterator[Difference]:
     name = session_policy.FILE
     before = _demands(session_policy.read_policy(saved.copies[name], name))
-    if changes := tuple(_changes(before, _demands(current))):
+    if changes := tuple(changes_of(before, _demands(current))):
         yield Difference(name, "the pinned policies were changed", changes)
 
 
@@ -275,20 +294,14 @@ def _demands(policy: session_policy.Policy) -> dict[str, object]:
     return {f"demand {number}": shape for number, shape in shapes}
 
 
-def _changes(
+def changes_of(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[tuple[str, str, str]]:
+    """Each key that differs, with its YAML before and after."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if old != new:
             yield key, _short(old), _short(new)
-
-
-def _plain(value: object) -> object:
-    """A manifest's value as the local state stores it."""
-    if isinstance(value, Driver | Waiting):
-        return as_mapping(value)
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _short(value: object) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from playbook_supervisor.audit import session_record
 from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.session_record import SessionFile, SessionFiles, SessionRecord
-from playbook_supervisor.commands import locate, overview
+from playbook_supervisor.commands import locate, overview, session_diff
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.project import session_policy
 from playbook_supervisor.project.library import FOLDER
@@ -89,7 +89,8 @@ def _in_store(store: DiskStore, session_id: str, here: Path) -> SessionFiles:
         return SessionFiles(session_id, SessionFile(journal, problem=error.message))
     runtime = store.runtime(session_id)
     with locked(runtime / "lock") if runtime.is_dir() else nullcontext():
-        return _without_lag(_in_folder(folder, shown), runtime)
+        found = _without_lag(_in_folder(folder, shown), runtime)
+        return replace(found, unproved=_unproved(store, session_id))
 
 
 def _without_lag(files: SessionFiles, private: Path) -> SessionFiles:
@@ -105,6 +106,16 @@ def _without_lag(files: SessionFiles, private: Path) -> SessionFiles:
     except (PlaybookError, KeyError, TypeError, ValueError):  # a damaged state knows nothing
         return files
     return replace(files, session=replace(session, data=data))
+
+
+def _unproved(store: DiskStore, session_id: str) -> tuple[str, ...]:
+    try:
+        if doubted := store.doubt(session_id):
+            return (f"the runtime state is {doubted}",)
+        found = session_diff.differences(store, session_id)
+    except PlaybookError:  # a file that cannot be read has a finding of its own
+        return ()
+    return tuple(f"{each.file}: {each.what}" for each in found)
 
 
 def _at_path(path: Path, shown: str) -> SessionFiles:

@@ -17,7 +17,7 @@ from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.manifest import manifest_from_json
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.system.files import write_atomically
+from playbook_supervisor.system.files import ensure_folder, write_atomically
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def reload(held: OpenSession) -> OpenSession:
         expected = _with_answers(held)
         opened = opening.load(held.folder, held.private, expected, held.place)
         opened.save()
+        if held.place.damaged:
+            opened.save()  # the other half, too
     except StateError:
         with suppress(PlaybookError):
             _put_back(held)
@@ -42,7 +44,17 @@ def reload(held: OpenSession) -> OpenSession:
     return opened
 
 
-def put_copies_back(held: OpenSession) -> None:
+def restore_missing(held: OpenSession) -> list[str]:
+    """Write the session's files that are gone as this process wrote them last; their names."""
+    ensure_folder(held.private)
+    ensure_folder(held.folder)
+    if not integrity.missing(held.folder):
+        return []
+    _put_copies_back(held)
+    return integrity.restore_missing(held.folder, held.private)
+
+
+def _put_copies_back(held: OpenSession) -> None:
     """Make the copies in the git directory those of what this process wrote last."""
     files = {JOURNAL: held.written.journal, "session.yaml": held.written.manifest}
     for name, data in {**files, **held.pinned.files}.items():
@@ -50,8 +62,9 @@ def put_copies_back(held: OpenSession) -> None:
 
 
 def _put_back(held: OpenSession) -> None:
-    put_copies_back(held)
-    held.place.write(held.written.runtime)
+    _put_copies_back(held)
+    for _half in range(2):
+        held.place.write(held.written.runtime)
 
 
 def _with_answers(held: OpenSession) -> Runtime:

@@ -175,6 +175,6 @@ def unreadable(place: ABFile, why: str) -> StateError:
         "PB-STATE-CORRUPT",
         "the runtime state of the session cannot be read",
         where=f"{place.path}-*",
-        guidance="Remove these two files: the session's own files are then taken as they are.",
+        guidance="A person looks at the session at a terminal: `playbook repair`.",
         cause=why,
     )

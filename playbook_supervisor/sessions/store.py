@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
-from playbook_supervisor.sessions import integrity, opening, pinned_inputs, session_ids
+from playbook_supervisor.sessions import integrity, opening, pinned_inputs, provenance, session_ids
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Launch, Runtime
 from playbook_supervisor.sessions.manifest import (
@@ -284,8 +284,11 @@ class DiskStore:
         folder, private = self.folder(session_id), self.runtime(session_id)
         sweep(private)
         place = self._place(session_id)
-        runtime = Runtime.load(place)
-        if runtime is None:  # another machine began the session
+        runtime = provenance.recorded(place)
+        unclear = runtime is None or place.damaged
+        if unclear and (doubted := self.doubt(session_id)):
+            raise provenance.unconfirmed(session_id, doubted, private)
+        if runtime is None:  # another checkout began the session
             manifest = self.manifest(session_id)
             pinned_inputs.pin_substitute(self.checkout.root, folder, manifest)
             opened = opening.adopt(folder, private, place)
@@ -296,24 +299,25 @@ class DiskStore:
         sweep(folder)
         if known is not None and known.vanished:
             known.copy()
-        self._restore(session_id)
+        self._note_restored(session_id, integrity.restore_missing(folder, private))
         return opening.load(folder, private, runtime, place)
 
+    def doubt(self, session_id: str) -> str:
+        """Why nothing proves the session's files: `missing` or `damaged` runtime state."""
+        folder, place = self.folder(session_id), self._place(session_id)
+        return provenance.doubt(self.checkout, place, folder, lambda: self.manifest(session_id))
+
     def _reload(self, held: OpenSession) -> OpenSession:
-        self.require_worktree(held.manifest.session_id)
-        ensure_folder(held.folder)
-        ensure_folder(held.private)
         from playbook_supervisor.sessions import continuation
 
-        if integrity.missing(held.folder):
-            continuation.put_copies_back(held)
-            self._restore(held.manifest.session_id)
+        self.require_worktree(held.manifest.session_id)
+        self._note_restored(held.manifest.session_id, continuation.restore_missing(held))
         return continuation.reload(held)
 
-    def _restore(self, session_id: str) -> None:
-        if gone := integrity.restore_missing(self.folder(session_id), self.runtime(session_id)):
-            names = ", ".join(gone)
-            self.notices.append(f"{session_id}: {names} had disappeared; restored from the copy")
+    def _note_restored(self, session_id: str, names: list[str]) -> None:
+        if names:
+            gone = ", ".join(names)
+            self.notices.append(f"{session_id}: {gone} had disappeared; restored from the copy")
 
     def require_worktree(self, session_id: str) -> None:
         """StateError PB-STATE-NO-WORKTREE if the worktree was removed by hand.

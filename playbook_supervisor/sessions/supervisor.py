@@ -70,11 +70,8 @@ class Supervisor:
         runs_programs: bool = True,
         copies: bool = False,
     ) -> None:
-        self.store = store
-        self.exports = exports
-        self.runs_programs = runs_programs
-        self.copies = copies
-        self.id = session_id
+        self.store, self.id = store, session_id
+        self.exports, self.runs_programs, self.copies = exports, runs_programs, copies
         self.root = store.checkout.root
 
     # ── what drivers call ───────────────────────────────────────────────────────────────────

@@ -21,12 +21,14 @@ _HEADER_SIZE = 112
 class ABFile(Record, frozen=False):
     """The files `path-0` and `path-1`. `turn` counts the writes; it is 0 before the first.
 
-    `content` is what was last read or written here.
+    `content` is what was last read or written here. `damaged`: when it was read, one of the files
+    was not complete, or missing although both had been written.
     """
 
     path: Path
     turn: int = field(default=0, init=False)
     content: bytes = field(default=b"", init=False)
+    damaged: bool = field(default=False, init=False)
 
     @property
     def exists(self) -> bool:
@@ -35,8 +37,10 @@ class ABFile(Record, frozen=False):
 
     def read(self) -> bytes | None:
         """The last complete content, or None. StorageError PB-IO-READ."""
-        complete = filter(None, (_read(Path(self._file(turn))) for turn in (0, 1)))
+        complete = list(filter(None, (_read(Path(self._file(turn))) for turn in (0, 1))))
         self.turn, content = max(complete, default=(self.turn, None))
+        other = os.path.lexists(self._file(self.turn + 1))
+        self.damaged = len(complete) == 1 and (other or self.turn > 1)
         if content is not None:
             self.content = content
         return content

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
+from cli.terminal import Terminal
 from project import Project
 
 from playbook_supervisor.sessions.local_state import NAME
@@ -136,3 +139,84 @@ def test_files_that_disappear_under_a_driver_come_back(guarded: Project) -> None
     assert [entry["step_id"] for entry in guarded.journal()] == ["work", "pr"]
     shutil.rmtree(guarded.session)
     assert guarded.playbook("answer", "continue").code == 0
+
+
+# ── for a process that comes later ──────────────────────────────────────────────────────────
+
+REMOVED = {
+    "the slots": "for slot in private.glob('runtime-*'):\n    slot.unlink()\n",
+    "the slots' content": SLOTS,
+    "all local state": "import shutil\nshutil.rmtree(root / '.git/playbook')\n",
+    "all local state, and who began it": "import shutil\nshutil.rmtree(private)\n"
+    "file = session / 'session.yaml'\nlines = file.read_text().splitlines(keepends=True)\n"
+    "file.write_text(''.join(x for x in lines if not x.startswith('began_on')))\n",
+}
+
+
+@pytest.fixture
+def waiting(guarded: Project) -> Project:
+    """The session waits at the gate, and no process drives it."""
+    assert guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, "pass")).code == 4
+    return guarded
+
+
+def attack(project: Project, code: str) -> None:
+    """What a process does that an agent left behind."""
+    code = f"import pathlib\n{FIND}{code}"
+    subprocess.run([sys.executable, "-c", code], cwd=project.root, check=True)
+
+
+@pytest.mark.parametrize("removed", REMOVED)
+def test_a_runtime_state_that_was_removed_needs_a_persons_look(
+    waiting: Project, removed: str
+) -> None:
+    """With it, the gate could have been taken out of the pinned playbook unseen."""
+    attack(waiting, PLAYBOOK + REMOVED[removed])
+    for words in (("resume",), ("next",), ("resume", "--mode", "manual")):
+        refused = waiting.playbook(*words)
+        assert refused.code == 3, words
+        assert "so nothing proves its files [PB-STATE-UNCONFIRMED]" in refused.err
+    assert waiting.playbook("answer", "continue").code == 3
+    assert waiting.read("ran") == "work\n"
+    audited = waiting.playbook("audit")
+    assert audited.code == 1
+    assert "AUD-UNPROVED" in audited.out
+    shown = waiting.playbook("repair")
+    assert shown.code == 3
+    assert "playbook.yaml: it differs from the project's playbook" in shown.out
+    assert '"gate_always"' in shown.out or "gate_always" in shown.out
+    refused = waiting.playbook("repair", "--take")
+    assert "a person must accept the files at a terminal" in refused.err
+    attack(waiting, PLAYBOOK.replace('"gate_always", "auto"', '"auto", "auto"'))
+    with Terminal(waiting, "repair", "--take") as terminal:
+        assert terminal.end() == 0
+    (confirmed,) = waiting.manifest()["confirmed"]
+    assert confirmed["what"].startswith("runtime state: it is ")
+    assert "AUD-UNPROVED" not in waiting.playbook("audit").out
+    assert waiting.playbook("resume").code == 4
+
+
+def test_a_damaged_slot_does_not_blame_the_journal(waiting: Project) -> None:
+    before = (waiting.session / "journal.yaml").read_bytes()
+    private = waiting.root / ".git/playbook" / waiting.session.name
+    newest = max(private.glob("runtime-*"), key=lambda file: int(file.read_bytes().split()[0]))
+    newest.write_bytes(newest.read_bytes()[:-40])
+    refused = waiting.playbook("resume")
+    assert refused.code == 3
+    assert "is damaged, so nothing proves its files" in refused.err
+    assert "journal" not in refused.err
+    assert waiting.playbook("repair", "--restore").code == 3
+    assert (waiting.session / "journal.yaml").read_bytes() == before
+    with Terminal(waiting, "repair", "--take") as terminal:
+        assert terminal.end() == 0
+    assert (waiting.session / "journal.yaml").read_bytes() == before
+    assert waiting.playbook("answer", "continue").code == 0
+    assert waiting.playbook("resume").code == 0
+
+
+def test_a_clone_takes_the_files_as_they_are(waiting: Project) -> None:
+    waiting.commit("Record the session")
+    clone = waiting.root.with_name("clone")
+    waiting.git("clone", "-q", str(waiting.root), str(clone))
+    there = Project(clone, waiting.home)
+    assert there.playbook("resume", waiting.session.name).code == 4

@@ -38,9 +38,8 @@ def answer(supervisor: Supervisor, snapshot: Snapshot, resolution: Resolution) -
 
 def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
     """Only the journal is left, as with a session of kai's own tools."""
-    for file in (*supervisor.private.glob("*"), scene.file(supervisor, "records.yaml")):
-        file.unlink(missing_ok=True)
-    return scene.again(supervisor)
+    scene.file(supervisor, "records.yaml").unlink(missing_ok=True)
+    return scene.cloned(supervisor)
 
 
 # ── written since the launch ────────────────────────────────────────────────────────────────

@@ -216,7 +216,7 @@ def test_damaged_content_is_an_error_with_guidance(place: ABFile, change: dict[s
     with pytest.raises(StateError) as caught:
         Runtime.load(place)
     assert caught.value.code == "PB-STATE-CORRUPT"
-    assert "Remove these two files" in caught.value.guidance
+    assert "playbook repair" in caught.value.guidance
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b"\xff", b"{", b"[" * 100_000])

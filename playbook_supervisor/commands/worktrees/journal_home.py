@@ -161,7 +161,7 @@ class _Worktree:
             files = read_files(store.folder(name)).items()
             present = {file: text for file, text in files if text.strip()}
         saved = SavedSession.load(store, name) if store.drives(name) else None
-        if saved is None:
+        if saved is None or not saved.complete:
             return {**committed, **present}
         for each in session_diff.differences(store, name):
             if each.file in present:
