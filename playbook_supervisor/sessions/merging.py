@@ -142,8 +142,9 @@ def _may_become(before: Entry, after: Entry) -> bool:
     """Whether an entry may have changed so: open ones do, and failed ones that are taken up."""
     if before == after:
         return True
-    same = (before.id, before.started_at) == (after.id, after.started_at)
-    return same and (not before.settled or before.status is EntryStatus.FAILED)
+    if (before.id, before.started_at) != (after.id, after.started_at):
+        return False
+    return not before.settled or before.status is after.status is EntryStatus.FAILED
 
 
 def _merged_journal(older: bytes, newer: bytes) -> bytes:

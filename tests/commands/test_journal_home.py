@@ -582,3 +582,35 @@ def test_a_full_disk_at_any_write_removes_nothing(late: Late, mocker: MockerFixt
             break
     assert number >= 2
     assert late.is_home
+
+
+# ── merged by a pull request ────────────────────────────────────────────────────────────────
+
+
+def merged_by_pull_request(late: Late, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `gh` says; the merge itself was not fetched."""
+    main = late.main
+    main.git("reset", "-q", "--hard", "main~1")
+    main.git("remote", "add", "origin", "nowhere")
+    main.gh("none")
+    pull = f'[{{"number": 7, "url": "https://forge.example/7", "headRefOid": "{head}"}}]'
+    program = main.root.with_name("project-bin") / "gh"
+    program.write_text(f"#!/bin/sh\n[ \"$6\" = merged ] && echo '{pull}'\n")
+    monkeypatch.setenv("PATH", main.env["PATH"])
+
+
+def test_a_pull_request_that_has_the_end_is_enough(
+    late: Late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged_by_pull_request(late, late.tree.git("rev-parse", "HEAD"), monkeypatch)
+    assert late.finish().brought == ()
+    assert not late.stands
+
+
+def test_a_pull_request_without_the_end_has_to_be_pulled_first(
+    late: Late, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged_by_pull_request(late, late.tree.git("rev-parse", "HEAD~1"), monkeypatch)
+    told = late.refused()
+    assert "pull request #7 has an older copy" in told
+    assert told.endswith(f"first `git -C {late.main.root} pull`")

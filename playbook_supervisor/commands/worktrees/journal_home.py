@@ -237,8 +237,9 @@ class _Worktree:
                 f"{home.root} has another version of it ({said}); restore it there, or move it away"
             )
         folder = DiskStore(home).folder(name)
-        if links := [file for file in merged.writes if (folder / file).is_symlink()]:
-            return f"{folder / links[0]} is a symbolic link; move it away"
+        for file in merged.writes:
+            if os.path.realpath(folder / file) != str(folder / file):
+                return f"{folder / file} is a symbolic link, or is below one; move it away"
         if DiskStore(home).drives(name):
             return f"{home.root} has taken it up, too; `playbook abort {name}` there first"
         for stay in self._leaving.stays:
