@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pytest_mock import MockerFixture
 
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
@@ -160,3 +163,33 @@ def finish(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
             snapshot = supervisor.report(running(snapshot)[0].id, Outcome(output="ok"))
         else:
             return snapshot
+
+
+CALLS = ("os.open", "os.write", "os.fsync", "os.fdatasync", "os.replace", "os.mkdir")
+
+
+class Failing:
+    """The n-th call that would write to the disk fails, and with `lasting` every one after it."""
+
+    def __init__(self, mocker: MockerFixture, turn: int, reason: int, *, lasting: bool) -> None:
+        self.left = turn
+        self.lasting = lasting
+        for name in CALLS:
+            mocker.patch(name, self._failing(getattr(os, name[3:]), reason))
+
+    def _failing(self, real: Callable[..., Any], reason: int) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            reads = real is self.opens and not args[1] & (os.O_WRONLY | os.O_CREAT)
+            pipe = isinstance(args[0], int) and not stat.S_ISREG(os.fstat(args[0]).st_mode)
+            if not reads and not (pipe and real is self.writes):
+                self.left -= 1
+                if self.left == 0 or (self.lasting and self.left < 0):
+                    raise OSError(reason, os.strerror(reason))
+            return real(*args, **kwargs)
+
+        return call
+
+    opens, writes = staticmethod(os.open), staticmethod(os.write)
+
+
+REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]

@@ -24,7 +24,7 @@ from playbook_supervisor.drivers.observers import (
     Observer,
     Prompter,
 )
-from playbook_supervisor.errors import ArgumentError, StateError
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -194,10 +194,18 @@ def answer(
             guidance=f"Answer with one of: {choices}.",
         )
     answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
-    if told := settings_in_force.difference(store, session_id):
-        kept = settings_in_force.kept(told, session_id)
-        answered = replace(answered, notices=(*answered.notices, kept))
+    if said := _settings_notice(store, session_id):
+        answered = replace(answered, notices=(*answered.notices, said))
     return locate.with_store_notices(answered)
+
+
+def _settings_notice(store: SessionStore, session_id: str) -> str:
+    """What to know about the settings once an answer is recorded; no error can undo that."""
+    try:
+        told = settings_in_force.difference(store, session_id)
+    except PlaybookError as error:
+        return f"recorded, but the settings are not compared: {error.message}"
+    return settings_in_force.kept(told, session_id) if told else ""
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
@@ -22,7 +23,23 @@ from playbook_supervisor.sessions.pinned_inputs import Pinned
 from playbook_supervisor.sessions.projection import load_manifest, project
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.files import digest, write_atomically
+from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+
+
+def on_disk(folder: Path, place: ABFile) -> Runtime | None:
+    """The runtime state that belongs to the journal as it is; None if it cannot be read.
+
+    If the last write ended before the journal, that is the former state.
+    """
+    try:
+        runtime = Runtime.load(place)
+        if runtime is not None and _lags(runtime, digest(read_bytes(folder / JOURNAL))):
+            runtime.step_back()
+    except FileNotFoundError:
+        return runtime
+    except PlaybookError:
+        return None
+    return runtime
 
 
 def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSession:
@@ -104,11 +121,16 @@ def _load_journal(
         state = serialize.state_from_json(runtime.state, playbook)
         runtime.digests[JOURNAL] = [written]
         return state, JournalText.parsed(data, parsed, len(state.entries))
-    if not runtime.latest(JOURNAL, written):
+    if _lags(runtime, written):
         runtime.step_back()
     return serialize.state_from_json(runtime.state, playbook), JournalText.placed(
         data, runtime.text
     )
+
+
+def _lags(runtime: Runtime, journaled: str) -> bool:
+    """Whether these bytes are the journal before the one that was to be written last."""
+    return runtime.ours(JOURNAL, journaled) and not runtime.latest(JOURNAL, journaled)
 
 
 def _read_edited(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -64,6 +63,8 @@ class OpenSession(Record, frozen=False):
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
     """The entries of the due phase that the text contains."""
+    notices: list[str] = field(default_factory=list)
+    """Sentences for the person: what could not be written, and is not needed."""
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
@@ -106,11 +107,12 @@ class OpenSession(Record, frozen=False):
                 self._leave_phase(self.state.with_entry(event.entry).entries)
             self.state = evolved
 
-    def write(self, driver: Driver | None = None) -> None:
+    def write(self, driver: Driver | None = None, *, launching: bool = True) -> None:
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
 
-        `driver`: also remember that the session is driven in this way. records.yaml is written
-        before the journal, so that a commit of the journal has the records of its launches.
+        `driver`: also remember that the session is driven in this way. Unless it may be `launching`
+        work, a journal that is in place counts even if the disk did not sync it. records.yaml is
+        written before the journal, so that a commit of the journal has the records of its launches.
 
         The runtime state is written first, with the digest of the new journal. A crash between the
         two leaves the previous journal, whose digest is also recorded. session.yaml repeats the
@@ -136,15 +138,25 @@ class OpenSession(Record, frozen=False):
         if records_changed:
             write_atomically(self.folder / RECORDS, records, durable=False)
         if journal_changed:
-            write_atomically(self.folder / JOURNAL, data)
+            self._write_journal(data, durable=launching)
         try:
             if manifest_changed:
                 write_atomically(self.folder / "session.yaml", self._manifest_text, durable=False)
-        except StorageError:
+        except StorageError as error:
+            said = "recorded, but session.yaml is older until the next command"
+            self.notices.append(f"{said}: {error.message}")
             self.note()
             self._seen = ()
         else:
             self.note()
+
+    def _write_journal(self, data: bytes, *, durable: bool) -> None:
+        try:
+            write_atomically(self.folder / JOURNAL, data)
+        except StorageError as error:
+            if durable or integrity.read_file(self.folder, JOURNAL) != data:
+                raise
+            self.notices.append(f"recorded, but a power cut may lose it: {error.message}")
 
     def note(self) -> None:
         """Remember what is on the disk now as what this process wrote or accepted."""
@@ -169,13 +181,16 @@ class OpenSession(Record, frozen=False):
 
         A copy that cannot be written is left out, since the files themselves are on the disk.
         """
-        with suppress(StorageError):
+        try:
             write_atomically(self.private / JOURNAL, self.text.data, durable=False)
             write_atomically(self.private / "session.yaml", self._manifest_text, durable=False)
             for name in integrity.PINNED:
                 copy = self.private / name
                 if name in self.runtime.digests and not copy.exists():
                     write_atomically(copy, self.pinned.files[name], durable=False)
+        except StorageError as error:
+            said = "recorded, but the copies in the git directory are older"
+            self.notices.append(f"{said}: {error.message}")
 
     def moved(self, folder: Path) -> OpenSession:
         """The same session after its folder was renamed."""

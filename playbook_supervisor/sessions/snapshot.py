@@ -133,6 +133,7 @@ def take_snapshot(
     """The open session as it is now; `events` led here."""
     directive = machine.directive(opened.state)
     launches = dict(opened.runtime.launches)
+    notices, opened.notices = tuple(opened.notices), []
     return Snapshot(
         store,
         opened.manifest,
@@ -142,6 +143,7 @@ def take_snapshot(
         opened.policy,
         opened.config,
         launches,
+        notices,
     )
 
 

@@ -116,10 +116,8 @@ class DiskStore:
         return runtime is None or runtime.manifest.get("status") not in ENDED
 
     def _recorded(self, session_id: str) -> Runtime | None:
-        try:
-            return Runtime.load(self._place(session_id))
-        except PlaybookError:
-            return None
+        folder = self.checkout.root / SESSIONS / session_id
+        return opening.on_disk(folder, self._place(session_id))
 
     def drives(self, session_id: str) -> bool:
         """Whether this worktree's runtime state knows the session."""

@@ -208,7 +208,7 @@ class Supervisor:
     def _record(self, observation: Observation, *, commits: bool = True) -> Snapshot:
         with self.store.open(self.id) as opened:
             events = self._accept(opened, observation)
-            opened.write()
+            opened.write(launching=False)
             snapshot = self._snapshot(opened, events)
         return self._published(snapshot) if commits else snapshot
 

@@ -8,16 +8,27 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from project import Project
 from pytest_mock import MockerFixture
-from stored import BEGAN, FEATURE, Scene, ask, finish, ids, playbook, step, unsynced, work
+from stored import (
+    BEGAN,
+    FEATURE,
+    REFUSALS,
+    Failing,
+    Scene,
+    ask,
+    finish,
+    ids,
+    playbook,
+    step,
+    unsynced,
+    work,
+)
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
@@ -268,34 +279,6 @@ with open(sys.argv[1], "w") as file:
     print("held", flush=True)
     sys.stdin.read()
 """
-
-CALLS = ("os.open", "os.write", "os.fsync", "os.fdatasync", "os.replace", "os.mkdir")
-
-
-class Failing:
-    """The n-th call that would write to the disk fails, and with `lasting` every one after it."""
-
-    def __init__(self, mocker: MockerFixture, turn: int, reason: int, *, lasting: bool) -> None:
-        self.left = turn
-        self.lasting = lasting
-        for name in CALLS:
-            mocker.patch(name, self._failing(getattr(os, name[3:]), reason))
-
-    def _failing(self, real: Callable[..., Any], reason: int) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            reads = real is self.opens and not args[1] & (os.O_WRONLY | os.O_CREAT)
-            if not reads:
-                self.left -= 1
-                if self.left == 0 or (self.lasting and self.left < 0):
-                    raise OSError(reason, os.strerror(reason))
-            return real(*args, **kwargs)
-
-        return call
-
-    opens = staticmethod(os.open)
-
-
-REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
