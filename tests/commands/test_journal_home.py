@@ -405,10 +405,9 @@ def test_beside_a_bare_repository_a_worktree_takes_it(installed: Project, tmp_pa
     assert late.is_home
 
 
-def test_in_a_second_clone_the_end_comes_home_as_well(
-    installed: Project, tmp_path: Path, mocker: MockerFixture
-) -> None:
-    """The session went on there, in a worktree for its branch, where a person answered."""
+@pytest.fixture
+def cloned(installed: Project, tmp_path: Path, mocker: MockerFixture) -> Late:
+    """A session that went on in a second clone: in a worktree for its branch, a person answered."""
     mocker.patch.object(locate, "require_human")
     late = Late(installed)
     late.wait()
@@ -418,9 +417,24 @@ def test_in_a_second_clone_the_end_comes_home_as_well(
     clone.git("worktree", "add", "-q", "../beside", NEW)
     late.main, late.tree = clone, Project(clone.root.with_name("beside"), installed.home)
     late.complete(commit=False)
-    clone.git("-C", "../beside", "reset", "-q", "--hard", f"origin/{NEW}")
-    late.finish()
-    assert late.is_home
+    return late
+
+
+def test_in_a_second_clone_the_end_comes_home_as_well(cloned: Late) -> None:
+    worktree_that_git_reset(cloned)
+    cloned.finish()
+    assert cloned.is_home
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("unmeasured")
+@pytest.mark.timeout(600)
+def test_killed_at_any_write_in_a_second_clone_the_end_is_there(
+    cloned: Late, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kills = killed_everywhere(cloned, tmp_path / "copy", 1)
+    with capsys.disabled():
+        print(f"\nkills survived: {kills}, in a second clone")
 
 
 def test_the_end_of_a_worktree_whose_folder_was_removed_comes_home(late: Late) -> None:
@@ -516,27 +530,36 @@ def test_killed_at_any_write_and_called_again_the_end_is_there(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Between the two calls it is there as well: at home, or still in the worktree."""
     done(late)
-    scene, copy = late.main.root.parent, tmp_path / "copy"
-    shutil.copytree(scene, copy, symlinks=True, ignore=lambda *_: {copy.name})
-    for kills in itertools.count():
-        code = finish_and_die(late, 1 + kills * step)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        where = [root for root in (late.main.root, late.tree.root) if at_its_end(late, root)]
-        assert where, f"at write {1 + kills * step}"
-        late.finish()
-        assert late.is_home, f"after a kill at write {1 + kills * step}"
-        assert not list(late.file("x").parent.glob(".playbook-tmp-*"))
-        for name in (late.main.root, late.tree.root):
-            shutil.rmtree(name, ignore_errors=True)
-            shutil.copytree(copy / name.name, name, symlinks=True)
-    assert late.is_home
+    kills = killed_everywhere(late, tmp_path / "copy", step)
     assert kills >= 10 // step
     with capsys.disabled():
         print(f"\nkills survived: {kills}, {done.__name__}")
+
+
+def killed_everywhere(late: Late, copy: Path, step: int) -> int:
+    """How many kills of a `finish` were survived.
+
+    Between the two calls the end is there as well: at home, or still in the worktree.
+    """
+    for root in (late.main.root, late.tree.root):
+        shutil.copytree(root, copy / root.name, symlinks=True)
+    for kills in itertools.count():
+        point = 1 + kills * step
+        code = finish_and_die(late, point)
+        if code == 0:
+            assert late.is_home
+            return kills
+        assert code == -signal.SIGKILL
+        where = [root for root in (late.main.root, late.tree.root) if at_its_end(late, root)]
+        assert where, f"at write {point}"
+        late.finish()
+        assert late.is_home, f"after a kill at write {point}"
+        assert not list(late.file("x").parent.glob(".playbook-tmp-*"))
+        for root in (late.main.root, late.tree.root):
+            shutil.rmtree(root, ignore_errors=True)
+            shutil.copytree(copy / root.name, root, symlinks=True)
+    raise AssertionError("writes never end")
 
 
 def finish_and_die(late: Late, point: int) -> int:
