@@ -198,6 +198,8 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-BUDGET": "Raise the limit, as in `playbook resume {session} --retry --max-turns N`.",
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
     "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
+    "PB-AGENT-LOGIN": "Log the agent in, or correct its key: `claude`, then /login.",
+    "PB-AGENT-RATE": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-LIMIT": (
         "Retry it then, or set `agents.claude.wait_for_limit: true` before a session begins."
     ),

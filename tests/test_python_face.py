@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,25 @@ def test_a_program_runs_a_playbook_answers_its_gate_and_goes_on(project: Project
     ended = playbook_supervisor.resume(answer="retry", cwd=project.root, on_event=events.append)
     assert ended.why == "completed"
     assert [event.change for event in events].count(Change.DONE) == 2
+    assert {step: entry.id for step, entry in ended.steps.items()} == {
+        "qa-plan": "qa-plan#1",
+        "qa-run": "qa-run#2",
+    }
+    assert [entry.id for entry in ended.entries] == ["qa-plan#1", "qa-run#1", "qa-run#2"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"featuer": "013"}, "no arg is called featuer; did you mean feature?"),
+        (["featuer=013"], "no arg is called featuer; did you mean feature?"),
+        ({"a feature": "013"}, "no arg can be called 'a feature'"),
+    ],
+)
+def test_a_misspelt_arg_begins_nothing(project: Project, args: object, said: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        playbook_supervisor.run("auto-validate", args, cwd=project.root)  # type: ignore[arg-type]
+    assert project.sessions == []
 
 
 def test_arguments_may_be_positional(project: Project) -> None:

@@ -16,12 +16,9 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
 from playbook_supervisor.records import Record, as_mapping
 
-_LOG_IN = "Log in (`claude`, then /login), or correct the API key."
 _REQUEST = "Fix what the message names, then `playbook resume --retry`."
 _GUIDANCE = {
-    401: _LOG_IN,
     402: "Settle the payment with the model's provider, then `playbook resume --retry`.",
-    403: _LOG_IN,
     404: "Correct the step's `model:` in the playbook, then begin anew: a session keeps its copy.",
 }
 """What helps where a retry does not, by the HTTP status of the model's server."""
@@ -31,10 +28,12 @@ _LIMITS = {
     "max_cost_usd": ("cost", "--max-cost-usd USD"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
-_LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT"})
+_LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT", "PB-AGENT-LOGIN"})
 """Failures that another attempt would repeat, at the same cost."""
 _SERVER_ERROR = 500
-_TRANSIENT = frozenset({408, 409, 429})
+_NOT_LOGGED_IN = frozenset({401, 403})
+_TOO_MANY = 429
+_TRANSIENT = frozenset({408, 409})
 """HTTP statuses that may not recur, as all from 500 on."""
 
 
@@ -100,11 +99,16 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     limited = stream.limit_ends and status in (429, None) and not disconnected
     if error == "usage_limit_reached" or limited:
         return _limit_verdict(stream, text)
+    number = status if isinstance(status, int) else 0
+    if number in _NOT_LOGGED_IN or stream.api_error == "authentication_failed":
+        return Verdict(_failure("PB-AGENT-LOGIN", f"claude is not logged in: {_sentence(text)}"))
+    if number == _TOO_MANY and not disconnected:
+        message = f"the model's server limits the rate of requests: {_sentence(text)}"
+        return Verdict(_failure("PB-AGENT-RATE", message), transient=True)
     if result.get("terminal_reason") == "api_error" or isinstance(status, int):
-        number = status if isinstance(status, int) else 0
         transient = disconnected or number >= _SERVER_ERROR or number in _TRANSIENT
-        message = f"the model could not be reached: {text.removesuffix('.')}"
-        guidance = "" if transient else _guidance(number, stream.api_error)
+        message = f"the model could not be reached: {_sentence(text)}"
+        guidance = "" if transient or not number else _GUIDANCE.get(number, _REQUEST)
         failure = _failure("PB-AGENT-API", message, guidance=guidance, lasts=bool(guidance))
         return Verdict(failure, transient=transient)
     errors = result.get("errors")
@@ -114,11 +118,8 @@ def _error_verdict(stream: Stream, text: str) -> Verdict:
     return Verdict(_failure("PB-AGENT-FAILED", f"{ended}: {reason}" if reason else ended, cause))
 
 
-def _guidance(status: int, error: str) -> str:
-    """What helps, or nothing if only time does. Without an API key there is no status."""
-    if error == "authentication_failed":
-        return _LOG_IN
-    return _GUIDANCE.get(status, _REQUEST if status else "")
+def _sentence(text: str) -> str:
+    return text.removesuffix(".")
 
 
 def _limit_verdict(stream: Stream, text: str) -> Verdict:

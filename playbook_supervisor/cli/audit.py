@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,7 +12,9 @@ from playbook_supervisor.audit.examination import AuditReport
 from playbook_supervisor.cli import completers, options, output
 from playbook_supervisor.cli.render import findings
 from playbook_supervisor.commands.audit import audit as audit_sessions
+from playbook_supervisor.formats.problems import FileReport, Problem
 from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.records import replace
 
 
 @options.command
@@ -36,7 +39,7 @@ def audit(names: tuple[str, ...], *, all: bool, format: str, json: bool) -> int:
     if all and names:
         raise click.UsageError("--all and SESSION cannot be combined")
     audited = audit_sessions(names, every=all)
-    files = [file for each in audited for file in each.files]
+    files = [_counted(file) for each in audited for file in each.files]
     if json or format == "json":
         output.write_json({"protocol": 1, "sessions": [_as_json(each) for each in audited]})
     else:
@@ -61,12 +64,33 @@ def _as_json(audited: AuditReport) -> dict[str, Any]:
                 "code": problem.code,
                 "message": problem.message,
                 "guidance": problem.guidance,
+                "count": count,
             }
             for file in audited.files
-            for problem in file.problems
+            for problem, count in _equal(file)
         ],
         "notes": [*audited.notes],
     }
+
+
+def _equal(file: FileReport) -> Iterator[tuple[Problem, int]]:
+    """Each finding that differs from the others by more than its place, and how often it is."""
+    counts = Counter((problem.code, problem.message) for problem in file.problems)
+    for problem in file.problems:
+        if count := counts.pop((problem.code, problem.message), 0):
+            yield problem, count
+
+
+def _counted(file: FileReport) -> FileReport:
+    return FileReport(
+        file.file,
+        tuple(
+            problem
+            if count == 1
+            else replace(problem, message=f"{problem.message} ({count} times, here first)")
+            for problem, count in _equal(file)
+        ),
+    )
 
 
 def _notes(audited: Sequence[AuditReport]) -> list[str]:

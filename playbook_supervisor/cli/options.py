@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.driving import DriveOptions
 
 Command = Callable[..., Any]
+_SIMILAR = 0.8  # of difflib's ratio: a misspelt option is no arg
 _ARGS = "args"  # of a playbook, which may accept an empty one
 
 
@@ -21,6 +23,8 @@ class _Command(click.Command):
     """Refuses an empty value on the command line: usually a script's variable is not set."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(parameter.name == _ARGS for parameter in self.params):
+            args = self._with_named_args(args)
         surplus = super().parse_args(ctx, args)
         for parameter in () if ctx.resilient_parsing else self.params:
             name = parameter.name or ""
@@ -30,6 +34,21 @@ class _Command(click.Command):
             if given and empty and name != _ARGS:
                 raise click.BadParameter("it is empty; is a variable not set?", ctx, parameter)
         return surplus
+
+    def _with_named_args(self, words: list[str]) -> list[str]:
+        """`--name=value` means `name=value`, unless an option has that name or a similar one."""
+        from difflib import get_close_matches
+
+        known = [option for parameter in self.params for option in parameter.opts]
+        end = words.index("--") if "--" in words else len(words)
+        return [
+            word.removeprefix("--")
+            if number < end
+            and re.match(r"--[A-Za-z_][\w-]*=", word)
+            and not get_close_matches(word.partition("=")[0], known, 1, _SIMILAR)
+            else word
+            for number, word in enumerate(words)
+        ]
 
 
 def command(function: Command) -> click.Command:

@@ -41,7 +41,9 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
       playbook probe plan_exists tasks_exists
       playbook probe qa_verdict_pass --feature 013 --json
     """
-    probed = view.probe(names, feature=feature, session=session)
+    probed, warning = view.probe(names, feature=feature, session=session)
+    if warning:
+        output.show_notices([warning])
     if json:
         output.write_json(json_shapes.conditions(probed))
     else:

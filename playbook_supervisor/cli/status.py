@@ -29,8 +29,10 @@ _INTERVAL = 1.0  # seconds between two readings of the sessions
 def status(named: str, *, session: str, all: bool, watch: bool, json: bool) -> int:
     """Show all sessions, those that wait for you first.
 
-    It reads every worktree. With --watch it also shows which steps run, for how long, and the
-    last line of their agents. If stdout is not a terminal, --watch prints a line for each change.
+    Then come the other open sessions, the latest begun first, and with --all those that ended, the
+    latest end first. It reads every worktree. With --watch it also shows which steps run, for how
+    long, and the last line of their agents. If stdout is not a terminal, --watch prints a line for
+    each change.
 
     \b
     Examples:

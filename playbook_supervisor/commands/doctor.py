@@ -23,7 +23,7 @@ from playbook_supervisor.commands.install.shipped import COMMANDS, command_file
 from playbook_supervisor.commands.install.survey import foreign_commands
 from playbook_supervisor.drivers.claude_code import permissions, settings
 from playbook_supervisor.errors import CheckError, PlaybookError
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project import config, library
 from playbook_supervisor.project.conditions import need_network
 from playbook_supervisor.project.install_record import read_installation
@@ -260,7 +260,9 @@ def _walking_away(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     mode, allowed = permissions.in_force(here.root, home)
     asked = permissions.not_allowed(mode, allowed)
     if not asked:
-        yield Diagnosis("walking away", "fine", f"permission mode {mode}, {len(allowed)} rules")
+        yield Diagnosis(
+            "walking away", "fine", f"permission mode {mode}, {counted(len(allowed), 'rule')}"
+        )
         return
     found = (
         f"Claude Code asks you before a step's first {' and first '.join(asked)}, "
@@ -283,7 +285,9 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     mode = project.claude.permission_mode
     allowed = [*project.claude.allowed_tools, *permissions.in_force(here.root, home)[1]]
     if not (denied := permissions.not_allowed(mode, allowed)):
-        yield Diagnosis("headless", "fine", f"permission mode {mode}, {len(allowed)} rules")
+        yield Diagnosis(
+            "headless", "fine", f"permission mode {mode}, {counted(len(allowed), 'rule')}"
+        )
         return
     found = f"under `playbook run`, every {' and every '.join(denied)} of a worker is denied"
     cure = (

@@ -8,7 +8,9 @@ from pathlib import Path
 from playbook_supervisor.commands import checking, driving, view
 from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.kernel.vocabulary import Mode
@@ -44,12 +46,13 @@ def run(
     """Begin a playbook and drive it to its end or to a gate, where it is left to wait.
 
     `agent` is what `--agent` takes. `on_event` is called with each event once it is journaled. The
-    ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`.
+    ending's `why` is `completed`, `failed`, `aborted`, `waiting`, `paused` or `interrupted`; its
+    `steps` are the last attempts by step, and its `entries` the whole journal.
     Raises PlaybookErrors before anything is begun.
     """
     drive = driving.DriveOptions(agent=agent, mode=Mode(mode))
     observer = _EventObserver(on_event)
-    given = [f"{k}={v}" for k, v in args.items()] if isinstance(args, Mapping) else list(args)
+    given = _named(args) if isinstance(args, Mapping) else list(args)
     return driving.run(reference, given, cwd=_folder(cwd), drive=drive, observer=observer)
 
 
@@ -73,6 +76,13 @@ def resume(
             observer.on_event(event, snapshot)
     drive = driving.DriveOptions(agent=agent)
     return driving.resume(session, cwd=folder, retry=retry, drive=drive, observer=observer)
+
+
+def _named(args: Mapping[str, str]) -> list[str]:
+    for name in args:
+        if not name.replace("-", "_").isidentifier():
+            raise ArgumentError("PB-ARG-INVALID", f"no arg can be called {first_line(name, 40)!r}")
+    return [f"{name}={value}" for name, value in args.items()]
 
 
 class _EventObserver(NullObserver):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.project.features import Feature
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
     from playbook_supervisor.sessions.snapshot import Snapshot
@@ -162,8 +163,11 @@ def selected_session(store: DiskStore, named: str) -> str:
 
 def probe(
     names: Sequence[str], *, feature: str = "", session: str = "", cwd: Path | None = None
-) -> tuple[Probed, ...]:
-    """The answers of conditions and triggers now; a trigger holds if it would fire."""
+) -> tuple[tuple[Probed, ...], str]:
+    """The answers of conditions and triggers now, and a warning if the feature is not known.
+
+    A trigger holds if it would fire.
+    """
     from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project import conditions, config
 
@@ -171,13 +175,15 @@ def probe(
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     settings = config.load(root)
-    world = conditions.Workspace(root, _feature(store, feature, session), branch, settings)
-    return tuple(
+    meant = _feature(store, feature, session)
+    world = conditions.Workspace(root, meant.name, branch, settings)
+    probed = tuple(
         conditions.probe(Condition(name), world)
         if name in set(Condition)
         else _trigger(name, world)
         for name in names
     )
+    return probed, meant.warning
 
 
 def _trigger(name: str, world: Workspace) -> Probed:
@@ -212,19 +218,19 @@ def words() -> list[str]:
     return [*Condition, *REPORT_TRIGGERS]
 
 
-def _feature(store: DiskStore, given: str, session: str) -> str:
+def _feature(store: DiskStore, given: str, session: str) -> Feature:
     from playbook_supervisor.project import config, features
     from playbook_supervisor.sessions.selection import open_here
     from playbook_supervisor.system.git_process import branches
 
     root = store.checkout.root
     if given:
-        return features.resolve(root, given, config.load(root), lambda: branches(root)).name
+        return features.resolve(root, given, config.load(root), lambda: branches(root))
     if named := locate.named(store, session):
-        return store.manifest(named).feature
+        return features.Feature(store.manifest(named).feature)
     here = open_here(store)
     feature = store.manifest(here[0]).feature if here else ""
-    return feature or features.of_branch(store.checkout.branch)
+    return features.Feature(feature or features.of_branch(store.checkout.branch))
 
 
 def schema_names() -> tuple[str, ...]:

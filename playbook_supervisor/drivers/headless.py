@@ -20,7 +20,7 @@ from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
-from playbook_supervisor.kernel.state import Change
+from playbook_supervisor.kernel.state import Change, Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions import gate_text
@@ -43,6 +43,16 @@ class DriveResult(Record):
     why: str
     signal: int = 0
     context: GateContext | None = None  # helps to answer the gate that is left open
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The whole journal as it is now, oldest first."""
+        return self.snapshot.store.journal(self.snapshot.session_id).entries
+
+    @property
+    def steps(self) -> dict[str, Entry]:
+        """The last attempt at each step that began, by the step's id."""
+        return last_entries(self.entries)
 
     @property
     def exit_code(self) -> int:

@@ -6,19 +6,22 @@ error reports all problems. Values are not changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.formats.sanitize import first_line, printable
+from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook
+
+_ARG_NAME = r"[A-Za-z_][\w-]*\Z"
 
 
 def bind(playbook: Playbook, given: Sequence[str]) -> dict[str, str]:
     """Value by name, in the order of declaration; an optional arg that was not given is `""`.
 
-    `name=value` is read as such only if `name` is declared: other text may contain a `=`. The n-th
-    positional argument is the n-th declared arg. An argument is one line of printable text.
-    ArgumentError PB-ARG-INVALID has a line for each arg in its details.
+    A word before the first `=` is the name of an arg; text that begins otherwise is positional, as
+    in `https://host/?q=1`. The n-th positional argument is the n-th declared arg. An argument is
+    one line of printable text. ArgumentError PB-ARG-INVALID has a line for each arg in its details.
     """
     declared = [arg.name for arg in playbook.args]
     values: dict[str, str] = {}
@@ -27,6 +30,9 @@ def bind(playbook: Playbook, given: Sequence[str]) -> dict[str, str]:
     position = 0
     for text in given:
         name, equals, value = text.partition("=")
+        if equals and re.match(_ARG_NAME, name) and name not in declared:
+            faults.append(f"no arg is called {first_line(name, 40)}{suggestion(name, declared)}")
+            continue
         if not equals or name not in declared:
             value = text
             if position >= len(declared):

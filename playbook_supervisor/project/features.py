@@ -14,7 +14,7 @@ from os.path import normpath
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.formats.sanitize import counted, did_you_mean, first_line
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.checkout import find
 from playbook_supervisor.system.files import contained, read_bytes, write_atomically
@@ -161,7 +161,7 @@ def _same_number(text: str, known: set[str]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8])
-    return f"{shown} or {len(names) - 8} others" if len(names) > 8 else shown
+    return f"{shown} or {counted(len(names) - 8, 'other')}" if len(names) > 8 else shown
 
 
 # ── spec-kit ────────────────────────────────────────────────────────────────────────

@@ -173,7 +173,7 @@ def test_an_implausible_cost_is_ignored(cost: object) -> None:
         ("dollars", "PB-AGENT-BUDGET", "claude was stopped: it reached its limit on cost"),
         ("model-refuses", "PB-AGENT-REFUSED", "the model refused the request"),
         ("overloaded", "PB-AGENT-API", "the model could not be reached: API Error: 529 Overloaded"),
-        ("logged-out", "PB-AGENT-API", "the model could not be reached: Failed to authenticate"),
+        ("logged-out", "PB-AGENT-LOGIN", "claude is not logged in: Failed to authenticate"),
         ("unreachable", "PB-AGENT-API", "the model could not be reached: API Error: Connection"),
         (
             "limit",
@@ -204,7 +204,7 @@ def test_server_errors_are_transient(name: str, transient: bool) -> None:
 @pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
 def test_a_missing_login_says_to_log_in(name: str) -> None:
     found = failure(*lines(name))
-    assert found.code == "PB-AGENT-API"
+    assert (found.code, found.lasts) == ("PB-AGENT-LOGIN", True)
     assert "/login" in found.guidance
 
 
@@ -224,7 +224,14 @@ def test_lasting_errors_do_not_suggest_a_retry(status: int | None, cure: str) ->
     said = result(is_error=True, api_error_status=status, terminal_reason="api_error", result="No.")
     found = failure(said)
     assert cure in found.guidance
-    assert found.message == "the model could not be reached: No"
+    said_so = {
+        403: "claude is not logged in: No",
+        429: "the model's server limits the rate of requests: No",
+    }
+    assert found.message == said_so.get(status or 0, "the model could not be reached: No")
+    codes = {403: "PB-AGENT-LOGIN", 429: "PB-AGENT-RATE"}
+    assert found.code == codes.get(status or 0, "PB-AGENT-API")
+    assert found.lasts is ("Try again later" not in cure)
 
 
 @pytest.mark.parametrize(

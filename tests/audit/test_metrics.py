@@ -210,7 +210,7 @@ class TestShown:
         few = entry(1, ", agent: {input_tokens: 940}", step="tasks")
         metrics = all_of(journal(entry(1, many), entry(2), few))
         used = next(sheet for sheet in metrics_tables.sheets(metrics) if sheet.head[0] == "used by")
-        assert used.rows == (("plan", "–", "≥2.5M", "≥3.0G"), ("tasks", "–", "940", "–"))
+        assert used.rows == (("plan", "–", "≥2500.0k", "≥3.0G"), ("tasks", "–", "0.9k", "–"))
 
     @pytest.mark.parametrize(
         ("seconds", "shown"),

@@ -149,7 +149,7 @@ def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project:
     [
         ([text("No."), Refused()], {}, "PB-AGENT-REFUSED", "the model refused the request"),
         (OVERLOADED, {**AT_ONCE, "after": "1"}, "PB-AGENT-API", "529 Overloaded"),
-        (Failure(401, "authentication_error"), AT_ONCE, "PB-AGENT-API", "401"),
+        (Failure(401, "authentication_error"), AT_ONCE, "PB-AGENT-LOGIN", "401"),
         (limit(1_950_000_000), SUBSCRIBED, "PB-AGENT-LIMIT", "ends at 2031-10-17T10:40:00Z"),
         ([text("It is done.")], {}, "PB-COND-POSTCONDITION", "plan_exists"),
     ],

@@ -227,3 +227,16 @@ class TestWhatGitAdds:
         (audited,) = audit(project, KAI)
         assert audited.ok
         assert audited.notes
+
+
+def test_equal_findings_are_one_with_their_number(project: Project) -> None:
+    folder = given(project, "kai", KAI)
+    (folder / "journal.yaml").write_text("entries:\n" + "  - nonsense\n" * 11)
+    shown = project.playbook("audit", KAI)
+    (line,) = [each for each in shown.out.splitlines() if "a mapping of keys" in each]
+    assert "journal.yaml:2:5: error: a mapping of keys to values is expected (11 times" in line
+    github = project.playbook("audit", KAI, "--format", "github")
+    assert github.out.count("a mapping of keys") == 1
+    (told,) = conforms("audit", project.playbook("audit", KAI, "--format", "json").json)["sessions"]
+    counts = [each["count"] for each in told["findings"] if "a mapping of keys" in each["message"]]
+    assert counts == [11]

@@ -173,6 +173,27 @@ class TestABugOfOurs:
         done = with_a_bug(project, "list", "--json", TMPDIR=str(tmp_path))
         assert conforms("error", json.loads(done.out))["error"]["code"] == "PB-BUG"
 
+    @pytest.mark.parametrize(
+        "words", [["list", "--token=hunter2"], ["--token=hunter2"], ["--token=hunter2", "list"]]
+    )
+    def test_reports_no_value_of_an_option(
+        self, project: Project, words: list[str], tmp_path: Path
+    ) -> None:
+        """Also of one that is the first word."""
+        bug = BUG.replace("library.playbooks = playbooks", "__main__._parsed_by_click = playbooks")
+        done = subprocess.run(
+            [sys.executable, "-c", bug, *words],
+            cwd=project.root,
+            env={**project.environment, "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (report,) = tmp_path.glob("playbook-bug-*")
+        assert done.returncode == 70
+        assert "playbook --token" in report.read_text() or "list --token" in report.read_text()
+        assert "hunter2\n" not in report.read_text().partition("Traceback")[0]
+
     def test_is_shown_even_if_no_report_can_be_written(self, project: Project) -> None:
         program = "import tempfile; tempfile.tempdir = '/nonexistent/folder'" + BUG
         done = subprocess.run(

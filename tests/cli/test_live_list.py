@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from screen import Screen
 
-from playbook_supervisor.cli.render import text
+from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.live import spinner
 from playbook_supervisor.cli.render.log import Level
 from playbook_supervisor.cli.render.terminal import Region, Terminal
@@ -117,9 +117,33 @@ def test_the_current_step_is_visible_at_any_size(sitting: Sitting) -> None:
     assert [line for line in narrow if line.startswith("?")] == ["?  in-the-midd…"]
     assert "written" not in "\n".join(narrow)
 
+    low = sitting.resumes(60, 10)
+    scrolled = ["".join(cell.character for cell in row) for row in low.scrolled]
+    shown = [line.split()[1] for line in [*scrolled, *low.text] if line[:2] in ("✓ ", "? ", "· ")]
+    assert shown == ["step-29", "in-the-middle", "later-0"]
+
     tiny = sitting.resumes(14, 6)
     scrolled = ["".join(cell.character for cell in row) for row in tiny.scrolled]
     assert any("?  in-the" in line for line in [*scrolled, *tiny.text])
+
+
+@pytest.mark.parametrize(
+    ("current", "room", "shown"),
+    [
+        ([0], 5, (0, 3)),
+        ([9], 5, (8, 11)),
+        ([9, 10], 6, (8, 12)),
+        ([9, 10, 11, 12], 6, (9, 13)),
+        ([9, 10, 11, 12], 4, (9, 11)),
+        ([19], 5, (17, 20)),
+        ([9], 1, (9, 10)),
+    ],
+)
+def test_the_list_scrolls_with_the_steps_at_work(
+    current: list[int], room: int, shown: tuple[int, int]
+) -> None:
+    """Of twenty; two lines count the others."""
+    assert live._visible(0, 20, current, room) == shown
 
 
 def test_a_parallel_group_shows_the_output_of_each_step(sitting: Sitting) -> None:

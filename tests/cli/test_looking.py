@@ -24,7 +24,7 @@ class TestCheck:
         lines = done.out.splitlines()
         assert any(line.startswith("bad.yaml:") and "`stpes`" in line for line in lines)
         assert "none.yaml:1:1: error: there is no such file" in done.out
-        assert done.err.startswith("4 files: ")
+        assert done.err.startswith("3 files: ")
         project.write("huge.yaml", "#" * 2_000_000)
         assert "[PB-IO-READ]" in project.playbook("check", "huge.yaml").out
 
@@ -97,6 +97,16 @@ class TestProbe:
         assert [each["held"] for each in told] == [True, False, True]
         assert told[2]["evidence"].endswith("verdict.md: FAIL")
         assert "agreement_breaking  not held" in project.playbook("probe", "agreement_breaking").out
+
+    @pytest.mark.parametrize(
+        ("typed", "meant"), [("013-playbok-create", FEATURE), ("13", FEATURE), ("nothing-like", "")]
+    )
+    def test_a_mistyped_feature_is_told(self, project: Project, typed: str, meant: str) -> None:
+        done = project.playbook("probe", "spec_exists", "--feature", typed)
+        hint = f"; did you mean {meant}?" if meant else ""
+        assert done.code == 2
+        assert done.err == (f"note: no folder, feature file or branch is named {typed} yet{hint}\n")
+        assert project.playbook("probe", "spec_exists", "--feature", "013").err == ""
 
     def test_evaluates_the_given_feature(self, project: Project) -> None:
         """The named feature, else the session's, else the branch's."""

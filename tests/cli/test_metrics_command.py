@@ -88,7 +88,7 @@ def test_text_output_has_tables(project: Project, sessions: Path) -> None:
     done = project.playbook("metrics", OURS)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("1 session: 1 completed; of those that ended, 100% completed\n")
-    assert "\nplan           1       0      0     60s  60s    60s  0.41\n" in done.out
+    assert "\nplan           1       0      0    1.0m  1.0m   1.0m  0.41\n" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
 
 
@@ -96,7 +96,7 @@ def test_a_terminal_shows_the_tables_with_bold_headings(project: Project, sessio
     with Terminal(project, "metrics", OURS) as terminal:
         assert terminal.end() == 0
         assert "\x1b[1mstep" in terminal.raw
-        assert "plan           1       0      0     60s  60s    60s  0.41\n" in terminal.shown
+        assert "plan           1       0      0    1.0m  1.0m   1.0m  0.41\n" in terminal.shown
     with Terminal(project, "metrics", OURS, TERM="dumb") as terminal:
         assert terminal.end() == 0
         assert "\x1b" not in terminal.raw
@@ -139,3 +139,16 @@ def test_steps_of_several_playbooks_are_distinguishable() -> None:
 def test_what_cannot_be_measured_is_refused(project: Project) -> None:
     for arguments, code in ((("metrics",), 3), (("metrics", OURS, "--all"), 1)):
         assert project.playbook(*arguments).code == code
+
+
+def test_a_column_has_one_unit() -> None:
+    """The smallest value is still visible, and the largest needs no other unit."""
+    from playbook_supervisor.cli.render.metrics_tables import _COUNTS, _TIMES, _in_one_unit
+
+    time, count = (_TIMES, (1_000, "s")), (_COUNTS, (1, ""))
+    assert _in_one_unit([400, 11_880_000], *time) == ["0.4s", "11880s"]
+    assert _in_one_unit([45_000, None, 11_880_000], *time) == ["0.8m", "–", "198.0m"]
+    assert _in_one_unit([45_000], *time) == ["45s"]
+    assert _in_one_unit([7_200_000, 180_000_000], *time) == ["2.0h", "50.0h"]
+    assert _in_one_unit([940, 18_200], *count) == ["0.9k", "18.2k"]
+    assert _in_one_unit([0, 940], *count) == ["0", "940"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import pytest
 from held import Held
@@ -20,6 +21,11 @@ def until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def as_seconds(at: str | datetime) -> float:
+    """Since the epoch."""
+    return (at if isinstance(at, datetime) else datetime.fromisoformat(at)).timestamp()
 
 
 def started(project: Project) -> bool:
@@ -53,7 +59,8 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert re.match(rf"{stamp} pr#1 WAITS FOR A HUMAN: .*7/8 steps done", gate)
     assert "answer: playbook answer continue (or skip or abort), then playbook resume" in lines
 
-    time.sleep(0.2)  # a gate that is open for less than 0.1 s is not mentioned in the summary
+    opened = project.manifest()["gate"]["opened_at"]
+    until(lambda: time.time() - as_seconds(opened) > 0.1)  # shorter waits are not mentioned
     answered = project.process("answer", "all", "fine,", "continue")
     assert answered.code == 0
     assert "pr#1 answered continue" in answered.out
@@ -402,3 +409,14 @@ def test_one_checkout_has_one_open_session(gated: Project) -> None:
     second = gated.playbook("run", "auto-feature", "013", "--agent", agent)
     assert second.code == 3
     assert "is open here at publish" in second.err
+
+
+@pytest.mark.parametrize("command", [["run"], ["begin"], ["start"]], ids=" ".join)
+def test_an_arg_may_be_written_like_an_option(project: Project, command: list[str]) -> None:
+    wrong = project.playbook(*command, "auto-validate", "--featuer=013")
+    assert (wrong.code, "no arg is called featuer; did you mean feature?" in wrong.err) == (1, True)
+    similar = project.playbook(*command, "auto-validate", "013", "--jsn=1", "--fro=x")
+    assert (similar.code, "[PB-ARG-" in similar.err) == (1, True)
+    extra = ["--dry-run", "--agent", project.script(WORKS)] if command == ["run"] else []
+    right = project.playbook(*command, "auto-validate", "--feature=013", *extra)
+    assert "PB-ARG" not in right.err  # `start` goes on to ask for an installation

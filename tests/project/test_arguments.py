@@ -50,9 +50,24 @@ def test_an_optional_argument_that_is_not_given_is_empty() -> None:
     assert bind(playbook(FEATURE, URL), ["013"])["target-url"] == ""
 
 
-def test_free_text_with_an_equals_sign_stays_one_positional_argument() -> None:
-    assert bind(playbook(FEATURE), ["a=b"]) == {"feature": "a=b"}
+@pytest.mark.parametrize("text", ["https://host/?q=1", "a b=c", "1=2", "=x"])
+def test_free_text_with_an_equals_sign_stays_one_positional_argument(text: str) -> None:
+    assert bind(playbook(FEATURE), [text]) == {"feature": text}
     assert bind(playbook(FEATURE), ["feature=a=b"]) == {"feature": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("featuer=013", "no arg is called featuer; did you mean feature?"),
+        ("Feature=013", "no arg is called Feature; did you mean feature?"),
+        ("colour=red", "no arg is called colour"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_the_names_that_there_are(text: str, said: str) -> None:
+    error = refused(playbook(FEATURE, URL), text)
+    assert said in error.message
+    assert error.guidance.startswith("It takes feature (required): ")
 
 
 @pytest.mark.parametrize(

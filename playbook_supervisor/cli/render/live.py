@@ -75,7 +75,9 @@ def step_list(
     """
     latest = last_entries(attempts.values())
     steps = [step.id for step in snapshot.state.playbook.steps]
-    first, end = _visible(above, len(steps), settled_steps(snapshot, attempts), room)
+    due = settled_steps(snapshot, attempts)
+    current = [i for i, step in enumerate(steps) if step in latest and not latest[step].settled]
+    first, end = _visible(above, len(steps), current or [due], room)
     rows = (_row(step, latest.get(step), lines.get(step, ""), now) for step in steps[first:end])
     title = _title(snapshot, tuple(attempts.values()), now)
     return StepList(title, tuple(rows), first, len(steps) - end)
@@ -102,12 +104,16 @@ def _title(snapshot: Snapshot, entries: Sequence[Entry], now: int) -> str:
     return first_line(" · ".join(part for part in parts if part))
 
 
-def _visible(above: int, count: int, settled: int, room: int) -> tuple[int, int]:
-    """The range of steps that fits, around the first unsettled one; two lines count the others."""
+def _visible(above: int, count: int, current: Sequence[int], room: int) -> tuple[int, int]:
+    """The range of steps that fits, around the current ones; two lines count the others.
+
+    Where not all of the current ones fit, the first do.
+    """
     if count - above <= room:
         return above, count
     room = max(room - 2, 1)
-    first = max(min(settled - room // 2, count - room), above)
+    beside = max(room - (current[-1] - current[0] + 1), 0)
+    first = max(min(current[0] - (beside + 1) // 2, count - room), above)
     return first, first + room
 
 

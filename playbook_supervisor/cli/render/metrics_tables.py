@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from playbook_supervisor.audit.metrics import DurationStats, Figures, Known, Metrics, WaitTimes
@@ -11,12 +11,18 @@ from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.records import Record
 
 Json = dict[str, Any]
+Rows = tuple[tuple[str, ...], ...]
+Unit = tuple[float, str]
+Units = Sequence[tuple[float, float, str]]
 UNKNOWN = "–"
 _WIDTH = 80
 _NAME = 40  # columns
 _PLAYBOOK = 5  # columns at least for a playbook and a blank before its step
 _FEW = 9.95  # seconds; more are shown without tenths
-_MANY = 99.95  # of a unit; more are shown in the next unit
+_LEAST = 0.1  # of a unit; a column with a smaller value has a smaller unit
+_TIMES = ((359_820_000, 86_400_000, "d"), (5_997_000, 3_600_000, "h"), (99_950, 60_000, "m"))
+_COUNTS = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e3, 1e3, "k"))
+"""From which value a unit is used, its size, and its sign."""
 _SCIENTIFIC = 100_000  # dollars; more are shown as 1.2e+05
 
 
@@ -56,23 +62,20 @@ def sheets(metrics: Metrics) -> Iterator[Sheet]:
     head = ("tries", "failed", "again", "median", "p90", "total", "USD")
     names = _names(metrics.steps)
     if metrics.steps:
-        rows = (_times(name, each) for name, each in zip(names, metrics.steps, strict=True))
-        yield Sheet(("step", *head), tuple(rows))
+        yield Sheet(("step", *head), _times(names, metrics.steps))
     if metrics.commands:
-        yield Sheet(
-            ("command", *head), tuple(_times(_name(each.name), each) for each in metrics.commands)
-        )
+        commands = [_name(each.name) for each in metrics.commands]
+        yield Sheet(("command", *head), _times(commands, metrics.commands))
     used = ("USD", "tokens in", "tokens out")
     used_by = [pair for pair in zip(names, metrics.steps, strict=True) if _is_used(pair[1])]
     if used_by:
-        yield Sheet(("used by", *used), tuple(_use(name, each) for name, each in used_by))
+        yield Sheet(("used by", *used), _uses(*zip(*used_by, strict=True)))
     if metrics.models:
-        yield Sheet(
-            ("model", *used), tuple(_use(_name(each.name), each) for each in metrics.models)
-        )
+        models = [_name(each.name) for each in metrics.models]
+        yield Sheet(("model", *used), _uses(models, metrics.models))
     if metrics.gates:
         waits = ("opened", "open", "median", "p90", "total")
-        yield Sheet(("waiting at", *waits), tuple(map(_waited, metrics.gates)))
+        yield Sheet(("waiting at", *waits), _waits(metrics.gates))
 
 
 def _names(steps: Sequence[Figures]) -> list[str]:
@@ -96,57 +99,72 @@ def fitted(name: str, room: int) -> str:
     return f"{fitted(before, room - len(step) - 1)} {step}"
 
 
-def _times(name: str, figures: Figures) -> tuple[str, ...]:
-    counts = (figures.tries, figures.failed, figures.again)
-    return (name, *map(str, counts), *_spread(figures.lasted), _sum(figures.cost_usd, _dollars))
+def _times(names: Sequence[str], figures: Sequence[Figures]) -> Rows:
+    lasted = _spreads([each.lasted for each in figures])
+    return tuple(
+        (name, *map(str, (each.tries, each.failed, each.again)), *spread, _dollars(each.cost_usd))
+        for name, each, spread in zip(names, figures, lasted, strict=True)
+    )
 
 
 def _is_used(figures: Figures) -> bool:
     return any((figures.cost_usd, figures.input_tokens, figures.output_tokens))
 
 
-def _use(name: str, figures: Figures) -> tuple[str, ...]:
-    tokens = (_sum(known, _short) for known in (figures.input_tokens, figures.output_tokens))
-    return (name, _sum(figures.cost_usd, _dollars), *tokens)
+def _uses(names: Sequence[str], figures: Sequence[Figures]) -> Rows:
+    received = _sums([each.input_tokens for each in figures])
+    sent = _sums([each.output_tokens for each in figures])
+    costs = [_dollars(each.cost_usd) for each in figures]
+    return tuple(zip(names, costs, received, sent, strict=True))
 
 
-def _waited(gate: WaitTimes) -> tuple[str, ...]:
-    return (gate.reason, str(gate.opened), str(gate.open), *_spread(gate.waited))
+def _waits(gates: Sequence[WaitTimes]) -> Rows:
+    waited = _spreads([each.waited for each in gates])
+    return tuple(
+        (each.reason, str(each.opened), str(each.open), *spread)
+        for each, spread in zip(gates, waited, strict=True)
+    )
 
 
-def _spread(spread: DurationStats | None) -> tuple[str, str, str]:
-    if spread is None:
-        return (UNKNOWN, UNKNOWN, UNKNOWN)
-    return (_brief(spread.median), _brief(spread.p90), _brief(spread.total))
+def _spreads(spreads: Sequence[DurationStats | None]) -> Sequence[tuple[str, ...]]:
+    """Median, 90th percentile and total of each row, in one unit for each column."""
+    columns = (
+        [None if each is None else getattr(each, key) for each in spreads]
+        for key in ("median", "p90", "total")
+    )
+    return [*zip(*(_in_one_unit(column, _TIMES, (1_000, "s")) for column in columns), strict=True)]
 
 
-def _sum(known: Known | None, shown: Callable[[float], str]) -> str:
-    """The sum; `≥` if some values are unknown."""
+def _sums(sums: Sequence[Known | None]) -> Sequence[str]:
+    totals = _in_one_unit([each.total if each else None for each in sums], _COUNTS, (1, ""))
+    return [f"{_at_least(each)}{total}" for each, total in zip(sums, totals, strict=True)]
+
+
+def _at_least(known: Known | None) -> str:
+    """`≥` if some values are unknown."""
+    return "" if known is None or known.known == known.of else "≥"
+
+
+def _dollars(known: Known | None) -> str:
     if known is None:
         return UNKNOWN
-    return shown(known.total) if known.known == known.of else f"≥{shown(known.total)}"
+    number = known.total
+    return _at_least(known) + (f"{number:.2f}" if number < _SCIENTIFIC else f"{number:.1e}")
 
 
-def _dollars(number: float) -> str:
-    return f"{number:.2f}" if number < _SCIENTIFIC else f"{number:.1e}"
+def _in_one_unit(values: Sequence[float | None], units: Units, smallest: Unit) -> Sequence[str]:
+    """The values in the unit of the largest, or in a smaller one that still shows the smallest."""
+    known = [each for each in values if each]
+    most, least = max(known, default=0), min(known, default=0)
+    fitting = (
+        (size, sign) for start, size, sign in units if most >= start and least >= size * _LEAST
+    )
+    size, sign = next(fitting, smallest)
+    return [UNKNOWN if each is None else _figure(each / size, sign) for each in values]
 
 
-def _short(number: float) -> str:
-    """`940`, `18.2k`, `1.3M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return f"{number:.0f}"
-
-
-def _brief(ms: int) -> str:
-    """`0.4s`, `45s`, `12.1m`, `3.3h`, `2.2d`."""
-    number, unit = ms / 1000, "s"
-    for size, larger in ((60, "m"), (60, "h"), (24, "d")):
-        if number < _MANY:
-            break
-        number, unit = number / size, larger
-    whole = unit == "s" and number >= _FEW
+def _figure(number: float, unit: str) -> str:
+    whole = not unit or (unit == "s" and number >= _FEW)
     return f"{number:.0f}{unit}" if whole else f"{number:.1f}{unit}"
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _INTERVAL = 0.25  # seconds between two frames
 _MARGIN = 6  # lines that the list leaves free for a question and its answer
+_FRAME = 2  # lines for the title and the cursor
+_FEWEST = 5  # rows that a low terminal shows rather than leave lines free
 _NAME = 12  # columns that a name gets even on a narrow terminal
 _INDENT = 4  # columns before the rest of a wrapped line
 _GROWTH = 4  # more columns for two ellipses in ASCII
@@ -186,7 +188,8 @@ class Terminal:
     def _draw(self, above: Text | None = None) -> None:
         with self._lock:
             assert self._snapshot is not None  # noqa: S101 - drawn only after something happened
-            room = max(self._console.height - _MARGIN, 3)
+            height = self._console.height
+            room = max(height - _MARGIN, min(height - _FRAME, _FEWEST), 1)
             rows = live.step_list(
                 self._snapshot, self._attempts, self._lines, now=now(), room=room, above=self._above
             )

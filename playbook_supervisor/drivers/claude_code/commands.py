@@ -22,7 +22,7 @@ from playbook_supervisor.drivers.claude_code.context import (
 )
 from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.errors import ArgumentError, StateError
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
@@ -244,7 +244,7 @@ def _begun(
 
 def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:
     manifest = snapshot.manifest
-    steps = f"{snapshot.total} steps"
+    steps = counted(snapshot.total, "step")
     if snapshot.done:
         steps = f"{snapshot.done}/{steps} done"
     parts = (manifest.session_id, manifest.playbook, first_line(manifest.subject), steps)
