@@ -54,9 +54,12 @@ def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
             return [f"The session is {snapshot.manifest.status}."]
 
 
-def lines_for_user(snapshot: Snapshot) -> list[str]:
-    """A line for each step that was settled, with its evidence, and the notices."""
-    return [*_settled(snapshot), *snapshot.notices]
+def lines_for_user(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
+    """A line for each step that was settled, what helps at a gate that has opened, the notices."""
+    opened = any(event.change is Change.GATE_OPENED for event in snapshot.events)
+    context = gate_text.lines(details.context) if opened else []
+    asked = [text.question(snapshot), *(f"  {line}" for line in context)] if context else []
+    return [*_settled(snapshot), *asked, *snapshot.notices]
 
 
 def _directive_json(snapshot: Snapshot, details: DirectiveDetails) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _document(reply: HookReply) -> dict[str, Any]:
     if reply.snapshot is not None and reply.details is not None:
         lines = lines_at_stop if reply.event == "Stop" else lines_for_model
         to_model += lines(reply.snapshot, reply.details)
-        to_user += lines_for_user(reply.snapshot)
+        to_user += lines_for_user(reply.snapshot, reply.details)
     document: dict[str, Any] = {}
     if to_user:
         document["systemMessage"] = "\n".join(to_user)

@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
 from playbook_supervisor.sessions.gate_context import GateContext, Waiver
 
 MOST_LINES = 25
+_MOST_SHORT = 8
 _WIDTH = 160  # characters of a line
 _MOST_ERROR_LINES, _MOST_SAID, _LEAST_CHANGES = 3, 4, 4
 _TOTAL = r"\s*[0-9]+ files? changed"
@@ -31,13 +32,7 @@ def lines(context: GateContext | None) -> list[str]:
     """
     if context is None:
         return []
-    head = [f"answered by: {people}" for people in context.people]
-    head += _rest_of_error(context.entry.error)
-    if context.guidance:
-        head.append(f"to mend it: {context.guidance}")
-    said, judged = list(_said(context)), list(_judged(context))
-    after = context.gate.place is Place.AFTER
-    head += [*said, *judged] if after else [*judged, *said]
+    head = _head(context)
     tail = list(_repository(context))
     steps = [settled_line(entry) for entry in context.settled]
     room = MOST_LINES - min(len(tail), 1 + _LEAST_CHANGES)
@@ -45,6 +40,24 @@ def lines(context: GateContext | None) -> list[str]:
     steps = _last_fitting(steps, room - len(head))
     tail = _fitting(tail, MOST_LINES - len(head) - len(steps))
     return [_cut(line) for line in [*head, *steps, *tail]]
+
+
+def short(context: GateContext | None) -> list[str]:
+    """The most telling lines, for a dialog in which the choices need room as well."""
+    if context is None:
+        return []
+    repository = next(_repository(context))
+    return [_cut(line) for line in [*_fitting(_head(context), _MOST_SHORT), repository]]
+
+
+def _head(context: GateContext) -> list[str]:
+    head = [f"answered by: {people}" for people in context.people]
+    head += _rest_of_error(context.entry.error)
+    if context.guidance:
+        head.append(f"to mend it: {context.guidance}")
+    said, judged = list(_said(context)), list(_judged(context))
+    after = context.gate.place is Place.AFTER
+    return head + ([*said, *judged] if after else [*judged, *said])
 
 
 def settled_line(entry: Entry) -> str:

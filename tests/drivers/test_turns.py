@@ -566,7 +566,7 @@ class TestAGate:
         assert (reply.decision, reply.ring) == ("ask", question(asked))
         assert reply.given is not None
         (put,) = reply.given["questions"]
-        assert (put["question"], put["header"]) == (question(asked), "tasks")
+        assert (put["question"], put["header"]) == (dialog(asked), "tasks")
         assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
 
     def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
@@ -645,7 +645,7 @@ class TestAGate:
         reply = asked.calls("AskUserQuestion", questions=[again])
         assert reply is not None
         assert reply.given is not None
-        assert reply.given["questions"][0]["question"] == question(asked)
+        assert reply.given["questions"][0]["question"] == dialog(asked)
         asked("PostToolUse", **answer(asked, "continue"))
         assert asked.project.journal()[1]["human_response"] == "continue"
         assert asked.bound.turn == "supervised"
@@ -763,9 +763,15 @@ def question(asked: Hooked) -> str:
     return str(asked.project.manifest()["gate"]["question"])
 
 
+def dialog(asked: Hooked) -> str:
+    """The question as the dialog shows it, with what helps to answer it."""
+    branch = f"branch {FEATURE}, no commits since the session began"
+    return "\n".join([question(asked), "plan#1 said last: done", branch])
+
+
 def answer(asked: Hooked, words: str) -> dict[str, object]:
     """The client's report of a dialog in which the kernel's question got this answer."""
-    response = {"answers": {question(asked): words}}
+    response = {"answers": {dialog(asked): words}}
     use = "use of AskUserQuestion"
     return {"tool_name": "AskUserQuestion", "tool_use_id": use, "tool_response": response}
 

@@ -9,7 +9,8 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.sessions import principal
+from playbook_supervisor.sessions import gate_text, principal
+from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -73,7 +74,7 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
         return None
     meanings = _MEANINGS | _MEANINGS_BY_REASON.get(gate.reason, {})
     question = {
-        "question": snapshot.question,
+        "question": "\n".join([snapshot.question, *gate_text.short(gate_context(snapshot))]),
         "header": gate.member.step.id[:_HEADER],
         "multiSelect": False,
         "options": [

@@ -1,0 +1,165 @@
+"""What a gate shows, in every place: enough to decide in half a minute (kai FR24, S-U2)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hooked import Hooked
+from project import FEATURE, Project
+
+from cli.scripts import conforms
+from playbook_supervisor.sessions.gate_text import MOST_LINES
+
+SCRIPT = """
+steps:
+  plan: {say: [a banner, the plan has 3 phases], write: {"specs/{{feature}}/plan.md": "# Plan\\n"}}
+  tasks: {write: {"specs/{{feature}}/tasks.md": "# Tasks\\n"}}
+  agreement: {write: {".agreements/{{feature}}/agreement.yaml": "feature: x\\n"}}
+  implement:
+    say: [all tests are green, the help still names the old flag]
+    write: {made.py: "1\\n"}
+  agreement-check:
+    write: {".agreements/{{feature}}/check-report.md": "---\\nverdict: PASS\\n---\\n"}
+  qa-plan: {write: {".qa/{{feature}}/test-plan.md": "# Plan\\n"}}
+  qa-run:
+    say: [scenario 4 fails, 4 of 5 scenarios pass]
+    write: {".qa/{{feature}}/verdict.md": "---\\nverdict: FAIL\\n---\\n"}
+"""
+ADA = "Ada Example <ada@example.org>"
+WAIVED = f"waived at qa-run#1: qa_verdict_pass, verdict_fail by {ADA} (known on Windows, accept)"
+
+
+@pytest.fixture
+def waived(project: Project) -> Project:
+    """auto-feature on its way to the pull request; its QA verdict was accepted by a person."""
+    project.gh("open")
+    project.git("config", "user.name", "Ada Example")
+    project.git("config", "user.email", "ada@example.org")
+    project.playbook("run", "auto-feature", "013", "--agent", project.script(SCRIPT))
+    project.commit("Greet by name")
+    assert project.playbook("answer", "known on Windows, accept").code == 0
+    return project
+
+
+@pytest.mark.parametrize("mode", ["manual", "autonomous"])
+def test_what_was_waived_is_asked_about_again_before_the_pull_request(
+    waived: Project, mode: str
+) -> None:
+    asked = waived.playbook("resume", "--mode", mode)
+    assert asked.code == 4
+    assert "(waived for an earlier step)" in asked.err
+    assert waived.manifest()["gate"]["reason"] == "precondition_fail"
+    again = waived.playbook("answer", "continue", "--resume")
+    assert (again.code, waived.manifest()["gate"]["id"]) == (4, "pr#1?2")
+    accepted = waived.playbook("answer", "accept", "--resume")
+    assert accepted.code == (4 if mode == "manual" else 0)
+    assert "qa_verdict_pass" in waived.journal()[-1]["waived"]
+
+
+def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Project) -> None:
+    waived.playbook("resume")
+    run = waived.playbook("answer", "accept", "--resume")
+    assert waived.manifest()["gate"]["reason"] == "gate_always"
+    context = [line.removeprefix("  ") for line in run.err.splitlines() if line[:2] == "  "]
+    assert len(context) <= MOST_LINES
+    assert context[:7] == [
+        WAIVED,
+        f"waived at pr#1: qa_verdict_pass by {ADA} (accept)",
+        f"✓ agreement_pass: .agreements/{FEATURE}/check-report.md says PASS",
+        f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL",
+        "qa-run#1 said last:",
+        "  scenario 4 fails",
+        "  4 of 5 scenarios pass",
+    ]
+    steps = "\n".join(context[7:14])
+    assert re.match(rf"plan ✓ [\d.]+ s · plan_exists: specs/{FEATURE}/plan.md, 1 line\n", steps)
+    assert "implement ✓" in steps
+    assert "· said: the help still names the old flag" in steps
+    assert "qa-run ✓" in steps
+    branch, commit, *files = context[14:]
+    assert branch.startswith(f"branch {FEATURE}, 1 commit, 7 files changed, 11 insertions(+)")
+    assert commit.endswith(" Greet by name")
+    assert any(line.startswith("  made.py") for line in files)
+
+    shown = [
+        waived.playbook("status").out,
+        waived.playbook("show").out,
+        waived.playbook("next").out,
+        waived.playbook("show", "--html", "-").out.replace("&lt;", "<").replace("&gt;", ">"),
+    ]
+    for text in shown:
+        stripped = [re.sub(r"^<pre>|</pre>$", "", line.strip()) for line in text.splitlines()]
+        assert [line for line in context if line.strip() not in stripped] == []
+    gates = [
+        conforms("directive", waived.playbook("next", "--json").json)["gate"],
+        conforms("run", waived.playbook("resume", "--json").json)["gate"],
+        conforms("status", waived.playbook("status", "--json").json)["sessions"][0]["gate"],
+        conforms("show", waived.playbook("show", "--json").json)["gate"],
+    ]
+    for gate in gates:
+        assert gate["context"] == context
+        details = gate["details"]
+        assert [each["held"] for each in details["verdicts"]] == [True, False]
+        assert [each["attempt"] for each in details["waived"]] == ["qa-run#1", "pr#1"]
+        assert len(details["steps"]) == 7
+        assert details["said"]["text"] == "scenario 4 fails\n4 of 5 scenarios pass"
+
+
+def test_the_verdicts_are_those_of_now(waived: Project) -> None:
+    waived.playbook("resume")
+    waived.write(f".qa/{FEATURE}/verdict.md", "---\nverdict: PASS\n---\n")
+    status = waived.playbook("status").out
+    assert f"✓ qa_verdict_pass: .qa/{FEATURE}/verdict.md says PASS" in status
+    assert waived.playbook("answer", "mended, continue", "--resume").code == 4
+    assert waived.manifest()["gate"]["reason"] == "gate_always"
+
+
+def test_a_long_session_and_much_talk_still_fit(project: Project) -> None:
+    steps = "".join(
+        f"  - {{id: s{n}, command: /qa.plan, autonomy: auto, error_policy: stop}}\n"
+        for n in range(40)
+    )
+    project.write(
+        ".playbooks/playbooks/many.yaml",
+        'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
+        f"{steps}  - {{id: end, command: /qa.run, autonomy: gate_always, error_policy: stop}}\n",
+    )
+    talk = [f"line {n} " + "x" * 300 for n in range(60)]
+    written = {f"file-{n}.txt": "1\n" for n in range(60)}
+    script = json.dumps({"default": {"say": talk, "write": written}})
+    run = project.playbook("run", "many", "--agent", project.script(script))
+    context = [line for line in run.err.splitlines() if line[:2] == "  "]
+    assert len(context) == MOST_LINES
+    assert max(map(len, context)) <= 170
+    assert any(re.fullmatch(r"  … \d+ earlier steps", line) for line in context)
+    assert any("s39 ✓" in line for line in context)
+    assert sum("file-" in line for line in context) >= 2
+
+
+def test_what_an_agent_says_cannot_disturb_the_screen(project: Project) -> None:
+    script = project.script("""
+    default: {say: "\\e]0;owned\\a\\e[2Jfine\\u202e", fail: "no"}
+    """)
+    project.write(
+        ".playbooks/playbooks/one.yaml",
+        'name: one\ndescription: One step\nversion: "1.0"\nargs: []\nsteps:\n'
+        "  - {id: s, command: /qa.plan, autonomy: auto, error_policy: gate}\n",
+    )
+    run = project.playbook("run", "one", "--agent", script)
+    assert "  s#1 said last: fine" in run.err.splitlines()
+    assert "\x1b" not in run.err + project.playbook("status").out + project.playbook("logs").out
+
+
+def test_the_dialog_of_the_client_shows_the_most_telling_lines(waived: Project) -> None:
+    person = Hooked(waived)
+    person.types("/playbook.resume")
+    put = person.calls("AskUserQuestion")
+    assert put is not None
+    assert put.given is not None
+    question, *lines = put.given["questions"][0]["question"].splitlines()
+    assert question.startswith("pr cannot start: qa_verdict_pass")
+    assert lines[0] == WAIVED
+    assert lines[-1].startswith(f"branch {FEATURE}, 1 commit")
+    assert len(lines) <= 9
