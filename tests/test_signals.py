@@ -153,6 +153,23 @@ def test_an_interruption_during_the_session_commit_begins_no_step(
     assert publishing.git("status", "--porcelain", ".playbooks/sessions") == ""
 
 
+@pytest.mark.parametrize(("command", "code"), [("pause", 4), ("abort", 2)])
+def test_a_request_to_a_runner_that_waits_for_git_is_not_lost(
+    command: str, code: int, publishing: Project
+) -> None:
+    """It has launched nothing yet."""
+    publishing.write(".playbooks/config.yaml", "commit_sessions: step\n")
+    hook = Hook.put(publishing, "pre-commit")
+    name = playbook(publishing, "skipped /qa.plan skip stop", PR)
+    with publishing.spawn("run", name, "013", "--agent", "exec:sleep 2") as runner:
+        wait_until(hook.held.exists)
+        with publishing.spawn(command) as asking:
+            hook.let_go()
+            _, err = asking.communicate(timeout=120)
+        runner.communicate(timeout=120)
+    assert (asking.returncode, runner.returncode) == (0, code), err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_push_of_an_ended_session_is_repeated_by_resume(
     number: int, publishing: Project
