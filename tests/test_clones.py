@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.process_groups import MARK
 
 pytestmark = pytest.mark.unmeasured
 
@@ -174,8 +175,12 @@ def test_a_clone_drives_the_session_as_it_was_driven(shared: Project) -> None:
     }
     assert clone.manifest()["driver"] == driver
     assert clone.playbook("answer", "retry").code == 0
+    agent_of_ours = {MARK: f"{clone.root}/.git/playbook/{clone.session.name}/worker-check#1"}
+    refused = clone.playbook("resume", env=agent_of_ours)
+    assert (refused.code, "resume --mode autonomous" in refused.err) == (3, True)
     resumed = clone.playbook("resume")
     assert resumed.code == 0, resumed.err
+    assert "note: driven here as where it began: agent exec:./tools/agent --quiet" in resumed.err
     assert ran(shared) == ["check", "pr"]
     assert clone.journal()[-1]["gates"][0]["by"] == "autonomous"
     assert clone.manifest()["driver"] == driver

@@ -25,13 +25,14 @@ from playbook_supervisor.drivers.observers import (
     Prompter,
 )
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.vocabulary import Mode, Resolution, SessionStatus
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
-from playbook_supervisor.sessions.manifest import SESSION_ID, Driver
+from playbook_supervisor.sessions.manifest import NO_DRIVER, SESSION_ID, Driver
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.session_store import SessionStore
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -111,7 +112,10 @@ def resume(
     drive = drive or DriveOptions()
     observer = observer or NullObserver()
     store, session_id = locate.select(session, cwd, observer)
-    if retry or drive.mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
+    manifest = store.manifest(session_id)
+    known, elsewhere = manifest.driver, manifest.began_on != store.checkout.identity
+    mode = drive.mode or (known.mode if elsewhere else None)  # no person said it on this machine
+    if retry or mode is Mode.AUTONOMOUS:  # to retry, and to answer gates, is a decision
         command = "resume --retry" if retry else "resume --mode autonomous"
         locate.require_human(store, session_id, command)
     if accept_config:
@@ -119,7 +123,6 @@ def resume(
     authorization.refuse_living_client(store.runtime(session_id))
     with store.open(session_id) as opened:
         status = machine.status(opened.state)
-        known = opened.manifest.driver
     supervisor = Supervisor(store, session_id)
     over = status in (SessionStatus.COMPLETED, SessionStatus.ABORTED)
     if over or (status is SessionStatus.FAILED and not retry):
@@ -132,6 +135,8 @@ def resume(
     _require_no_other(store, session_id)
     if strayed := selection.strayed(store, session_id):
         observer.on_notice(strayed)
+    if elsewhere and known != NO_DRIVER:
+        observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     changed_settings.tell(supervisor, observer, confirm, accept=accept_config)
     agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
     agent = registry.choose(agent_name, supervisor.config, supervisor.root)

@@ -53,6 +53,20 @@ class Driver(Record):
     idle: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def as_mapping(self) -> dict[str, str | float]:
+        """The keys of `driver` that have a value."""
+        words = {"agent": self.agent, "mode": self.mode, "from": self.start}
+        numbers = {"timeout": self.wall, "idle_timeout": self.idle, **self.limits}
+        return {
+            key: value for key, value in {**words, **numbers}.items() if value not in ("", None)
+        }
+
+    @property
+    def summary(self) -> str:
+        """`agent claude, mode manual, timeout 600.0`."""
+        return ", ".join(f"{key} {value}" for key, value in self.as_mapping.items())
+
 
 NO_DRIVER = Driver()
 
@@ -119,7 +133,7 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     if manifest.legacy:
         del mapping["schema"]
     if manifest.driver != NO_DRIVER:
-        mapping["driver"] = _driver_mapping(manifest.driver)
+        mapping["driver"] = manifest.driver.as_mapping
     if manifest.began_on:
         mapping["began_on"] = manifest.began_on
     if manifest.confirmed:
@@ -129,12 +143,6 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
-
-
-def _driver_mapping(driver: Driver) -> dict[str, object]:
-    words = {"agent": driver.agent, "mode": driver.mode, "from": driver.start}
-    numbers = {"timeout": driver.wall, "idle_timeout": driver.idle, **driver.limits}
-    return {key: value for key, value in {**words, **numbers}.items() if value not in ("", None)}
 
 
 def emit_manifest(manifest: Manifest) -> bytes:
