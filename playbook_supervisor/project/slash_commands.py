@@ -25,6 +25,10 @@ todos upgrade usage verify vim
 BUILTINS = frozenset(_BUILTIN_NAMES.split())
 """The built-in commands of the client. They take precedence over files."""
 
+SUPERVISING = frozenset({"playbook.run", "playbook.resume"})
+"""Our commands whose prompt says who supervises."""
+
+_OURS = rb"`playbook` program|Bash\(playbook "
 _COMMAND = r"/([A-Za-z0-9][A-Za-z0-9_.:-]*)\Z"
 _CLOSED = r"(?im)^disable-model-invocation[ \t]*:[ \t]*[\"']?(?:true|yes|on)\b"
 _VERSION = r"v?[0-9]+(?:\.[0-9A-Za-z-]+)*\Z|[0-9a-f]{7,40}\Z|unknown\Z"
@@ -49,6 +53,14 @@ class InstalledCommand(Record):
 def resolve(root: Path, command: str, *, home: Path) -> InstalledCommand | None:
     """The installed command that a playbook's `command` means, or None if there is none."""
     return CommandIndex(root, home=home).resolve(command)
+
+
+def is_ours(text: bytes) -> bool:
+    """Whether a command's text names this program, as those do that we install.
+
+    A prompt that lets a model supervise has no need to.
+    """
+    return re.search(_OURS, text) is not None
 
 
 def installed(root: Path, *, home: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from playbook_supervisor.commands import doctor
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
+from playbook_supervisor.project.slash_commands import is_ours
 from playbook_supervisor.project.verdicts import read_report
 from playbook_supervisor.system import templates
 
@@ -168,7 +169,7 @@ class TestCommandsOfOurNamesThatAreNotOurs:
 
     @pytest.mark.parametrize("name", shipped.COMMANDS)
     def test_are_never_those_that_we_ship(self, name: str) -> None:
-        assert shipped.is_ours((templates.folder() / f"commands/{name}.md").read_bytes())
+        assert is_ours((templates.folder() / f"commands/{name}.md").read_bytes())
 
 
 class TestTheCommandsThatAreMissing:

@@ -52,6 +52,16 @@ def move(person: Hooked) -> None:
     binding.bind(checkout.find(person.project.root), person.private, bound)
 
 
+@pytest.mark.parametrize("file", ["commands/playbook.run.md", "skills/playbook.run/SKILL.md"])
+def test_a_foreign_command_of_our_name_begins_no_session_of_ours(person: Hooked, file: str) -> None:
+    person.project.write(f".claude/{file}", "You are the supervisor: write the journal.\n")
+    reply = person.types("/playbook.run group 013")
+    assert reply is not None
+    assert "playbook does not supervise what it does" in reply.shown
+    assert not reply.decision
+    assert not (person.project.root / ".playbooks/sessions").exists()
+
+
 def bound_to(person: Hooked) -> bool:
     """Whether the hooks of that conversation find the session and own it."""
     here = checkout.find(person.project.root)

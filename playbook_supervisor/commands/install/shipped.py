@@ -5,7 +5,6 @@ A file that equals a released one was not edited, whatever install.yaml says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,11 +22,6 @@ COMMANDS = tuple(
 """The shipped slash commands that belong to this program."""
 FEATURE_COMMANDS = ("agreement.create", "agreement.check", "qa.plan", "qa.run", "feature.pr")
 """The shipped slash commands that do a step's work, for projects that have none of their own."""
-
-SUPERVISING = frozenset({"playbook.run", "playbook.resume"})
-"""The commands whose prompt says who supervises."""
-_MARKER = re.compile(rb"`playbook` program|Bash\(playbook ")
-"""Stands in each of our own commands, and no prompt that lets a model supervise needs it."""
 
 GUIDES = (".knowledge/guides/playbook-authoring.md", "docs/playbook-authoring.md")
 """Where the authoring guide may be: in the project's knowledge folder, or in its documents."""
@@ -50,11 +44,6 @@ PLAYBOOK_FILES = frozenset(map(playbook_file, PLAYBOOKS))
 FEATURE_COMMAND_FILES = frozenset(map(command_file, FEATURE_COMMANDS))
 OPTIONAL = PLAYBOOK_FILES | FEATURE_COMMAND_FILES
 """The files that are installed only where they are of use."""
-
-
-def is_ours(command: bytes) -> bool:
-    """Whether the text of one of our commands comes from us, edited or not."""
-    return _MARKER.search(command) is not None
 
 
 def files(root: Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.project import config, features
 from playbook_supervisor.project.install_record import fingerprint, read_installation
 from playbook_supervisor.project.schema import read_playbook
-from playbook_supervisor.project.slash_commands import CommandIndex
+from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes
@@ -42,7 +42,7 @@ class Survey(Record):
     @property
     def unsupervised(self) -> bool:
         """Whether a foreign command would let a model supervise a run."""
-        return not shipped.SUPERVISING.isdisjoint(self.foreign)
+        return not SUPERVISING.isdisjoint(self.foreign)
 
 
 def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
@@ -76,9 +76,9 @@ def foreign_commands(root: Path) -> dict[str, str]:
             continue
         path, text = str(command.file.relative_to(root)), read_bytes(command.file)
         ours = path == shipped.command_file(name) and (
-            shipped.is_ours(text)
+            is_ours(text)
             or fingerprint(text) in {recorded.get(path), *released.get(path, ())}
-            or (path in recorded and name not in shipped.SUPERVISING)
+            or (path in recorded and name not in SUPERVISING)
         )
         if not ours:
             found[name] = path

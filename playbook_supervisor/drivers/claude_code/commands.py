@@ -24,6 +24,7 @@ from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import creation, principal, selection, settings_in_force
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -42,19 +43,33 @@ if TYPE_CHECKING:
 _ACCEPT = "--accept-config"
 _LEFT = "left.json"
 _EVENT = "UserPromptExpansion"
+_FOREIGN = (
+    "This project's /{name} is another program's: playbook does not supervise what it does. "
+    "`playbook init --replace` installs ours."
+)
 
 
 def command(
     here: Checkout, payload: Mapping[str, Any], environment: Mapping[str, str]
 ) -> HookReply | None:
     """Carry out a typed command of ours; None for those that only the model answers."""
-    carry_out = _COMMANDS.get(str(payload.get("command_name", "")))
+    name = str(payload.get("command_name", ""))
+    carry_out = _COMMANDS.get(name)
     if carry_out is None:
         return None
+    if name in SUPERVISING and _is_foreign(here.root, name):
+        return HookReply(_EVENT, shown=_FOREIGN.format(name=name))
     words = _words(str(payload.get("command_args", "") or ""))
     client = str(payload.get("session_id", ""))
     store, pid = DiskStore(here), process(environment)
     return carry_out(TypedCommand(store, words, client, pid, interactive(environment)))
+
+
+def _is_foreign(root: Path, name: str) -> bool:
+    """Whether the project has another program's prompt of this name, which the model gets."""
+    installed = CommandIndex(root, home=None).resolve(f"/{name}")
+    file = installed.file if installed else None
+    return file is not None and not is_ours(read_bytes(file))
 
 
 class TypedCommand(Record):
