@@ -83,12 +83,16 @@ def test_json_is_one_object(project: Project, sessions: Path) -> None:
     assert "cost_usd" not in next(each for each in shape["steps"] if each["step"] == "tasks")
 
 
+def in_words(text: str) -> str:
+    return " ".join(text.split())
+
+
 def test_text_output_has_tables(project: Project, sessions: Path) -> None:
     """Without a terminal it is plain text of at most 80 columns."""
     done = project.playbook("metrics", OURS)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("1 session: 1 completed; of those that ended, 100% completed\n")
-    assert "\nplan           1       0      0    1.0m  1.0m   1.0m  0.41\n" in done.out
+    assert "plan 1 0 0 60s 60s 1.0m 0.41" in in_words(done.out)
     assert max(map(len, done.out.splitlines())) <= 80
 
 
@@ -96,7 +100,7 @@ def test_a_terminal_shows_the_tables_with_bold_headings(project: Project, sessio
     with Terminal(project, "metrics", OURS) as terminal:
         assert terminal.end() == 0
         assert "\x1b[1mstep" in terminal.raw
-        assert "plan           1       0      0    1.0m  1.0m   1.0m  0.41\n" in terminal.shown
+        assert "plan 1 0 0 60s 60s 1.0m 0.41" in in_words(terminal.shown)
     with Terminal(project, "metrics", OURS, TERM="dumb") as terminal:
         assert terminal.end() == 0
         assert "\x1b" not in terminal.raw
