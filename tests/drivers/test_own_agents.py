@@ -116,6 +116,17 @@ class TestAnAgent:
             assert (code, "PB-STATE-HUMAN-ONLY" in said) == (3, True), said
         assert there.manifest()["gate"]["id"] == "publish#1?1"
 
+    def test_is_asked_at_no_prompt_of_a_run_that_it_begins(
+        self, project: Project, tmp_path: Path
+    ) -> None:
+        """The gate stays open, although there is a terminal."""
+        project.git("worktree", "add", "-q", str(tmp_path / "there"), "-b", "there")
+        there = Project(tmp_path / "there", project.home, project.env)
+        there.write(".playbooks/playbooks/gated.yaml", GATED)
+        run = ["env", "-C", str(there.root), *PROGRAM, "run", "gated", "--agent", "exec:true"]
+        ((code, said),) = tries(project, [("at a terminal of its own", run)])
+        assert (code, there.manifest()["gate"]["id"]) == (4, "publish#1?1"), said
+
     def test_may_test_a_project_of_its_own(self, project: Project, tmp_path: Path) -> None:
         """Its tests may answer gates in another repository."""
         other = tmp_path / "other"
