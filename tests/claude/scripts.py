@@ -270,7 +270,8 @@ def honest(
 
 def _tampered(project: Project, error: StateError) -> DriveResult:
     """Every command says so, and does nothing."""
-    assert error.code in ("PB-STATE-TAMPERED", "PB-STATE-CORRUPT"), error
+    codes = ("PB-STATE-TAMPERED", "PB-STATE-CORRUPT", "PB-STATE-UNCONFIRMED")
+    assert error.code in codes, error
     before = (project.session / "journal.yaml").read_bytes()
     assert error.code in project.playbook("next").err
     for command in (["next"], ["report", "plan#1"], ["answer", "continue"]):

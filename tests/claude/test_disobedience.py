@@ -498,6 +498,25 @@ class TestTheJournalIsOurs:
         assert honest(project, client) == "tampered"
         assert executed(client) == ["speckit.plan"]
 
+    @pytest.mark.parametrize("emptied", ["truncate -s 0", "rm"])
+    def test_what_removes_the_proof_needs_a_persons_look(
+        self, project: Project, go: Go, emptied: str
+    ) -> None:
+        """The gate is taken out of the pinned playbook and its copy, and what would show it."""
+        both = [
+            one_liner("playbook.yaml", "gate_always", "auto", place=place)
+            for place in (".playb*/sess*/*", ".git/playb*/2*")
+        ]
+        sweep = f"{emptied} .git/playb*/2*/runtime-*; rm -f .git/playb*/2*/compiled.json"
+        deed = Undisturbed("speckit.plan", bash("; ".join([*both, sweep])))
+        client = go(Disobedient(deed.main, deed.worker))
+        assert executed(client) == ["speckit.plan"]
+        assert steps(project) == ["plan#1 in_progress"]
+        for words in (("resume",), ("next",)):
+            refused = project.playbook(*words)
+            assert (refused.code, "PB-STATE-UNCONFIRMED" in refused.err) == (3, True), refused.err
+        assert "AUD-UNPROVED" in project.playbook("audit").out
+
     @pytest.mark.parametrize(
         ("old", "new"),
         [
@@ -548,7 +567,7 @@ class TestTheJournalIsOurs:
 
         client = go(Disobedient(main, deed.worker))
         assert next(tries, None) is None
-        assert honest(project, client) == "let go"
+        assert honest(project, client) == ("let go" if lost else "tampered")
         assert steps(project) == ["plan#1 in_progress"]
 
 

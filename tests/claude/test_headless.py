@@ -141,6 +141,25 @@ def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project:
     assert "plan#1: it left processes behind, which were ended: sleep (" in done.err
 
 
+def test_what_it_forges_is_refused_at_once(headless: Headless, project: Project) -> None:
+    """The pinned playbook and its copy without the gate, and nothing left that would show it."""
+    rules = 'agents: {claude: {allowed_tools: ["Bash"]}}\n'
+    project.write(".playbooks/config.yaml", rules)
+    pinned = ".playbooks/sessions/*/playbook.yaml .git/playb*/2*/playbook.yaml"
+    forge = f"sed -i s/gate_always/auto/ {pinned}"
+    sweep = "truncate -s 0 .git/playb*/2*/runtime-*; rm -f .git/playb*/2*/compiled.json"
+    powers = "echo 'notify: [touch, notified]' >> .playbooks/config.yaml"
+    tries = [call("Bash", command=f"{forge}; {sweep}; {powers}")]
+    client = headless(lambda request: works(request) if request.calls else tries)
+    done = project.playbook("run", "two")
+    assert done.code == 3, done.err
+    assert "the pinned playbook was changed by something else [PB-STATE-TAMPERED]" in done.err
+    asked = len(client.model.requests)
+    assert project.playbook("resume").code == 3
+    assert len(client.model.requests) == asked
+    assert not (project.root / "notified").exists()
+
+
 # ── what goes wrong ─────────────────────────────────────────────────────────────────────────
 
 
