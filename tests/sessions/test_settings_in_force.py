@@ -59,6 +59,16 @@ def test_settings_that_an_agent_writes_have_no_effect_on_its_session(two: Projec
     assert not (two.root / "evil.log").exists()
 
 
+def test_settings_that_the_script_agent_writes_have_no_effect_either(two: Project) -> None:
+    write = {"a": {"write": {SETTINGS: POWERS}}}
+    waiting = two.playbook("run", "one", "--agent", two.script(yaml.safe_dump({"steps": write})))
+    assert waiting.code == 4, waiting.err
+    assert two.read(SETTINGS) == POWERS
+    assert not (two.root / "evil.log").exists()
+    assert "notify was nothing" in two.playbook("resume").err
+    assert not (two.root / "evil.log").exists()
+
+
 def test_a_person_accepts_settings_and_session_yaml_says_so(two: Project) -> None:
     two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
     two.write(SETTINGS, POWERS)
