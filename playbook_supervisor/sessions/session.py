@@ -1,4 +1,4 @@
-"""One open session: its state, its three files, and the only way to write them.
+"""One open session: its state, its files, and the only way to write them.
 
 An `OpenSession` exists only under the session's lock. `accept` takes events in, `write` makes them
 durable.
