@@ -113,6 +113,12 @@ def test_what_is_missing_is_what_nothing_before_provides(
     assert "gate   gate_on_breaking: asks you if a report says breaking" in said
     assert "runs   /review, built into Claude Code" in said
     assert [line for line in said if line.startswith("needs  ? pr_created")]
+    shape = rendered.as_json(shown)
+    (review,) = [
+        step for phase in shape["phases"] for step in phase["steps"] if step["command"] == "/review"
+    ]
+    assert review["builtin"] is True
+    assert "file" not in review
     assert f"missing: {tasks}" in said
     assert "fails  retries once, then stops" in said
     assert "fails  asks you on subagent_error; else stops" in said

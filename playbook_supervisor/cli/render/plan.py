@@ -87,7 +87,7 @@ def _step(
         yield f"      gate   {paint(gate, _YELLOW)}"
     for effect in planned.effects:
         yield f"      policy {first_line(f'{effect.policy}: {effect.summary}', paint.room)}"
-    yield f"      runs   {_file(planned, plan.root) or paint('not installed here', _RED)}"
+    yield f"      runs   {_runs(planned, plan.root) or paint('not installed here', _RED)}"
     named = [need.probed.name for need in planned.preconditions]
     named += [probed.name for probed in planned.postconditions]
     longest = max(map(len, named), default=0)
@@ -129,15 +129,17 @@ def _gate(planned: PlannedStep, mode: Mode) -> str:
             return ""
 
 
-def _file(planned: PlannedStep, root: Path) -> str:
+def _runs(planned: PlannedStep, root: Path) -> str:
     found = planned.found
     if found is None:
         return ""
     if found.file is None:
         return f"{found.name}, built into Claude Code"
-    inside = found.file.is_relative_to(root)
-    closed = ", not available to models" if found.closed else ""
-    return f"{found.file.relative_to(root) if inside else found.file}{closed}"
+    return f"{_shown(found.file, root)}{', not available to models' if found.closed else ''}"
+
+
+def _shown(file: Path, root: Path) -> str:
+    return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
 def _need(need: Need, longest: int, paint: _Paint) -> str:
@@ -187,12 +189,14 @@ def _phase(phase: Sequence[PlannedStep], root: Path) -> dict[str, Any]:
 
 
 def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
-    step = planned.step
+    step, found = planned.step, planned.found
     shape: dict[str, Any] = {
         "step": step.id,
         "runs": planned.runs,
-        "command": planned.found.name if planned.found else step.command,
-        **({"file": _file(planned, root)} if planned.found else {}),
+        "command": found.name if found else step.command,
+        **({"file": _shown(found.file, root)} if found and found.file else {}),
+        **({"builtin": True} if found and found.builtin else {}),
+        **({"closed": True} if found and found.closed else {}),
         "args": planned.args,
         "autonomy": step.autonomy,
         "error_policy": step.error_policy,
