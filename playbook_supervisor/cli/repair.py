@@ -53,6 +53,7 @@ def repair(named: str, *, session: str, take: bool, restore: bool) -> int:
     if not repaired.differences:
         output.inform(f"session {name} is unchanged")
         return 0
-    output.inform(f"restore what was recorded: playbook repair {name} --restore")
+    if repaired.restorable:
+        output.inform(f"restore what was recorded: playbook repair {name} --restore")
     output.inform(f"accept the files as they are: playbook repair {name} --take")
     return _DIFFERS

@@ -49,6 +49,11 @@ class RepairReport(Record):
     root: Path | None = None
     moved: tuple[Path, ...] = ()
 
+    @property
+    def restorable(self) -> bool:
+        """Whether it is known what was written last."""
+        return all(each.file != unproved.STATE for each in self.differences)
+
 
 def repair(
     session: str = "", *, accept: bool = False, undo: bool = False, cwd: Path | None = None
