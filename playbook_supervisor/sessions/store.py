@@ -222,6 +222,7 @@ class DiskStore:
 
     def require_room(self) -> None:
         """StorageError if it is plain that no session can be created here."""
+        self.folder("00000000-new")  # refuses a folder of sessions that is a link
         self._unfinished.require_room(self.seen_from)
 
     def reserve(self, now: int | None = None) -> str:
