@@ -62,13 +62,13 @@ def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> Non
         terminal.type("accept\n")
         terminal.until("agreement-check#1 waits for you")
         shown = terminal.until("abort > ")
-        assert "  the agent said: done it" in shown
+        assert "agreement-check#1 said last: done it" in shown
         assert "   made.py | new" in shown
         terminal.type("hm\n")
         terminal.until("abort > ")
         terminal.type("\x04")
         assert terminal.end() == 4
-        assert terminal.shown.count("the agent said") == 1
+        assert terminal.shown.count("said last") == 1
 
 
 def test_notes_are_printed_above_the_list(project: Project) -> None:

@@ -372,11 +372,7 @@ def test_a_required_postcondition_is_checked(scene: Scene) -> None:
 
 
 def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
-    supervisor = at_the_gate(scene)
-    private = scene.store.runtime(supervisor.id)
-    for file in private.iterdir():
-        file.unlink()
-    elsewhere = scene.again(supervisor)
+    elsewhere = scene.cloned(at_the_gate(scene))
     with pytest.raises(PolicyError):
         elsewhere.answer(ask(elsewhere.look()).id, CONTINUE, "continue", Principal(ADA))
     elsewhere.answer("b#1?1", CONTINUE, "continue", Principal(RITA))
@@ -446,10 +442,8 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
 def test_it_has_to_be_readable_without_local_state(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     scene.file(supervisor, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
-    for file in scene.store.runtime(supervisor.id).iterdir():
-        file.unlink()
     with pytest.raises(StateError) as caught:
-        scene.again(supervisor).look()
+        scene.cloned(supervisor).look()
     assert caught.value.code == "PB-STATE-CORRUPT"
     assert caught.value.where.endswith("policy.yaml:2:10")
 
