@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from project import Project
 
+from playbook_supervisor.commands.install.shipped import PLAYBOOKS
+from playbook_supervisor.system import templates
+
 UNSEEN = "PB-CHECK-LINT-UNSEEN"
 PLAYBOOK = """\
 name: quick
@@ -35,6 +38,15 @@ def problems(project: Project, *args: str) -> list[str]:
 def files(project: Project, *args: str, cwd: Path | None = None) -> list[str]:
     checked = project.playbook("check", *args, "--format", "json", cwd=cwd).json
     return [each["file"] for each in checked["files"]]
+
+
+@pytest.mark.parametrize("name", PLAYBOOKS)
+def test_the_playbooks_that_ship_pass_the_strict_check(project: Project, name: str) -> None:
+    text = (templates.folder() / f"playbooks/{name}.yaml").read_text()
+    project.write(f".playbooks/playbooks/{name}.yaml", text)
+    project.write(".claude/commands/speckit.analyze.md", "Analyze.\n")
+    checked = project.playbook("check", "--strict", name)
+    assert checked.code == 0, checked.out
 
 
 # ── what it takes ───────────────────────────────────────────────────────────────────────────
