@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import config, schema, session_policy
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import provenance
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.selection import OPEN, home_elsewhere
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
@@ -48,9 +49,9 @@ class ClientState(Record):
 class SessionOverview(Record):
     """One session on the disk of one worktree.
 
-    If it cannot be read, `manifest` is None, and `problem` and `code` say why. `stale`: a copy
-    of a session whose worktree is gone: its journal may lack what ran last. `driver` is the
-    process that drives it, `client` the conversation that it is bound to.
+    `problem` and `code` say why commands refuse it; if it cannot be read, `manifest` is None.
+    `stale`: a copy of a session whose worktree is gone: its journal may lack what ran last.
+    `driver` is the process that drives it, `client` the conversation that it is bound to.
     """
 
     store: DiskStore
@@ -209,7 +210,17 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
         manifest = store.manifest(session_id)
         if stale := _is_stale(store, manifest):
             manifest = replace(manifest, gate=None)  # it may have been answered
-        return SessionOverview(store, session_id, manifest, "", driver, client, stale=stale)
+        unproved = _unproved(store, manifest)
+        return SessionOverview(
+            store,
+            session_id,
+            manifest,
+            unproved.message if unproved else "",
+            driver,
+            client,
+            unproved.code if unproved else "",
+            stale=stale,
+        )
     except PlaybookError as error:
         code, said = error.code, error.message
         if error.where:
@@ -221,6 +232,15 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
     except OSError as error:  # of another user, for instance
         code, said = "PB-IO-READ", f"cannot use {error.filename}: {error.strerror}"
     return SessionOverview(store, session_id, ended, said, driver, client, code)
+
+
+def _unproved(store: DiskStore, manifest: Manifest) -> StateError | None:
+    """The error with which commands refuse an open session whose files nothing proves."""
+    session_id = manifest.session_id
+    doubted = manifest.status in OPEN and store.doubt(session_id)
+    return (
+        provenance.unconfirmed(session_id, doubted, store.runtime(session_id)) if doubted else None
+    )
 
 
 def _written_end(store: DiskStore, session_id: str) -> Manifest | None:

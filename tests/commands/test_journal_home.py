@@ -21,7 +21,7 @@ from playbook_supervisor.commands import driving, locate
 from playbook_supervisor.commands.worktrees import finish as finishing
 from playbook_supervisor.commands.worktrees import start as starting
 from playbook_supervisor.commands.worktrees import start_point
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.sessions.journal import parse_journal
@@ -361,22 +361,28 @@ def worktree_without_runtime(late: Late) -> None:
     shutil.rmtree(checkout.find(late.tree.root).runtime)
 
 
-def worktree_that_git_reset(late: Late) -> None:
-    """To the journal before the last one, which a crash could have left as well."""
-    late.tree.git("reset", "-q", "--hard", "HEAD~1")
-
-
 @pytest.mark.parametrize(
     "done",
     [
         worktree_without_files,
         worktree_with_an_empty_journal,
         worktree_without_runtime,
-        worktree_that_git_reset,
     ],
 )
 def test_the_end_is_found_where_it_is(late: Late, done: Callable[[Late], None]) -> None:
     done(late)
+    late.finish()
+    assert late.is_home
+
+
+def test_a_worktree_that_git_reset_to_an_earlier_journal_is_not_removed(late: Late) -> None:
+    """A crash just before the last write leaves the same files, and then the session is open."""
+    late.tree.git("reset", "-q", "--hard", "HEAD~1")
+    with pytest.raises(GitError) as caught:
+        late.finish()
+    assert "waits for an answer" in caught.value.details[0]
+    assert late.stands
+    late.tree.git("reset", "-q", "--hard", "ORIG_HEAD")
     late.finish()
     assert late.is_home
 
@@ -421,7 +427,7 @@ def cloned(installed: Project, tmp_path: Path, mocker: MockerFixture) -> Late:
 
 
 def test_in_a_second_clone_the_end_comes_home_as_well(cloned: Late) -> None:
-    worktree_that_git_reset(cloned)
+    worktree_without_files(cloned)
     cloned.finish()
     assert cloned.is_home
 

@@ -177,6 +177,9 @@ def test_a_runtime_state_that_was_removed_needs_a_persons_look(
         assert refused.code == 3, words
         assert "so nothing proves its files [PB-STATE-UNCONFIRMED]" in refused.err
     assert waiting.playbook("answer", "continue").code == 3
+    shown = waiting.playbook("status").out
+    assert "so nothing proves its files\n  look at it: playbook repair " in shown
+    assert "playbook answer" not in shown
     assert waiting.read("ran") == "work\n"
     audited = waiting.playbook("audit")
     assert audited.code == 1

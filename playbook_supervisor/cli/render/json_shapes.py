@@ -238,6 +238,8 @@ def _session(seen: SessionOverview) -> Json:
         "current_step": manifest.current_step,
         "branch": manifest.branch,
     }
+    if seen.problem:
+        shape["problem"] = seen.problem
     if manifest.completed_at is not None:
         shape["completed_at"] = to_time(manifest.completed_at)
     if manifest.gate is not None:

@@ -35,6 +35,9 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         yield f"  its worktree is gone; bring its journal home: playbook finish {seen.session_id}"
     elif seen.stale:
         yield from _stale(seen)
+    elif seen.problem:
+        yield f"  {first_line(seen.problem, 400)}"
+        yield f"  look at it: playbook repair {seen.session_id}"
     elif manifest.gate is not None:
         yield f"  {first_line(manifest.gate.question, 400)}"
         yield from (f"    {line}" for line in context)
