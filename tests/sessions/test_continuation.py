@@ -184,10 +184,10 @@ def test_a_runtime_state_that_was_removed_needs_a_persons_look(
     audited = waiting.playbook("audit")
     assert audited.code == 1
     assert "AUD-UNPROVED" in audited.out
-    shown = waiting.playbook("repair")
-    assert shown.code == 3
-    assert "playbook.yaml: it differs from the project's playbook" in shown.out
-    assert '"gate_always"' in shown.out or "gate_always" in shown.out
+    listed = waiting.playbook("repair")
+    assert listed.code == 3
+    assert "playbook.yaml: it differs from the project's playbook" in listed.out
+    assert '"gate_always"' in listed.out or "gate_always" in listed.out
     refused = waiting.playbook("repair", "--take")
     assert "a person must accept the files at a terminal" in refused.err
     attack(waiting, PLAYBOOK.replace('"gate_always", "auto"', '"auto", "auto"'))
