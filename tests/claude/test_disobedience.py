@@ -425,7 +425,9 @@ class TestOnlyTheHumanAnswers:
             assert "only Claude Code calls `playbook hook`" in lurking.said(deed), deed
         for deed in ("client: abort", "client: resume"):
             assert "is being driven by Claude Code" in lurking.said(deed), deed
-        reached_the_gate(project, client)
+        assert honest(project, client) == "tampered", "a person must look: nothing proves the files"
+        assert steps(project) == TO_THE_GATE
+        assert executed(client) == ONCE_EACH
 
     def test_the_same_conversation_in_another_process_does_not(
         self, project: Project, go: Go

@@ -76,7 +76,7 @@ def test_a_feature_goes_to_its_pull_request_and_through(
         "turns": 2,
     }
     assert len({agent["id"] for agent in agents}) == 8
-    assert [entry["output"] for entry in journal][-1] == "feature.pr is done."
+    assert journal[-1]["output"] == "feature.pr is done.\nReally."
     expanded = [request.prompt for request in client.model.main if not request.calls]
     assert "Do what agreement.create means.\n\n013" in expanded[2]
 
