@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import stored
 from bound import Conversation
 from claude import playbooks
 from hooked import HANDED_IN
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from project import Project
+from stored import Scene
 
 from playbook_supervisor.cli import hook_handler
+from playbook_supervisor.cli.directive_output import lines_at_stop
+from playbook_supervisor.drivers.claude_code.details import directive_details
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.sessions.principal import Principal
 
 EVENTS = (
     "ConfigChange",
@@ -286,3 +293,20 @@ def test_the_help_names_the_command(project: Project) -> None:
     assert "Answer a hook of Claude Code" in project.playbook("hook", "--help").out
     refused = project.playbook("hook", "--log-level", "info", input="{}")
     assert refused.code == 0 or "there is no folder" in refused.err
+
+
+def test_a_turn_that_would_end_is_told_in_words_what_is_due(tmp_path: Path) -> None:
+    """People see all of it, so it holds no JSON."""
+    scene = Scene(tmp_path)
+    supervisor = scene.create("a", stored.step("b", autonomy="gate_always"))
+
+    def told(given: frozenset[str] | None = None) -> list[str]:
+        snapshot = supervisor.advance()
+        return lines_at_stop(snapshot, directive_details(supervisor, snapshot, given))
+
+    assert told() == ["Expected now: Agent(description='a#1', prompt='a#1')."]
+    assert told(frozenset({"a#1"})) == ["Wait for the agents."]
+    supervisor.report("a#1", Outcome())
+    assert told() == ["The gate b#1?1 is open: ask its question with AskUserQuestion."]
+    supervisor.abort("enough", Principal("Ada"))
+    assert told() == ["The session is aborted."]

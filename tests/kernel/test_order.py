@@ -39,6 +39,7 @@ from playbook_supervisor.kernel.machine import (
     directive,
     evolve,
     replay,
+    require_known,
     steps_done,
 )
 from playbook_supervisor.kernel.phases import current_step
@@ -229,6 +230,8 @@ def test_a_report_of_an_attempt_that_never_was_is_refused_also_for_a_settled_ste
     for unknown in ("a#3", "a#0", "a#02", "b#2", "c#2", "d#1"):
         with pytest.raises(StateError, match=f"{unknown} is not expected"):
             decide(scene.state, Returned(9000, unknown, Outcome()))
+        with pytest.raises(StateError, match=f"{unknown} is not expected"):
+            require_known(scene.state, unknown)
 
 
 # ── postconditions and error policies ─────────────────────────────────────────────────────

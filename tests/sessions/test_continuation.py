@@ -12,6 +12,7 @@ from cli.terminal import Terminal
 from project import Project
 
 from playbook_supervisor.sessions.local_state import NAME
+from playbook_supervisor.system.ab_file import ABFile
 
 STEPS = """\
 name: guarded
@@ -197,6 +198,26 @@ def test_a_runtime_state_that_was_removed_needs_a_persons_look(
     assert confirmed["what"].startswith("runtime state: it is ")
     assert "AUD-UNPROVED" not in waiting.playbook("audit").out
     assert waiting.playbook("resume").code == 4
+
+
+def test_a_person_is_shown_what_nothing_proves(waiting: Project) -> None:
+    assert waiting.playbook("answer", "continue").code == 0
+    attack(waiting, REMOVED["all local state"])
+    waiting.write(".playbooks/config.yaml", "commit_sessions: step\n")
+    shown = waiting.playbook("repair").out
+    assert "config.yaml: it differs from the project's settings" in shown
+    assert "these answers are said to be people's" in shown
+    assert "pr#1?1" in shown
+
+
+def test_a_runtime_state_of_a_newer_version_is_no_damage(waiting: Project) -> None:
+    private = waiting.root / ".git/playbook" / waiting.session.name
+    place = ABFile(private / NAME)
+    written = place.read()
+    assert written is not None
+    place.write(written.replace(b'"format":1', b'"format":9', 1))
+    refused = waiting.playbook("next")
+    assert (refused.code, "[PB-STATE-NEWER]" in refused.err) == (3, True), refused.err
 
 
 def test_a_damaged_slot_does_not_blame_the_journal(waiting: Project) -> None:

@@ -36,6 +36,31 @@ def names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
+# ── folders ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_folder_is_there_as_a_whole_or_not_at_all(tmp_path: Path, mocker: MockerFixture) -> None:
+    with files.assembled(tmp_path / "whole") as aside:
+        (aside / "file").write_text("x")
+        assert names(tmp_path) == [aside.name]
+    assert names(tmp_path) == ["whole"]
+    mocker.patch.object(files, "_sync_folder", side_effect=[None, OSError(errno.EIO, "x")])
+    with (
+        pytest.raises(StorageError, match="cannot make the folder"),
+        files.assembled(tmp_path / "lost"),
+    ):
+        pass
+    assert [name for name, _ in files.unfinished(tmp_path)] == ["lost"]
+    assert not (tmp_path / "lost").exists()
+
+
+def test_a_folder_is_renamed_where_that_is_possible(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    assert not files.rename_folder(tmp_path / "old", tmp_path / "missing/new")
+    assert files.rename_folder(tmp_path / "old", tmp_path / "new")
+    assert names(tmp_path) == ["new"]
+
+
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
 
