@@ -460,6 +460,10 @@ class TestABoundSessionWhoseProgramDoesNotAnswer:
         other = broken.prompt("hello", CLAUDE_PID="2")
         assert json.loads(other.stdout)["systemMessage"] == said
 
+    def test_says_it_to_a_person_and_not_to_an_agent(self, broken: Client) -> None:
+        assert broken.fire("PostToolUse", agent_id="a", tool_name="Skill").stdout == ""
+        assert "systemMessage" in broken.fire("PostToolUse", tool_name="Agent").stdout
+
     def test_refuses_tools_except_in_a_turn_that_a_person_began(self, broken: Client) -> None:
         refused = broken.fire("PreToolUse")
         assert refused.returncode == 0

@@ -86,6 +86,10 @@ _TELL = f"""\
 case $t in "$c"|"$c person") ;; *) {_print({"systemMessage": _TOLD})}
 echo "$c" 2>/dev/null >"$f";; esac
 """
+_LEAVE_WORKERS = """\
+case $j in *'"agent_id":'*) exit 0;; esac
+"""
+"""The client shows people nothing that a hook says to a subagent."""
 _PERSON = """\
 case $j in *'"prompt":"<'*) ;; ?*) c="$c person";; *) [ "$t" != "$c person" ] || c=$t;; esac
 """
@@ -113,7 +117,7 @@ _TYPED = _entry(
 _PROMPT = _entry(*_BOUND, _WHOM, _READ, _PAUSE, _LEAVE_COMMANDS, _TELL, _PERSON, _REMEMBER)
 _TOOL = _entry(*_BOUND, _WHOM, _unless_a_person(_deny(_REFUSED)), closed=True)
 _CHANGE = _entry(*_BOUND, _WHOM, _unless_a_person(_block(_REFUSED)), closed=True)
-_TELLER = _entry(*_BOUND, _WHOM, _TELL)
+_TELLER = _entry(*_BOUND, _WHOM, _READ, _LEAVE_WORKERS, _TELL)
 _WITNESS = _entry(*_BOUND)
 
 HOOKS: dict[str, tuple[str, dict[str, object]]] = {
