@@ -27,8 +27,8 @@ _LOCK = "begin.lock"
 class UnfinishedSessions:
     """Those of one checkout, which keeps its sessions in the folder `sessions`.
 
-    A process holds a lock while it creates a session, so whoever has the lock knows that no other
-    process is at it. The folder aside is made first and removed last: it stands for all the rest.
+    A process holds a lock while it creates a session, so the holder knows that no other process is
+    creating one. The temporary folder is made first and removed last, so it marks all leftovers.
     """
 
     def __init__(self, checkout: Checkout, sessions: Path) -> None:

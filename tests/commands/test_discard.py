@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from cli.scripts import GATED
 from program import Result
 from project import FEATURE, Project
 
@@ -15,17 +16,6 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.system import checkout
 
 NEW = "014-new-thing"
-GATED = """\
-name: gated
-description: One step behind a gate
-version: "1.0"
-args: []
-steps:
-  - id: publish
-    command: /feature.pr
-    autonomy: gate_always
-    error_policy: stop
-"""
 
 
 def traces(project: Project) -> list[object]:
