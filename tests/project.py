@@ -189,8 +189,11 @@ class Project:
 
     @property
     def sessions(self) -> list[Path]:
-        """The folders of all sessions, in the order of their ids."""
-        return sorted((self.root / ".playbooks/sessions").glob("*/"))
+        """The folders of all sessions, in the order of their ids.
+
+        A session that is being created is not among them: its folder is hidden until it is whole.
+        """
+        return sorted((self.root / ".playbooks/sessions").glob("[!.]*/"))
 
     @property
     def session(self) -> Path:

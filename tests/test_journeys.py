@@ -59,9 +59,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def open_entry(project: Project, step: str) -> bool:
-    if not project.sessions or not (project.session / "session.yaml").exists():
-        return False
-    return any(
+    return bool(project.sessions) and any(
         entry["step_id"] == step and entry["status"] == "in_progress" and "launched_at" in entry
         for entry in project.journal()
     )

@@ -92,7 +92,7 @@ def test_a_session_interrupted_before_its_runner_began_is_begun_by_resume(
     )
     os.close(writer)
     with os.fdopen(reader, "rb") as said:
-        wait_until(lambda: list(project.root.glob(".playbooks/sessions/*/session.yaml")))
+        wait_until(lambda: bool(project.sessions))
         runner.send_signal(number)
         said.read()
     assert runner.wait(120) != 0

@@ -44,7 +44,6 @@ from playbook_supervisor.system import checkout
 RUN = "/playbook.run short"
 TO_THE_GATE = ["plan#1 done", "build#1 done", "left-out#1 skipped", "hand-in#1 in_progress"]
 ONCE_EACH = ["speckit.plan", "speckit.implement"]
-JOURNAL = ".playbooks/sessions/*/journal.yaml"
 
 Go = Callable[[Script], Client]
 
@@ -448,7 +447,7 @@ class TestTheJournalIsOurs:
         (project.root / "way").symlink_to(".playbooks")
 
         def deeds() -> list[Call]:
-            (journal,) = project.root.glob(JOURNAL)
+            journal = project.session / "journal.yaml"
             place = str(journal.relative_to(project.root))
             return [
                 call("Write", file_path=str(journal), content="entries: []"),
