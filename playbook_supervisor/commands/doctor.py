@@ -148,15 +148,14 @@ def _run(root: Path, *argv: str) -> Completed | None:
 
 
 def _commands(here: checkout.Checkout) -> Iterator[Diagnosis]:
-    if not read_installation(here.root).version:
-        yield Diagnosis("commands", "wrong", "not installed here", "Run `playbook init`.")
-        return
     foreign = [f"/{name}" for name in foreign_commands(here.root)]
     gone = [file for file in map(command_file, COMMANDS) if not (here.root / file).is_file()]
     if foreign:
         found = f"not ours, and may let a model supervise: {', '.join(foreign)}"
         cure = "`playbook init --replace` installs ours, and keeps the old files as *.old."
         yield Diagnosis("commands", "wrong", found, cure)
+    elif not read_installation(here.root).version:
+        yield Diagnosis("commands", "wrong", "not installed here", "Run `playbook init`.")
     elif gone:
         cure = f"`playbook init {' '.join(f'--restore {file}' for file in gone)}`"
         yield Diagnosis("commands", "advice", f"deleted here: {', '.join(gone)}", cure)

@@ -206,7 +206,7 @@ def _require_known(names: Sequence[str]) -> None:
             raise ArgumentError(
                 "PB-COND-UNKNOWN",
                 f"{first_line(name, 60)!r} cannot be probed{suggestion(name, known)}",
-                guidance=f"There are {', '.join(known)}.",
+                guidance=f"There are {', '.join(known)}. `--feature` names the feature.",
             )
 
 

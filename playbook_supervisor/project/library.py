@@ -31,7 +31,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.schema import examine_document, required
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import (
     contained,
     ensure_folder,
@@ -215,11 +215,14 @@ def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentErr
     near = did_you_mean(reference, names)
     shown = ", ".join(sorted(set(names))[:_SHOWN])
     known = f"the project has {shown}" if shown else f"{FOLDER}/ is empty"
+    guidance = f"Did you mean `{near}`?" if near else ""
+    if os.path.isfile(templates.folder() / "playbooks" / f"{reference}.yaml"):
+        guidance = f"playbook ships {reference}: `playbook init --dry-run` says what it lacks here."
     return ArgumentError(
         "PB-ARG-PLAYBOOK",
         f"no playbook is called {first_line(reference, 60)!r}; {known}",
         where=str(root / FOLDER),
-        guidance=f"Did you mean `{near}`?" if near else "",
+        guidance=guidance,
         details=tuple(sorted(set(names))),
     )
 

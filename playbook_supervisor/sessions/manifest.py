@@ -111,7 +111,7 @@ class Manifest(Record):
         """
         if self.feature and (not self.args or "feature" in self.args):
             return self.feature
-        return ", ".join(f"{name}={value}" for name, value in self.args.items())
+        return ", ".join(f"{name}={value}" for name, value in self.args.items() if value)
 
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:

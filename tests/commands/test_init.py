@@ -644,6 +644,7 @@ class TestTheCommand:
         done = fresh.playbook("init", "--yes")
         assert done.err.splitlines()[1:] == [
             "next: write a playbook of your own; /playbook.create in Claude Code drafts one",
-            "auto-feature and auto-speckit lack /speckit.plan; they come with spec-kit",
+            "auto-feature and auto-speckit lack /speckit.plan; they come with spec-kit "
+            "(`specify init --here --integration claude`)",
             "auto-feature and auto-validate lack /qa.run; `playbook init --commands` installs them",
         ]

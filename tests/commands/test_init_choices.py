@@ -73,8 +73,12 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         assert kai.read(FOREIGN) == RUN
         assert FOREIGN not in read_installation(kai.root).files
 
-    def test_are_wrong_for_the_doctor_until_they_are_replaced(self, kai: Project) -> None:
-        kai.playbook("init", "--yes")
+    @pytest.mark.parametrize("initialised", [False, True])
+    def test_are_wrong_for_the_doctor_until_they_are_replaced(
+        self, kai: Project, *, initialised: bool
+    ) -> None:
+        if initialised:
+            kai.playbook("init", "--yes")
         found = commands(kai)
         assert (found.state, "/playbook.run, /playbook.resume" in found.found) == ("wrong", True)
         assert "--replace" in found.cure
@@ -265,6 +269,24 @@ class TestADeletedFile:
         assert done.code == 0, done.err
         assert all(ours(newcomer, path) for path in gone)
 
+    @pytest.mark.parametrize("path", [".claude/settings.json", ".playbooks/_index.yaml", FILE])
+    def test_is_brought_back_by_name_if_it_is_merged_or_generated(
+        self, newcomer: Project, path: str
+    ) -> None:
+        newcomer.playbook("init", "--yes")
+        (newcomer.root / path).unlink()
+        done = newcomer.playbook("init", "--yes", "--restore", path)
+        assert done.code == 0, done.err
+        assert (newcomer.root / path).is_file()
+
+    def test_is_not_what_to_type_next(self, newcomer: Project) -> None:
+        newcomer.playbook("init", "--yes", "--commands")
+        (newcomer.root / FOREIGN).unlink()
+        (newcomer.root / ".playbooks/playbooks/auto-feature.yaml").unlink()
+        said = newcomer.playbook("init", "--yes").err
+        assert "next: playbook run auto-speckit 013" in said
+        assert "inside Claude Code" not in said
+
     def test_is_brought_back_after_an_update_that_left_it_deleted(self, newcomer: Project) -> None:
         newcomer.playbook("init", "--yes", "--commands")
         path = ".claude/commands/qa.plan.md"
@@ -279,9 +301,10 @@ class TestADeletedFile:
         ("path", "said"),
         [
             (FOREIGN, "is there, and only a deleted file can be restored"),
-            ("README.md", "playbook ships no file README.md"),
+            ("README.md", "playbook installs no file README.md"),
             (".claude/commands/playbook.rum.md", f"did you mean {FOREIGN}?"),
-            ("../outside", "playbook ships no file"),
+            ("qa.run", "did you mean .claude/commands/qa.run.md?"),
+            ("../outside", "playbook installs no file"),
         ],
     )
     def test_is_one_that_we_ship_and_that_is_gone(

@@ -185,7 +185,13 @@ class TestFindingByName:
         project.git("rm", "-rq", ".playbooks/playbooks")
         (project.root / ".playbooks").mkdir(exist_ok=True)
         with pytest.raises(ArgumentError, match=r"\.playbooks/playbooks/ is empty"):
+            library.find(project.root, "mine")
+
+    def test_one_that_is_shipped_but_not_installed_is_known(self, project: Project) -> None:
+        project.git("rm", "-q", ".playbooks/playbooks/auto-feature.yaml")
+        with pytest.raises(ArgumentError) as caught:
             library.find(project.root, "auto-feature")
+        assert "`playbook init --dry-run` says what it lacks here" in caught.value.guidance
 
     def test_a_broken_one_is_found_by_the_name_of_its_file(self, project: Project) -> None:
         playbook(project, "broken.yaml", "a: [")

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 def next_steps(found: Survey) -> Iterator[str]:
     """What to type now."""
-    if not found.fitting:
+    if not found.runnable:
         yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
         return
-    run = f"{found.fitting[0]} {printable(found.feature) or 'FEATURE'}"
+    run = f"{found.runnable} {printable(found.feature) or 'FEATURE'}"
     if not found.feature:
         how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
     yield f"next: playbook run {run}"
-    if not found.foreign:
+    if found.inside:
         yield f"or, inside Claude Code: /playbook.run {run}"
 
 
@@ -29,7 +29,7 @@ def remarks(found: Survey) -> Iterator[str]:
     """What the shipped playbooks lack, and at the end which of our commands are not ours."""
     ours = set(found.offered)
     if theirs := _lacking(found, lambda command: command not in ours):
-        yield f"{theirs}; they come with spec-kit"
+        yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"
     if shipped := _lacking(found, ours.__contains__):
         yield f"{shipped}; `playbook init --commands` installs them"
     if found.foreign:

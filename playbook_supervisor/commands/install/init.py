@@ -18,13 +18,18 @@ from playbook_supervisor.commands.install.changes import Action, FileChange, Ins
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.project.install_record import Installation, fingerprint
+from playbook_supervisor.project import library
+from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import read_bytes
 
 ASIDE = ".old"
 """The suffix of a foreign file that was replaced."""
+
+
+_ALWAYS_WRITTEN = frozenset({*changes.SHARED, library.INDEX, FILE})
+"""The files that every `init` writes if they are missing, also without `--restore`."""
 
 
 class Choices(Record):
@@ -116,11 +121,13 @@ class _Plan:
         return changes.current_fingerprint(self._root, path) == fingerprint(content)
 
     def _deleted(self, path: str) -> str:
-        """The path of a shipped file that is not there. ArgumentError for any other."""
-        if path not in self._shipped:
+        """The path of an installed file that is not there. ArgumentError for any other."""
+        if path not in self._shipped and path not in _ALWAYS_WRITTEN:
+            named = [each for each in self._shipped if path in (Path(each).name, Path(each).stem)]
+            meant = f"; did you mean {named[0]}?" if named else suggestion(path, self._shipped)
             raise ArgumentError(
                 "PB-ARG-USAGE",
-                f"playbook ships no file {first_line(path, 80)}{suggestion(path, self._shipped)}",
+                f"playbook installs no file {first_line(path, 80)}{meant}",
                 guidance="`playbook init --dry-run` names the files that were deleted.",
             )
         if os.path.lexists(self._root / path):

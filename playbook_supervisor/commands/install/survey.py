@@ -17,19 +17,22 @@ from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes
 
 _SPECIFY = "/speckit.specify"
+RUN = "playbook.run"
 
 
 class Survey(Record):
     """What a project has.
 
     `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the
-    missing ones that we ship. `foreign` maps each of our commands that is not ours to its file.
-    `feature` can be run now; empty if no specification is written. `specify` is the command that
-    writes one, empty if there is none.
+    missing ones that we ship. `installed` are the playbooks and commands of ours whose files are
+    there. `foreign` maps each of our commands that is not ours to its file. `feature` can be run
+    now; empty if no specification is written. `specify` is the command that writes one, empty if
+    there is none.
     """
 
     lacking: Mapping[str, tuple[str, ...]]
     offered: tuple[str, ...]
+    installed: frozenset[str]
     foreign: Mapping[str, str]
     feature: str
     specify: str
@@ -38,6 +41,16 @@ class Survey(Record):
     def fitting(self) -> tuple[str, ...]:
         """The shipped playbooks whose commands are all there, the one that does most first."""
         return tuple(name for name, missing in self.lacking.items() if not missing)
+
+    @property
+    def runnable(self) -> str:
+        """The first playbook that fits and is installed, or empty: a person may have deleted it."""
+        return next((name for name in self.fitting if name in self.installed), "")
+
+    @property
+    def inside(self) -> bool:
+        """Whether `/playbook.run` is there and ours."""
+        return RUN in self.installed and not self.foreign
 
     @property
     def unsupervised(self) -> bool:
@@ -52,9 +65,14 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
     wanted = {command for missing in lacking.values() for command in missing}
     offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
     specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
+    files = {name: shipped.playbook_file(name) for name in shipped.PLAYBOOKS}
+    files[RUN] = shipped.command_file(RUN)
     return Survey(
         lacking,
         offered,
+        frozenset(
+            name for name, path in files.items() if path in changing or (here.root / path).exists()
+        ),
         {name: path for name, path in foreign.items() if path not in changing},
         _feature(here),
         specify.name if specify else "",
