@@ -54,6 +54,10 @@ def without_allowed(
         for code in each.codes:
             if (each.line, code) not in used and code not in unchecked:
                 said = f"this allowance silences nothing: there is no {first_line(code, 60)} here"
+                there = [
+                    each.line for each in left if (each.severity, each.code) == ("warning", code)
+                ]
+                said += f", but in line {there[0]}" if there else ""
                 left.append(_warning(source, at, said))
     return tuple(sorted(left, key=lambda problem: problem.position))
 

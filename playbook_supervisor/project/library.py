@@ -216,7 +216,7 @@ def none_called(root: Path, reference: str, names: Sequence[str]) -> ArgumentErr
     shown = ", ".join(sorted(set(names))[:_SHOWN])
     known = f"the project has {shown}" if shown else f"{FOLDER}/ is empty"
     guidance = f"Did you mean `{near}`?" if near else ""
-    if os.path.isfile(templates.folder() / "playbooks" / f"{reference}.yaml"):
+    if reference in [file.stem for file in (templates.folder() / "playbooks").iterdir()]:
         guidance = f"playbook ships {reference}: `playbook init --dry-run` says what it lacks here."
     return ArgumentError(
         "PB-ARG-PLAYBOOK",

@@ -148,6 +148,11 @@ def test_an_allowance_that_silences_nothing_is_a_finding(project: Project, code:
     assert "[PB-CHECK-ALLOW]" in project.playbook("check", "quick").out
 
 
+def test_an_allowance_in_the_wrong_line_says_where_the_warning_is(project: Project) -> None:
+    found = problems(written(project, above=f"{REASON}\n\n  # one step"))
+    assert f"this allowance silences nothing: there is no {UNSEEN} here, but in line 9" in found
+
+
 def test_an_error_cannot_be_allowed(project: Project) -> None:
     written(project, beside=" # playbook: allow PB-CHECK-RULE because of haste")
     text = project.read(".playbooks/playbooks/quick.yaml")

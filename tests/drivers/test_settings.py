@@ -433,12 +433,14 @@ class TestWhereASessionIsBound:
         assert client.fire("Stop", env={"CLAUDE_PROJECT_DIR": ""}).stdout
 
 
-@pytest.fixture(params=["gone", "no interpreter", "garbled"])
+@pytest.fixture(params=["gone", "no interpreter", "garbled", "empty"])
 def broken(request: pytest.FixtureRequest, client: Client) -> Client:
     """A session is bound, and its program does not answer."""
     program = client.program("bin")
     if request.param == "no interpreter":
         program.write_text("#!/no/such/interpreter\n")
+    elif request.param == "empty":
+        program.write_bytes(b"")
     elif request.param == "garbled":
         program.write_text("#!/bin/sh\nprintf '{\"half\": '\nexit 1\n")
     client.bind(client.root / ".git", "/nowhere" if request.param == "gone" else program)

@@ -55,13 +55,13 @@ if [ -f "$g" ]; then IFS= read -r l <"$g"; l=${{l#gitdir: }}
 case $l in /*) g=$l;; *) g=$d/$l;; esac; fi
 b=$g/{MARKER}; f=$b.told; c=${{CLAUDE_PID:-0}}
 """
-_IF_BOUND = """\
+# An empty file runs as a script that does nothing, and would let everything pass.
+_PROGRAM = """[ -x "$p" ] || p=playbook; [ -s "$p" ] || [ "$p" = playbook ] || p=\n"""
+_IF_BOUND = f"""\
 [ -f "$b" ] || exit 0
-IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
-"""
-_ALWAYS = """\
-[ -f "$b" ] && IFS= read -r p <"$b"; [ -x "$p" ] || p=playbook
-"""
+IFS= read -r p <"$b"; {_PROGRAM}"""
+_ALWAYS = f"""\
+[ -f "$b" ] && IFS= read -r p <"$b"; {_PROGRAM}"""
 _CALL = """\
 command -v "$p" >/dev/null && o=$("$p" hook) && {
 printf %s "$o"; [ ! -s "$f" ] || printf '' >"$f"; exit 0; }
