@@ -32,7 +32,8 @@ from playbook_supervisor.sessions.manifest import emit_manifest, manifest_from_j
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.files import ensure_folder, locked, remove, write_atomically
+from playbook_supervisor.system.files import ensure_folder, remove, write_atomically
+from playbook_supervisor.system.locks import locked
 
 _LONGEST = 300  # characters of what a person accepted
 
@@ -70,10 +71,9 @@ def repair(
     store.require_worktree(session_id)
     locate.client_supervisor(store, session_id)
     store.folder(session_id)
-    moved = _make_way_in_private_folder(store, session_id) if undo else ()
+    doubted = store.doubt(session_id)
     if not store.drives(session_id):
         _require_readable(store, session_id)
-    doubted = store.doubt(session_id)
     found = (
         unproved.described(store, session_id, doubted)
         if doubted
@@ -85,6 +85,7 @@ def repair(
         _require_terminal(session_id, doubted)
     if doubted and undo:
         raise _unrestorable(session_id, doubted)
+    moved = _make_way_in_private_folder(store, session_id) if accept or undo else ()
     if accept:
         take(store, session_id, found)
     elif undo:

@@ -23,7 +23,8 @@ from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import checkout, git_history
 from playbook_supervisor.system.ab_file import ABFile
-from playbook_supervisor.system.files import locked, read_bytes
+from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.locks import locked
 
 _JOURNAL, _SESSION, _PLAYBOOK = "journal.yaml", "session.yaml", "playbook.yaml"
 _PLAYBOOK_NAME = r"[a-z0-9][a-z0-9-]*\Z"
@@ -112,6 +113,10 @@ def _unproved(store: DiskStore, session_id: str) -> tuple[str, ...]:
     try:
         if doubted := store.doubt(session_id):
             return (f"the runtime state is {doubted}",)
+    except PlaybookError as error:
+        unreadable = error.where.startswith(str(store.checkout.runtime))
+        return (error.message,) if unreadable else ()
+    try:
         found = session_diff.differences(store, session_id)
     except PlaybookError:  # a file that cannot be read has a finding of its own
         return ()

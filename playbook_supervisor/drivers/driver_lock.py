@@ -17,7 +17,8 @@ from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import ancestry
-from playbook_supervisor.system.files import locked, read_bytes, write_atomically
+from playbook_supervisor.system.files import read_bytes, write_atomically
+from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.process_groups import until, worker_alive
 
 TYPE_CHECKING = False

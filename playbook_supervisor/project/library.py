@@ -35,11 +35,11 @@ from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import (
     contained,
     ensure_folder,
-    locked,
     read_bytes,
     sweep,
     write_atomically,
 )
+from playbook_supervisor.system.locks import locked
 
 TOP = ".playbooks"
 FOLDER = f"{TOP}/playbooks"

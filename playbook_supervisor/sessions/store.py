@@ -33,10 +33,10 @@ from playbook_supervisor.system.files import (
     assembled,
     contained,
     ensure_folder,
-    locked,
     read_bytes,
     sweep,
 )
+from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

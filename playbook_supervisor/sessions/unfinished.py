@@ -14,12 +14,8 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import (
-    ensure_folder,
-    locked,
-    remove,
-    unfinished,
-)
+from playbook_supervisor.system.files import ensure_folder, remove, unfinished
+from playbook_supervisor.system.locks import locked
 
 _LOCK = "begin.lock"
 

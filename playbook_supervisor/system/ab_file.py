@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+from playbook_supervisor.system.files import digest, read_bytes, unwritable, write_atomically
 
 _HEADER_SIZE = 112
 """Bytes before the content: turn, length and digest, padded with blanks to a line."""
@@ -22,7 +22,7 @@ class ABFile(Record, frozen=False):
     """The files `path-0` and `path-1`. `turn` counts the writes; it is 0 before the first.
 
     `content` is what was last read or written here. `damaged`: when it was read, one of the files
-    was not complete, or missing although both had been written.
+    was not complete, or a folder, or missing although both had been written.
     """
 
     path: Path
@@ -79,6 +79,10 @@ def _read(file: Path) -> tuple[int, bytes] | None:
         turn, length = map(int, data[:_HEADER_SIZE].split()[:2])
     except (FileNotFoundError, ValueError):
         return None
+    except StorageError:
+        if file.is_dir():
+            return None
+        raise
     content = data[_HEADER_SIZE : _HEADER_SIZE + length]
     return (turn, content) if data.startswith(_header(turn, content)) else None
 
@@ -94,17 +98,17 @@ def _overwrite(file: str, data: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"cannot write {file}: {reason}"
-        raise StorageError("PB-IO-WRITE", message, where=file, cause=reason) from error
+        raise unwritable("cannot write", Path(file), error) from error
 
 
 def _read_header(file: str) -> bytes | None:
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         return os.read(descriptor, _HEADER_SIZE)
+    except OSError:  # it is a folder
+        return b""
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks, digests, containment.
+"""Files: atomic writes, digests, containment.
 
 The only module that writes the project's and the sessions' files. A write is a temporary file in
 the same folder and a rename, so a reader sees the old content or the new one, never a mixture.
@@ -10,12 +10,11 @@ import errno
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError, StorageError
+from playbook_supervisor.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _IN_THE_WAY = "Move it away; `playbook repair {session} --restore` mends a session's files."
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # seconds between two tries for a lock
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -47,7 +45,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             os.replace(temporary, path)
         written = True
     except OSError as error:
-        raise _write_error("cannot write", path, error) from error
+        raise unwritable("cannot write", path, error) from error
     finally:
         if not written:
             with suppress(OSError):
@@ -143,7 +141,7 @@ def ensure_folder(path: Path) -> None:
             folder.mkdir(exist_ok=True)  # another process may be making it, too
             _sync_folder(folder.parent)
     except OSError as error:
-        raise _write_error("cannot make the folder", path, error) from error
+        raise unwritable("cannot make the folder", folder, error) from error
 
 
 def reserve_folder(path: Path) -> bool:
@@ -154,7 +152,7 @@ def reserve_folder(path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise _write_error("cannot make the folder", path, error) from error
+        raise unwritable("cannot make the folder", path, error) from error
     return True
 
 
@@ -177,7 +175,7 @@ def assembled(path: Path) -> Iterator[Path]:
             os.rename(path, aside)
             raise
     except OSError as error:
-        raise _write_error("cannot make the folder", path, error) from error
+        raise unwritable("cannot make the folder", path, error) from error
 
 
 def unfinished(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -208,7 +206,7 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ENAMETOOLONG):  # nothing has such a path
-            raise _write_error("cannot remove", path, error) from error
+            raise unwritable("cannot remove", path, error) from error
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────
@@ -267,7 +265,7 @@ def sha256(size: int) -> hashlib._Hash:
     return hashlib.sha256()
 
 
-# ── containment and locks ───────────────────────────────────────────────────────────────────
+# ── containment ───────────────────────────────────────────────────────────────────
 
 
 def contained(root: Path, relative: str) -> Path:
@@ -286,55 +284,10 @@ def contained(root: Path, relative: str) -> Path:
     return resolved
 
 
-@contextmanager
-def locked(path: Path, *, timeout: float = 30.0) -> Iterator[None]:
-    """Hold the lock file `path`, against other processes and other threads.
-
-    The file has no other purpose and is never replaced, since a lock belongs to an inode. The
-    operating system frees it when its holder dies. StateError PB-STATE-BUSY after `timeout` s.
-    """
-    deadline = time.monotonic() + timeout
-    descriptor = None
-    pause = _FIRST_PAUSE
-    try:
-        while (descriptor := _try_lock(path)) is None:
-            if time.monotonic() >= deadline:
-                raise StateError(
-                    "PB-STATE-BUSY",
-                    f"another process has held {path} for {timeout:g} seconds",
-                    where=str(path),
-                )
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
-    except OSError as error:
-        raise _write_error("cannot lock", path, error) from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(path: Path) -> int | None:
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # If the file was removed since it was opened, this lock protects nothing.
-        if os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except OSError:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    return None
-
-
-def _write_error(what: str, path: Path, error: OSError) -> StorageError:
+def unwritable(what: str, path: Path, error: OSError) -> StorageError:
+    """The error PB-IO-WRITE for what could not be done to a path, with its cure if one is known."""
     reason = error.strerror or str(error)
-    cure = _IN_THE_WAY if error.errno == errno.EISDIR else ""
+    cure = _IN_THE_WAY if error.errno in (errno.EISDIR, errno.EEXIST, errno.ENOTDIR) else ""
     said = f"{what} {path}: {reason}"
     return StorageError("PB-IO-WRITE", said, where=str(path), guidance=cure, cause=reason)
 

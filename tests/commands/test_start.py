@@ -23,7 +23,7 @@ from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import locked
+from playbook_supervisor.system.locks import locked
 
 NEW = "014-new-thing"
 

@@ -21,11 +21,11 @@ from playbook_supervisor.system import git, git_process
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     ensure_folder,
-    locked,
     read_bytes,
     remove,
     write_atomically,
 )
+from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.process_groups import worker_alive
 
 _TIMEOUT = 600.0

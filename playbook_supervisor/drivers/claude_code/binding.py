@@ -23,11 +23,11 @@ from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     digest,
     ensure_folder,
-    locked,
     read_bytes,
     remove,
     write_atomically,
 )
+from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from playbook_supervisor.kernel.directives import Ask, Check
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
-from playbook_supervisor.system.files import locked, read_bytes
+from playbook_supervisor.system.files import read_bytes
+from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
