@@ -28,7 +28,7 @@ from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import (
     Manifest,
     manifest_from_json,
-    manifest_to_json,
+    manifest_mapping,
     read_manifest,
 )
 from playbook_supervisor.sessions.store import DiskStore
@@ -238,10 +238,8 @@ def _entry_by_entry(written: tuple[Entry, ...], current: tuple[Entry, ...]) -> I
 
 
 def _in_manifest(saved: SavedSession, current: Manifest) -> Iterator[Difference]:
-    """The keys that are not derived from the journal; those are rewritten automatically."""
-    before = manifest_to_json(manifest_from_json(saved.runtime.manifest))
-    after = manifest_to_json(current)
-    if changes := tuple(changes_of(before, after)):
+    before = manifest_mapping(manifest_from_json(saved.runtime.manifest))
+    if changes := tuple(changes_of(before, manifest_mapping(current))):
         yield Difference("session.yaml", "it was changed", changes)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.project import session_policy, session_settings
-from playbook_supervisor.records import fields
+from playbook_supervisor.records import Record, fields
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_journal
 from playbook_supervisor.sessions.manifest import Manifest
@@ -141,13 +141,18 @@ def _difference(known: Entry | None, found: Entry | None) -> str:
     return f"the entry {known.id if known else ''} was removed or moved"
 
 
-def _changed(known: Entry | Manifest, found: Entry | Manifest) -> str:
+def _changed(known: Record, found: Record) -> str:
     """The first key in which two records of one kind differ, with both values."""
-    return next(
-        f"{key} was {_short(mine)} and is {_short(theirs)}"
+    key, mine, theirs = next(
+        (key, getattr(known, key), getattr(found, key))
         for key in fields(known)
-        if (mine := getattr(known, key)) != (theirs := getattr(found, key))
+        if getattr(known, key) != getattr(found, key)
     )
+    while isinstance(mine, tuple) and isinstance(theirs, tuple) and len(mine) == len(theirs):
+        mine, theirs = next(each for each in zip(mine, theirs, strict=True) if each[0] != each[1])
+    if isinstance(mine, Record) and isinstance(theirs, Record):
+        return f"{key}.{_changed(mine, theirs)}"
+    return f"{key} was {_short(mine)} and is {_short(theirs)}"
 
 
 def _short(value: object) -> str:
@@ -155,5 +160,5 @@ def _short(value: object) -> str:
         return "true" if value else "false"
     if value in (None, "", ()):
         return "empty"
-    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return repr(text)[:80]
+    values = value if isinstance(value, tuple) else (value,)
+    return repr(", ".join(str(getattr(each, "id", each)) for each in values))[:80]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ for slot in private.glob("runtime-*"):
 for name in ("compiled.json", "settings.json"):
     (private / name).unlink(missing_ok=True)
 """
+FOLDERS = "for slot in private.glob('runtime-*'):\n    slot.unlink()\n    slot.mkdir()\n"
 WORDS = """\
   - step_id: pr
     status: done
@@ -59,6 +61,12 @@ for folder in (session, private):
     if file.exists():
         file.write_text(file.read_text() + {WORDS!r})
 """
+DRIVER = """\
+for folder in (session, private):
+    file = folder / "session.yaml"
+    if file.exists():
+        file.write_text(file.read_text().replace("exec:./agent.py", "exec:./other.py"))
+"""
 SETTINGS = """\
 for folder in (session, private):
     (folder / "config.yaml").write_text("notify: [./evil]\\n")
@@ -68,6 +76,10 @@ FORGED = {
     "the playbook and the slots": (PLAYBOOK + SLOTS, "the pinned playbook was changed"),
     "a human's words": (ENTRY + SLOTS, "the entry pr#1 was added by something else"),
     "the settings": (SETTINGS + SLOTS, "the pinned settings were changed"),
+    "its agent": (
+        DRIVER + SLOTS,
+        "driver.agent was 'exec:./agent.py' and is 'exec:./other.py'",
+    ),
 }
 
 
@@ -125,6 +137,15 @@ def test_a_runtime_state_that_disappears_under_a_driver_is_written_again(guarded
     assert guarded.playbook("resume", "--agent", agent).code == 0
 
 
+def test_folders_in_the_place_of_the_runtime_state_stop_the_driver(guarded: Project) -> None:
+    run = guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, FOLDERS))
+    assert run.code == 3, run.err
+    assert re.search("cannot write .*/runtime-[01]: Is a directory .PB-IO-WRITE", run.err)
+    assert "Move it away" in run.err
+    assert "the runtime state is damaged" in guarded.playbook("audit").out
+    assert guarded.read("ran") == "work\n"
+
+
 def test_comments_may_be_written_under_a_driver(guarded: Project) -> None:
     note = "file = session / 'journal.yaml'\nfile.write_text('# seen\\n' + file.read_text())"
     run = guarded.playbook("run", "guarded", "--agent", exec_agent(guarded, note))
@@ -147,6 +168,7 @@ def test_files_that_disappear_under_a_driver_come_back(guarded: Project) -> None
 REMOVED = {
     "the slots": "for slot in private.glob('runtime-*'):\n    slot.unlink()\n",
     "the slots' content": SLOTS,
+    "the slots, for folders": FOLDERS,
     "all local state": "import shutil\nshutil.rmtree(root / '.git/playbook')\n",
     "all local state, and who began it": "import shutil\nshutil.rmtree(private)\n"
     "file = session / 'session.yaml'\nlines = file.read_text().splitlines(keepends=True)\n"
