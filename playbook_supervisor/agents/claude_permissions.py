@@ -26,7 +26,7 @@ _REFUSAL = (
 _PROTECTED = "sensitive file"
 """The reason for files that no rule can open: the client's settings, and git's."""
 _PLAN_MODE = "while in plan mode"
-"""The reason in plan mode, which forbids every change whatever the rules are."""
+"""The reason in plan mode, which forbids every change, even one that a rule allows."""
 _RUN_AGAIN = "then run the step again: `playbook resume --retry --accept-config`."
 _LEAVE_PLAN_MODE = (
     "In .playbooks/config.yaml, remove `permission_mode: plan`, which forbids every change; "

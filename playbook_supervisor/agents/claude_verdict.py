@@ -1,6 +1,6 @@
 """Judges the result of a headless client; a zero exit status and a confident text prove nothing.
 
-Pure. Causes are checked in order: first whatever kept the model from working at all.
+Pure. Causes are checked in order: first those that kept the model from working at all.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def carry_out(
     on_start: Callable[[Running], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run the call to its end and return its outcome, whatever the agent does.
+    """Run the call to its end and return its outcome, even if the agent raises.
 
     `on_line` receives each line of output, safe for a terminal, and `on_notice` those that are
     notices; `on_start` receives the running call, so that another thread can stop it. An agent that

@@ -1,4 +1,4 @@
-"""Audit one session: apply every rule to its files, whatever tool wrote them.
+"""Audit one session: apply every rule to its files, which any tool may have written.
 
 Pure: the files come in as bytes. `rules.py` lists the rules; each family of rules has a module.
 """

@@ -1,4 +1,4 @@
-"""Read a session's files, whatever tool wrote them: key by key, with their places.
+"""Read a session's files, which any tool may have written, key by key and with positions.
 
 A key that cannot be understood is reported, and the rest is read. Nothing is judged or guessed:
 what a file does not say is None or empty.

@@ -1,4 +1,4 @@
-"""A session's files, read once for the audit and for metrics, whatever tool wrote them."""
+"""A session's files, which any tool may have written, read once for audit and metrics."""
 
 from __future__ import annotations
 

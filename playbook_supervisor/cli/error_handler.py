@@ -23,7 +23,7 @@ _LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, err
 
 
 def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
-    """Run the action and return an exit code, whatever it raises; `argv` says how to print."""
+    """Run the action, handle every exception and return an exit code; `argv` says how to print."""
     try:
         code = action()
     except PlaybookError as error:

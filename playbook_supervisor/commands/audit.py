@@ -1,4 +1,4 @@
-"""`playbook audit`: report what cannot be true of sessions, whatever tool wrote them."""
+"""`playbook audit`: report what cannot be true of sessions, which any tool may have written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether a process is an agent of ours, or was started by one.
 
-Such a process does not decide for a person, whatever drives the session. What counts is what the
+Such a process does not decide for a person, under any driver. What counts is what the
 kernel tells of the process and of its ancestors: the files that they have open, and the environment
 that they were started with. An agent cannot change either of its leash, which is its ancestor even
 if the agent leaves its session and its parent. What a runner starts beside the agents, such as a

@@ -54,7 +54,7 @@ def _head(context: GateContext) -> list[str]:
     head = [f"answered by: {people}" for people in context.people]
     head += _rest_of_error(context.entry.error)
     if context.guidance:
-        head.append(f"to mend it: {context.guidance}")
+        head.append(f"to fix it: {context.guidance}")
     said, judged = list(_said(context)), list(_judged(context))
     after = context.gate.place is Place.AFTER
     return head + ([*said, *judged] if after else [*judged, *said])

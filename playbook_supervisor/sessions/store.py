@@ -142,7 +142,7 @@ class DiskStore:
         return self.written_manifest(session_id) or found
 
     def written_manifest(self, session_id: str) -> Manifest | None:
-        """The manifest as this worktree last wrote it, whatever became of the file."""
+        """The manifest as this worktree last wrote it, even if the file has changed since."""
         runtime = self._recorded(session_id)
         return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None
 

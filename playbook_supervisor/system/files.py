@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TEMPORARY = ".playbook-tmp-"
 _SMALL = 1 << 15
 _SHA2_MODULE = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
-_IN_THE_WAY = "Move it away; `playbook repair {session} --restore` mends a session's files."
+_IN_THE_WAY = "Move it away; `playbook repair {session} --restore` restores a session's files."
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────
 

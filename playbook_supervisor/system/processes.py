@@ -124,7 +124,7 @@ class Worker:
     of `lines()` spends is not silence. At a deadline, a `stop()` or an abandoned `lines()` the
     whole group ends; if the child ends by itself, processes that it started may go on.
 
-    With a `worker_file`, the child is on a leash: whatever it has started ends with it, and with
+    With a `worker_file`, the child is on a leash: all that it has started ends with it, and with
     us, unless it `outlives` us. All of them hold a lock on that file while they live
     (`worker_alive`, `kill_worker`), and their environment names it (`MARK`). StateError
     PB-STATE-DRIVEN if others still hold it.

@@ -36,7 +36,7 @@ def refused(text: str | bytes, source: str = "f.yaml") -> CheckError:
     data = text if isinstance(text, bytes) else text.encode()
     with pytest.raises(CheckError) as caught:
         load(data, source)
-    assert caught.value.guidance, "an error says how to mend it"
+    assert caught.value.guidance, "an error says how to fix it"
     return caught.value
 
 

@@ -245,7 +245,7 @@ def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> N
 
 def test_the_context_of_a_gate_contains_specific_guidance(project: Project) -> None:
     for code, guidance, told in (
-        ("PB-AGENT-PERMISSION", "Write this line.", ["to mend it: Write this line."]),
+        ("PB-AGENT-PERMISSION", "Write this line.", ["to fix it: Write this line."]),
         ("PB-AGENT-FAILED", CODES["PB-AGENT-FAILED"], []),
     ):
         supervisor = session_in(project, step("plan", error_policy="gate"))

@@ -207,5 +207,5 @@ def _style(drawn: _Drawn) -> str:
 
 
 def _escaped(text: str) -> str:
-    """One line, with character references for whatever Mermaid or HTML could read as syntax."""
+    """One line, with character references for all that Mermaid or HTML could read as syntax."""
     return first_line(text.replace("$$", "$ $"), _LABEL).translate(_ESCAPED)

@@ -1,6 +1,6 @@
 """The files that this release installs in a project, and the digests of every earlier release.
 
-A file that equals a released one was not edited, whatever install.yaml says.
+A file that equals a released one was not edited, even if install.yaml disagrees.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Preflight(Record):
     """The checks of one commit, which is exported to the folder `tree`.
 
     `own_tip`: the commit is the tip of the worktree's own branch, so a new commit there helps.
-    `client`: Claude Code is to drive the session, whatever agent the settings name.
+    `client`: Claude Code is to drive the session, not the agent in the settings.
     """
 
     store: DiskStore

@@ -36,7 +36,7 @@ CLIENT = "claude"
 class StartRequest(Record):
     """What a person typed: a playbook with its arguments, and optionally base and branch.
 
-    `client`: Claude Code is to drive the session, whatever agent the settings name.
+    `client`: Claude Code is to drive the session, not the agent in the settings.
     """
 
     reference: str

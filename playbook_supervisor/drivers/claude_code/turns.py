@@ -210,7 +210,7 @@ def _ended(hook: HookContext, attempt: str, completed: bool, text: str, event: s
 
 
 def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snapshot:
-    """Journal an attempt's return, whatever its agent claims.
+    """Journal an attempt's return. What its agent claims does not count.
 
     Until that succeeds the agent counts as working; a failed report is repeated at the turn's end.
     """
