@@ -153,6 +153,9 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
     "PB-STATE-NO-LOG": "`playbook show` lists the attempts; logs stay where the attempts ran.",
+    "PB-STATE-OLDER": (
+        "Merge that branch or switch to it; `playbook repair {session} --take` takes this copy."
+    ),
     "PB-STATE-ELSEWHERE": "Change into the worktree that the message names, and try again there.",
     "PB-STATE-NO-WORKTREE": "`playbook status --all` shows the worktree of each session.",
     "PB-STATE-ENDED": (

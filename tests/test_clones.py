@@ -5,6 +5,7 @@ What a killed runner leaves is an entry in progress. In a clone every file looks
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Any
 
@@ -187,6 +188,21 @@ def test_a_clone_drives_the_session_as_it_was_driven(shared: Project) -> None:
 
 
 # ── what a person decided ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+def test_a_gate_shows_in_a_clone_what_changed_since_the_session_began(
+    shared: Project, taken_up: bool
+) -> None:
+    name = playbook(shared, "plan /speckit.plan auto stop", "qa /qa.run gate_always gate")
+    assert shared.playbook("run", name, "013", "--agent", "exec:tools/agent").code == 4
+    clone = cloned(shared)
+    if taken_up:
+        assert clone.playbook("resume").code == 4
+    shown = clone.playbook("status").out
+    assert re.search("branch 013-playbook-create, 1 commit, .*since the session began", shown)
+    assert "Push what there is" in shown
+    assert "plan.md" in shown
 
 
 @pytest.mark.parametrize(("later", "code"), [("", 0), ("worse\n", 4)])

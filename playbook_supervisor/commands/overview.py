@@ -13,7 +13,8 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.project import config, schema, session_policy
+from playbook_supervisor.project import config, schema, session_policy, session_settings
+from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions import provenance
@@ -78,7 +79,8 @@ class SessionOverview(Record):
 
         policy = pinned_policy(self.store, self.session_id)
         try:
-            return context_of(self.store, manifest, playbook, policy, config.load(self.root))
+            settings = pinned_settings(self.store, self.session_id)
+            return context_of(self.store, manifest, playbook, policy, settings)
         except (PlaybookError, KeyError):
             return None
 
@@ -200,6 +202,19 @@ def pinned_policy(store: DiskStore, session_id: str) -> Policy:
         return Policy()
 
 
+def pinned_settings(store: DiskStore, session_id: str) -> Config:
+    """The session's settings; those of the project for a session that has none.
+
+    CheckError or StateError if they cannot be read.
+    """
+    source = session_settings.FILE
+    try:
+        data = read_bytes(store.folder(session_id) / source)
+    except FileNotFoundError:
+        return config.load(store.checkout.root)
+    return session_settings.read_settings(data, source)
+
+
 def _look(store: DiskStore, session_id: str) -> SessionOverview:
     driver, client, ended = None, None, None
     try:
@@ -210,15 +225,15 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
         manifest = store.manifest(session_id)
         if stale := _is_stale(store, manifest):
             manifest = replace(manifest, gate=None)  # it may have been answered
-        unproved = _unproved(store, manifest)
+        refused = _refused(store, manifest)
         return SessionOverview(
             store,
             session_id,
             manifest,
-            unproved.message if unproved else "",
+            refused.message if refused else "",
             driver,
             client,
-            unproved.code if unproved else "",
+            refused.code if refused else "",
             stale=stale,
         )
     except PlaybookError as error:
@@ -234,13 +249,19 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
     return SessionOverview(store, session_id, ended, said, driver, client, code)
 
 
-def _unproved(store: DiskStore, manifest: Manifest) -> StateError | None:
-    """The error with which commands refuse an open session whose files nothing proves."""
+def _refused(store: DiskStore, manifest: Manifest) -> StateError | None:
+    """The error with which commands refuse an open session: unproved, or an older copy."""
     session_id = manifest.session_id
-    doubted = manifest.status in OPEN and store.doubt(session_id)
-    return (
-        provenance.unconfirmed(session_id, doubted, store.runtime(session_id)) if doubted else None
-    )
+    if manifest.status not in OPEN:
+        return None
+    if doubted := store.doubt(session_id):
+        return provenance.unconfirmed(session_id, doubted, store.runtime(session_id))
+    if not store.drives(session_id):
+        try:
+            provenance.require_newest(store.checkout, store.folder(session_id))
+        except StateError as error:
+            return error
+    return None
 
 
 def _written_end(store: DiskStore, session_id: str) -> Manifest | None:

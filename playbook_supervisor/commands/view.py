@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.features import Feature
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect, Policy
@@ -169,13 +170,14 @@ def probe(
     A trigger holds if it would fire.
     """
     from playbook_supervisor.kernel.vocabulary import Condition
-    from playbook_supervisor.project import conditions, config
+    from playbook_supervisor.project import conditions
 
     _require_known(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
-    settings = config.load(root)
-    meant = _feature(store, feature, session)
+    session_id = "" if feature else _session_meant(store, session)
+    settings = _settings(store, session_id)
+    meant = _feature(store, feature, session_id, settings)
     world = conditions.Workspace(root, meant.name, branch, settings)
     probed = tuple(
         conditions.probe(Condition(name), world)
@@ -218,18 +220,30 @@ def words() -> list[str]:
     return [*Condition, *REPORT_TRIGGERS]
 
 
-def _feature(store: DiskStore, given: str, session: str) -> Feature:
-    from playbook_supervisor.project import config, features
+def _session_meant(store: DiskStore, named: str) -> str:
+    """The named session, else the open one of this worktree; empty if there is none."""
     from playbook_supervisor.sessions.selection import open_here
+
+    return locate.named(store, named) or next(iter(open_here(store)), "")
+
+
+def _settings(store: DiskStore, session_id: str) -> Config:
+    from playbook_supervisor.commands import overview
+    from playbook_supervisor.project import config
+
+    if session_id:
+        return overview.pinned_settings(store, session_id)
+    return config.load(store.checkout.root)
+
+
+def _feature(store: DiskStore, given: str, session_id: str, settings: Config) -> Feature:
+    from playbook_supervisor.project import features
     from playbook_supervisor.system.git_process import branches
 
     root = store.checkout.root
     if given:
-        return features.resolve(root, given, config.load(root), lambda: branches(root))
-    if named := locate.named(store, session):
-        return features.Feature(store.manifest(named).feature)
-    here = open_here(store)
-    feature = store.manifest(here[0]).feature if here else ""
+        return features.resolve(root, given, settings, lambda: branches(root))
+    feature = store.manifest(session_id).feature if session_id else ""
     return features.Feature(feature or features.of_branch(store.checkout.branch))
 
 

@@ -72,6 +72,14 @@ def merge(ours: Files, theirs: Files, known: Callable[[str, bytes], bool]) -> Me
     return Merge(writes, tuple(conflicts))
 
 
+def is_older(one: bytes, other: bytes) -> bool:
+    """Whether the other journal continues this one; not if one cannot be read, or both differ."""
+    try:
+        return not _is_ahead(one, other)
+    except _ConflictError:
+        return False
+
+
 def _merged(
     name: str, mine: bytes, other: bytes, known: Callable[[str, bytes], bool], *, ahead: bool
 ) -> bytes:

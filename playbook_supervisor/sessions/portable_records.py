@@ -8,9 +8,10 @@ data, so a file whose data are ours has our digest once it is written again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.errors import StateError
+from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
@@ -61,6 +62,14 @@ def adopt(folder: Path, runtime: Runtime, attempts: Iterable[str]) -> None:
     runtime.launches = {name: found.launches[name] for name in attempts if name in found.launches}
     for key in _DIGESTS:
         setattr(runtime, key, getattr(found, key))
+
+
+def begun(folder: Path) -> Launch | None:
+    """What the file says of the session's beginning; None without a file that can be read."""
+    with suppress(PlaybookError):
+        if data := _content(folder):
+            return read(data, integrity.shown(folder, RECORDS)).begun
+    return None
 
 
 def keep_stamps(runtime: Runtime, former: Runtime) -> None:

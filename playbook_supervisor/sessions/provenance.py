@@ -2,6 +2,7 @@
 
 Runtime state that is missing in another clone is normal. Here it is evidence: something removed or
 damaged it, and the session's files may have been changed as well. A person has to look at them.
+What another clone began is taken up as it is, unless a branch has a newer copy of it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
@@ -55,6 +57,26 @@ def unconfirmed(session_id: str, doubted: str, private: Path) -> StateError:
         f"the runtime state of session {session_id} is {doubted}, so nothing proves its files",
         where=str(private),
     )
+
+
+def require_newest(here: Checkout, folder: Path) -> None:
+    """StateError PB-STATE-OLDER if a branch has a journal that continues the one in the folder.
+
+    What its newer entries settled would be done again.
+    """
+    from playbook_supervisor.sessions.merging import is_older
+    from playbook_supervisor.system.git_history import on_branches
+
+    path = folder / JOURNAL
+    ours = read_bytes(path)
+    relative = path.relative_to(here.root).as_posix()
+    for branch, theirs in on_branches(here.root, f":(top,literal){relative}"):
+        if theirs != ours and is_older(ours, theirs):
+            raise StateError(
+                "PB-STATE-OLDER",
+                f"session {folder.name} is further on branch {first_line(branch)}",
+                where=relative,
+            )
 
 
 def _knows_journal(runtime: Runtime, folder: Path) -> bool:

@@ -10,12 +10,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError, StateError, StorageError
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
-from playbook_supervisor.sessions import integrity, opening, pinned_inputs, provenance, session_ids
+from playbook_supervisor.sessions import (
+    integrity,
+    opening,
+    pinned_inputs,
+    portable_records,
+    provenance,
+    session_ids,
+)
 from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
 from playbook_supervisor.sessions.local_state import NAME, Launch, Runtime
 from playbook_supervisor.sessions.manifest import (
@@ -30,7 +37,6 @@ from playbook_supervisor.sessions.unfinished import UnfinishedSessions
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
-    assembled,
     contained,
     ensure_folder,
     read_bytes,
@@ -159,9 +165,10 @@ class DiskStore:
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
 
     def begun(self, session_id: str) -> Launch | None:
-        """What was known when the session began; None where that is not recorded."""
-        runtime = self._recorded(session_id)
-        return runtime.begun if runtime else None
+        """What was known when the session began, here or elsewhere; None if nothing records it."""
+        if runtime := self._recorded(session_id):
+            return runtime.begun
+        return portable_records.begun(self.folder(session_id))
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 
@@ -203,22 +210,10 @@ class DiskStore:
                 driver=driver,
                 began_on=self.checkout.identity,
             )
-            self._write_new(made, text, definition, policy)
+            folder = self.folder(session_id)
+            opened = self._unfinished.complete(made, folder, text, definition, policy)
+            self._known[session_id] = opened
         return session_id
-
-    def _write_new(
-        self, made: Manifest, text: bytes, definition: Playbook | None, policy: Policy | None
-    ) -> None:
-        session_id, runtime = made.session_id, Runtime()
-        folder, private = self.folder(session_id), self.runtime(session_id)
-        with ExitStack() as stack:
-            aside = stack.enter_context(assembled(folder))
-            ensure_folder(private)
-            stack.enter_context(locked(private / "lock"))
-            begun = pinned_inputs.pin(aside, private, runtime, text, definition, policy)
-            opened = opening.create(aside, private, self._place(session_id), runtime, made, begun)
-            opened.copy()
-        self._known[session_id] = opened.moved(folder)
 
     def require_room(self) -> None:
         """StorageError if it is plain that no session can be created here."""
@@ -289,6 +284,7 @@ class DiskStore:
             raise provenance.unconfirmed(session_id, doubted, private)
         if runtime is None:  # another checkout began the session
             manifest = self.manifest(session_id)
+            provenance.require_newest(self.checkout, folder)
             pinned_inputs.pin_substitute(self.checkout.root, folder, manifest)
             opened = opening.adopt(folder, private, place)
             opened.copy()

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.sessions.manifest import SESSION_ID
+from playbook_supervisor.sessions import opening, pinned_inputs
+from playbook_supervisor.sessions.local_state import NAME, Runtime
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import ensure_folder, remove, unfinished
+from playbook_supervisor.system.files import assembled, ensure_folder, remove, unfinished
 from playbook_supervisor.system.locks import locked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.session_policy import Policy
 
 _LOCK = "begin.lock"
 
@@ -53,6 +62,26 @@ class UnfinishedSessions:
                 raise
             finally:
                 self._held = False
+
+    def complete(
+        self,
+        made: Manifest,
+        folder: Path,
+        text: bytes,
+        definition: Playbook | None,
+        policy: Policy | None,
+    ) -> OpenSession:
+        """Write all files of a new session; the last act gives its folder the name `folder`."""
+        private, runtime = self._checkout.runtime / made.session_id, Runtime()
+        with ExitStack() as stack:
+            aside = stack.enter_context(assembled(folder))
+            ensure_folder(private)
+            stack.enter_context(locked(private / "lock"))
+            pinned = pinned_inputs.pin(aside, private, runtime, text, definition, policy)
+            place = ABFile(private / NAME)
+            opened = opening.create(aside, private, place, runtime, made, pinned)
+            opened.copy()
+        return opened.moved(folder)
 
     def require_room(self, seen_from: Path) -> None:
         """StorageError if it is plain that none can be created; paths are seen from there."""

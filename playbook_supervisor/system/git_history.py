@@ -1,4 +1,4 @@
-"""The history of a file: when its lines were committed, its earlier content, where it is merged.
+"""The history of a file: when its lines were committed, its content elsewhere, where it is merged.
 
 If git is missing or does not know the file, the answer is empty, not an error.
 """
@@ -6,6 +6,7 @@ If git is missing or does not know the file, the answer is empty, not an error.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
@@ -13,6 +14,7 @@ from playbook_supervisor.system.git_process import ask
 
 _COMMIT = re.compile(r"([0-9a-f]{40,64}) [0-9]+ [0-9]+")
 _COMMITTED = "committer-time "
+_MOST_BRANCHES = 20
 
 
 def line_times(folder: Path, name: str) -> tuple[int, ...]:
@@ -64,3 +66,25 @@ def as_of(root: Path, path: str, ms: int) -> bytes | None:
         return ask(root, "cat-file", "blob", f"{commit}:{path}").encode() if commit else None
     except PlaybookError:
         return None
+
+
+def on_branches(root: Path, path: str) -> Iterator[tuple[str, bytes]]:
+    """The file as each branch committed it last, with the branch; the branch changed last first.
+
+    Branches of remotes count as they were fetched. At most 20 contents, each once.
+    """
+    try:
+        shown = ("--format=%S", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AM")
+        log = ask(root, "log", "--branches", "--remotes", *shown, "--", path)
+        blobs: dict[str, str] = {}
+        branch = ""
+        for line in log.splitlines():
+            if line.startswith(":"):
+                blobs.setdefault(branch, line.split()[3])
+            elif line:
+                branch = re.sub(r"\Arefs/(?:heads|remotes)/", "", line)
+        names = {blob: name for name, blob in reversed(blobs.items())}
+        for blob in list(dict.fromkeys(blobs.values()))[:_MOST_BRANCHES]:
+            yield names[blob], ask(root, "cat-file", "blob", blob).encode()
+    except PlaybookError:
+        return

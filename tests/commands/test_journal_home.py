@@ -291,6 +291,20 @@ def test_an_end_that_was_merged_and_fetched_is_safe(late: Late) -> None:
     assert late.is_home
 
 
+def test_a_branch_that_a_killed_finish_left_is_removed_by_the_next_one(late: Late) -> None:
+    """Nothing in main's checkout tells of the session: its end is safe upstream."""
+    origin(late.main)
+    late.main.git("push", "-q", "origin", f"{NEW}:main", "--force")
+    late.main.git("reset", "-q", "--hard", f"{NEW}~2")
+    assert not late.main.sessions
+    late.main.git("worktree", "remove", "--force", str(late.tree.root))
+    finished = late.main.playbook("finish", late.id)
+    assert finished.code == 0, finished.err
+    assert f"✓ Branch {NEW} removed" in finished.out
+    assert not late.stands
+    assert late.main.playbook("finish", late.id).code == 3
+
+
 # ── what cannot be merged ───────────────────────────────────────────────────────────────────
 
 
@@ -504,9 +518,37 @@ def test_an_open_session_of_a_removed_folder_is_not_its_older_copy(installed: Pr
 
 
 def test_in_another_clone_the_copy_is_what_there_is(late: Late, tmp_path: Path) -> None:
-    late.main.git("clone", "-q", ".", str(tmp_path / "clone"))
+    late.main.git("clone", "-q", "--single-branch", ".", str(tmp_path / "clone"))
     late.main = Project(tmp_path / "clone", late.main.home)
     assert f"playbook answer {late.id}" in advice(late)
+
+
+def test_a_copy_that_a_branch_continues_is_not_taken_up(late: Late, tmp_path: Path) -> None:
+    late.main.git("clone", "-q", ".", str(tmp_path / "clone"))
+    clone = late.main = Project(tmp_path / "clone", late.main.home)
+    shown = advice(late)
+    assert not re.search("playbook (resume|answer)|WAITS FOR.*\n.*playbook answer", shown)
+    assert f"session {late.id} is further on branch origin/{NEW}; merge that branch" in shown
+    before = late.entries()
+    for words in (
+        ("resume", late.id),
+        ("answer", late.id, "accept"),
+        ("next", "--session", late.id),
+    ):
+        refused = clone.playbook(*words)
+        assert (refused.code, "[PB-STATE-OLDER]" in refused.err) == (3, True), refused.err
+    assert late.entries() == before
+    assert not (clone.root / ".git/playbook" / late.id / "runtime-0").exists()
+    assert clone.playbook("repair", late.id, "--take").code == 0
+    assert clone.playbook("answer", late.id, "accept").code == 0
+
+
+def test_a_copy_whose_worktree_was_removed_is_not_taken_up_either(late: Late) -> None:
+    late.main.git("worktree", "remove", "--force", str(late.tree.root))
+    refused = late.main.playbook("resume", late.id)
+    assert f"session {late.id} is further on branch {NEW} [PB-STATE-OLDER]" in refused.err
+    late.main.git("restore", f"--source={NEW}", "--", ".playbooks/sessions")
+    assert "already completed" in late.main.playbook("resume", late.id).err
 
 
 # ── kills and full disks ────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from project import Project
+from project import FEATURE, Project
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_settings
@@ -82,6 +82,20 @@ def test_a_person_accepts_settings_and_session_yaml_says_so(two: Project) -> Non
     assert "notify" in confirmed["what"]
     assert (two.session / "config.yaml").read_text() == POWERS
     assert two.playbook("repair").code == 0
+
+
+def test_what_is_shown_is_read_where_the_sessions_settings_say(two: Project) -> None:
+    """As its conditions do; the project's settings are of no account before they are accepted."""
+    two.write(SETTINGS, "artifacts: {qa: quality}\n")
+    two.write(f"quality/{FEATURE}/verdict.md", "verdict: FAIL\n")
+    two.write(
+        ".playbooks/playbooks/one.yaml",
+        ONE.replace("/y, ", "/y, preconditions: [qa_verdict_pass], "),
+    )
+    assert two.playbook("run", "one", "--agent", writes(two, SETTINGS, "")).code == 4
+    for words in (("status",), ("show",), ("resume",), ("probe", "qa_verdict_pass")):
+        shown = two.playbook(*words)
+        assert f"quality/{FEATURE}/verdict.md" in shown.out + shown.err, words
 
 
 def test_an_agents_shell_accepts_no_settings(two: Project) -> None:

@@ -35,6 +35,9 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
         yield f"  its worktree is gone; bring its journal home: playbook finish {seen.session_id}"
     elif seen.stale:
         yield from _stale(seen)
+    elif seen.code == "PB-STATE-OLDER":
+        yield f"  {first_line(seen.problem, 400)}; merge that branch or switch to it"
+        yield f"  to go on from this copy instead: playbook repair {seen.session_id} --take"
     elif seen.problem:
         yield f"  {first_line(seen.problem, 400)}"
         yield f"  look at it: playbook repair {seen.session_id}"

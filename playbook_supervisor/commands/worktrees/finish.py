@@ -28,9 +28,10 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.selection import OPEN, open_here
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout, git, git_process
+from playbook_supervisor.sessions.store import SESSIONS, DiskStore
+from playbook_supervisor.system import checkout, git, git_history, git_process
 from playbook_supervisor.system.files import rename_folder
 
 _REMOVED = "removed"
@@ -77,6 +78,8 @@ def plan(session: str = "", *, cwd: Path | None = None) -> FinishPlan:
         store, session_id = locate.select(session, cwd)
         return plan_worktree(_driving(store, session_id), session_id)
     except StateError as error:
+        if error.code == "PB-STATE-NO-SESSION" and (left := _left_branch(cwd, session)):
+            return left
         others = [] if session else _with_worktrees(locate.store(cwd))
         if not others or error.code not in ("PB-STATE-NO-SESSION", "PB-STATE-NO-WORKTREE"):
             raise
@@ -154,6 +157,21 @@ def _with_worktrees(store: DiskStore) -> list[str]:
 
     seen = [each for each in overview.sessions(store) if each.manifest is not None]
     return [each.session_id for each in seen if _owns_worktree(each.store, each.session_id)]
+
+
+def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
+    """The plan for a session of which only its branch is left here, by what that branch says."""
+    store = locate.store(cwd)
+    main, session_id = store.checkout.main_root, locate.named(store, session)
+    if not SESSION_ID.match(session_id):
+        return None
+    file = f":(top,literal){SESSIONS}/{session_id}/session.yaml"
+    for _, text in git_history.on_branches(main, file):
+        with suppress(StateError):
+            manifest = read_manifest(text, session_id)
+            if manifest.branch in start_point.heads(main):
+                return _plan_without_worktree(store, session_id, manifest)
+    return None
 
 
 def _driving(store: DiskStore, session_id: str) -> DiskStore:
@@ -249,10 +267,12 @@ def _owns_worktree(store: DiskStore, session_id: str) -> bool:
     return named.resolve() == here.root.resolve()
 
 
-def _plan_without_worktree(store: DiskStore, session_id: str) -> FinishPlan:
-    """The worktree was removed by hand; the branch may still exist."""
+def _plan_without_worktree(
+    store: DiskStore, session_id: str, manifest: Manifest | None = None
+) -> FinishPlan:
+    """The worktree was removed, by hand or by a killed `finish`; the branch may still exist."""
     main, lost = store.checkout.main_root, not (store.checkout.root / ".git").exists()
-    manifest = store.written_manifest(session_id) or store.manifest(session_id)
+    manifest = manifest or store.written_manifest(session_id) or store.manifest(session_id)
     if lost and manifest.status in OPEN:
         store.require_worktree(session_id)
     branch, root = manifest.branch, Path(os.path.normpath(main / manifest.worktree))
