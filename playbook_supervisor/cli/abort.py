@@ -54,7 +54,8 @@ def _take_away(session: str) -> int:
     else:
         lines.append(f"✓ Worktree {os.path.relpath(gone.root, here)} removed")
     if gone.branch:
-        lines.append(f"✓ Branch {gone.branch} removed: {gone.merged}")
+        how = f": {gone.merged}" if gone.merged else ""
+        lines.append(f"✓ Branch {gone.branch} removed{how}")
     elif gone.stays:
         lines.append(f"Branch {gone.stays} stays")
     output.write(*map(printable, lines))

@@ -215,6 +215,10 @@ class DiskStore:
             self._known[session_id] = opened
         return session_id
 
+    def discard(self, session_id: str) -> None:
+        """Remove a session and all that is known of it here, as a whole or not at all."""
+        self._unfinished.discard(self.folder(session_id))
+
     def require_room(self) -> None:
         """StorageError if it is plain that no session can be created here."""
         self.folder("00000000-new")  # refuses a folder of sessions that is a link

@@ -1,7 +1,7 @@
 """Sessions that are being created: a folder aside gets the session's name when it is complete.
 
 Until then no other process sees a session. What a killed process left is removed by the next one
-that creates or lists sessions.
+that creates or lists sessions. A session is removed in the same way, by taking its name from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.files import assembled, ensure_folder, remove, unfinished
+from playbook_supervisor.system.files import (
+    assembled,
+    ensure_folder,
+    put_aside,
+    remove,
+    unfinished,
+)
 from playbook_supervisor.system.locks import locked
 
 TYPE_CHECKING = False
@@ -82,6 +88,12 @@ class UnfinishedSessions:
             opened = opening.create(aside, private, place, runtime, made, pinned)
             opened.copy()
         return opened.moved(folder)
+
+    def discard(self, folder: Path) -> None:
+        """Remove a session: without its name, its folder is one that was not completed."""
+        with self.held():
+            put_aside(folder)
+            self._remove()
 
     def require_room(self, seen_from: Path) -> None:
         """StorageError if it is plain that none can be created; paths are seen from there."""

@@ -178,6 +178,15 @@ def assembled(path: Path) -> Iterator[Path]:
         raise unwritable("cannot make the folder", path, error) from error
 
 
+def put_aside(path: Path) -> None:
+    """Make a folder one of `unfinished`, durably. StorageError PB-IO-WRITE."""
+    try:
+        os.rename(path, path.with_name(f"{TEMPORARY}{path.name}"))
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise unwritable("cannot remove", path, error) from error
+
+
 def unfinished(folder: Path) -> Iterator[tuple[str, Path]]:
     """What `assembled` did not finish in this folder: the name it was to have, and its place."""
     with os.scandir(folder) as entries:

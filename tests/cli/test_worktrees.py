@@ -181,7 +181,7 @@ def test_the_next_start_cleans_up_after_a_killed_one(installed: Project) -> None
     assert killed.code == -signal.SIGKILL
     until(lambda: (beside(installed).root / ".git").exists())
     again = installed.playbook("start", "auto-feature", "014")
-    assert (again.code, "removed what the killed start of" in again.err) == (0, True)
+    assert (again.code, "removed what a killed command left of" in again.err) == (0, True)
     assert len(git.worktrees(installed.root)) == 2
     assert beside(installed).session.name in again.out
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import signal
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
+import crash
 import pytest
 from cli.scripts import GATED
 from program import Result
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import driving, locate
+from playbook_supervisor.commands.worktrees import discard, start_point
 from playbook_supervisor.commands.worktrees import start as starting
-from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.system import checkout
 
@@ -102,6 +108,40 @@ def test_a_worktree_that_a_person_created_stays(installed: Project) -> None:
     driving.run("gated", cwd=mine.root, drive=scripted(mine))
     assert mine.playbook("abort", "--clean").code == 0
     assert (mine.root.exists(), mine.sessions) == (True, [])
+
+
+@pytest.mark.parametrize("worktree", [True, False])
+def test_killed_at_any_write_it_is_whole_or_gone_and_the_next_call_removes_it(
+    installed: Project, tmp_path: Path, worktree: bool
+) -> None:
+    before = traces(installed)
+    if worktree:
+        started = starting.start("auto-feature", ["014"], cwd=installed.root)
+        session_id, trees = started.session_id, [installed.root, started.root]
+    else:
+        installed.write(".playbooks/playbooks/gated.yaml", GATED)
+        installed.commit("A gate")
+        driving.run("gated", cwd=installed.root, drive=scripted(installed))
+        session_id, trees = installed.session.name, [installed.root]
+    for root in trees:
+        shutil.copytree(root, tmp_path / "copy" / root.name, symlinks=True)
+    for point in itertools.count(1):
+        code = crash.ended(crash.forked(partial(discard.discard, session_id, cwd=trees[0]), point))
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        listed = installed.playbook("status", "--all").out
+        whole = trees[-1].exists() and bool(Project(trees[-1], installed.home).sessions)
+        assert whole is (session_id in listed and "worktree is gone" not in listed), point
+        gone = traces(installed) == before
+        again = installed.playbook("abort", "--clean", session_id)
+        assert again.code == 0 or gone, (point, again.err)
+        assert traces(installed) == before, point
+        for root in trees:
+            shutil.rmtree(root, ignore_errors=True)
+            shutil.copytree(tmp_path / "copy" / root.name, root, symlinks=True)
+    assert point > 8
+    assert traces(installed) == before
 
 
 # ── in the main checkout ────────────────────────────────────────────────────────────────────

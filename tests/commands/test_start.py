@@ -630,14 +630,14 @@ class Leftover:
 @pytest.mark.parametrize("so_far", [{"branch": False, "tree": False}, {"tree": False}, {}], ids=str)
 def test_what_it_left_is_removed(installed: Project, so_far: dict[str, bool]) -> None:
     left = Leftover(installed, **so_far)
-    assert "removed what the killed start of" in left.said()
+    assert "removed what a killed command left of" in left.said()
     assert left.is_gone()
 
 
 def test_an_incomplete_checkout_is_removed(installed: Project) -> None:
     left = Leftover(installed)
     (installed.root / ".git/worktrees/left/index").unlink()
-    assert "removed what the killed start of" in left.said()
+    assert "removed what a killed command left of" in left.said()
     assert left.is_gone()
 
 
@@ -660,7 +660,7 @@ def test_a_branch_with_new_commits_is_kept(installed: Project) -> None:
     installed.git(
         "branch", "-f", "left", installed.git("commit-tree", tree, "-p", "HEAD", "-m", "x")
     )
-    assert "removed what the killed start of" in left.said()
+    assert "removed what a killed command left of" in left.said()
     assert "left" in start_point.heads(installed.root)
 
 
@@ -677,7 +677,7 @@ def test_a_start_in_progress_is_left_alone(installed: Project) -> None:
         started = start(installed)
         assert started.notices == ()
     assert left.root.exists()
-    assert "removed what the killed start of" in start(installed).notices[0]
+    assert "removed what a killed command left of" in start(installed).notices[0]
 
 
 def test_what_cannot_be_removed_does_not_stop_the_next_start(
@@ -687,9 +687,9 @@ def test_what_cannot_be_removed_does_not_stop_the_next_start(
     stuck = PlaybookError("PB-IO-WRITE", "cannot remove x")
     mocker.patch.object(worktree, "remove_all", side_effect=stuck)
     (told,) = start(installed).notices
-    assert told == "what the killed start of session 20260219-a7k left stays: cannot remove x"
+    assert told == "what a killed command left of session 20260219-a7k stays: cannot remove x"
     mocker.stopall()
-    assert "removed what the killed start of" in start(installed).notices[0]
+    assert "removed what a killed command left of" in start(installed).notices[0]
     assert left.is_gone()
 
 
@@ -709,5 +709,5 @@ def test_what_cannot_be_removed_now_is_removed_by_the_next_start(
     with pytest.raises(KeyboardInterrupt):
         start(installed)
     mocker.stopall()
-    assert "removed what the killed start of" in start(installed).notices[0]
+    assert "removed what a killed command left of" in start(installed).notices[0]
     assert len(list(installed.root.parent.glob("project-session-*"))) == 1

@@ -6,20 +6,21 @@ It came to nothing if none of its steps ran and no commit has it. Everything els
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.worktrees import finish as finishing
-from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees import start_point, worktree
 from playbook_supervisor.commands.worktrees.finish import FinishPlan
 from playbook_supervisor.commands.worktrees.journal_home import read_files
+from playbook_supervisor.commands.worktrees.worktree import WorktreePlan
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.integrity import FILES
+from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 from playbook_supervisor.system import git
 from playbook_supervisor.system.files import remove
@@ -42,8 +43,11 @@ class Discarded(Record):
 def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
     """Remove a session that came to nothing; without an end in the journal, which goes with it.
 
-    StateError PB-STATE-KEPT, with every reason to keep it, before anything is changed.
+    If it was killed, the next call goes on. StateError PB-STATE-KEPT, with every reason to keep
+    it, before anything is changed.
     """
+    if done := _completed(locate.store(cwd), session):
+        return done
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "abort --clean")
     private, folder = store.runtime(session_id), store.folder(session_id)
@@ -52,16 +56,32 @@ def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
         plan = _plan(store, session_id)
         authorization.release(store.checkout, private)
         if plan is None:
-            remove(folder)
-        else:
+            store.discard(session_id)
+            return Discarded(session_id, folder)
+        here = store.checkout
+        tree = WorktreePlan(
+            session_id, str(plan.root), plan.branch, bool(plan.branch), here.head, ""
+        )
+        with worktree.removed(here, tree):
             finishing.finish(plan)
-    remove(private)
-    with suppress(OSError):
-        (store.checkout.ids / session_id).rmdir()
-    if plan is None:
-        return Discarded(session_id, folder)
-    stays = "" if plan.branch else store.checkout.branch
+            remove(here.ids / session_id)
+    stays = "" if plan.branch else here.branch
     return Discarded(session_id, folder, plan.root, plan.branch, plan.merged, stays)
+
+
+def _completed(store: DiskStore, session: str) -> Discarded | None:
+    """What is removed now because a killed call left it; None if there is nothing."""
+    here, session_id = store.checkout, locate.named(store, session)
+    tree = worktree.left(here, session_id) if SESSION_ID.match(session_id) else None
+    if tree is None or Path(tree.path).exists():
+        return None
+    locate.require_no_agent(store, "abort --clean")
+    with worktree.locked_worktrees(here):
+        worktree.clean_up(here)
+    if worktree.left(here, session_id):
+        return None
+    folder = Path(tree.path) / SESSIONS / session_id
+    return Discarded(session_id, folder, Path(tree.path), tree.branch)
 
 
 def _plan(store: DiskStore, session_id: str) -> FinishPlan | None:

@@ -135,11 +135,37 @@ def handling(
             signal.signal(number, former)
 
 
-# ── what killed starts left ─────────────────────────────────────────────────────────────────
+@contextmanager
+def removed(here: Checkout, plan: WorktreePlan) -> Iterator[None]:
+    """While the body removes this worktree: if it is killed, `clean_up` removes the rest.
+
+    As long as the session is there, it is not removed.
+    """
+    record = _records(here) / f"{plan.session_id}.json"
+    ensure_folder(record.parent)
+    lock = record.with_suffix(".lock")
+    try:
+        with locked(lock):
+            write_atomically(record, json.dumps(as_mapping(plan)).encode())
+            yield
+            remove(record)
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+# ── what killed commands left ─────────────────────────────────────────────────────────────────
+
+
+def left(here: Checkout, session_id: str) -> WorktreePlan | None:
+    """What a killed command was creating or removing for the session; None if there is nothing."""
+    try:
+        return WorktreePlan(**json.loads(read_bytes(_records(here) / f"{session_id}.json")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
 
 
 def clean_up(here: Checkout) -> tuple[str, ...]:
-    """Remove what killed starts left; notices for the user. The caller holds the lock."""
+    """Remove what killed commands left; notices for the user. The caller holds the lock."""
     records = sorted(_records(here).glob("*.json"))
     return tuple(filter(None, (_clean_up(here, each) for each in records if not _running(each))))
 
@@ -153,23 +179,22 @@ def _running(record: Path) -> bool:
 
 
 def _clean_up(here: Checkout, record: Path) -> str:
-    try:
-        plan = WorktreePlan(**json.loads(read_bytes(record)))
-    except (FileNotFoundError, ValueError, TypeError):
+    plan = left(here, record.stem)
+    if plan is None:
         remove(record)
         return ""
     if _has_session(plan):
-        notice = f"a killed start had already created session {plan.session_id}; it waits in "
+        notice = f"a killed command left session {plan.session_id} complete; it waits in "
         notice += plan.path
     elif _has_changes(plan):
-        notice = f"a killed start left {plan.path} on branch {plan.branch}, with changes; "
+        notice = f"a killed command left {plan.path} on branch {plan.branch}, with changes; "
         notice += "`git worktree remove` removes it"
     else:
         try:
             remove_all(here, plan)
         except PlaybookError as error:  # the record stays for the next start
-            return f"what the killed start of session {plan.session_id} left stays: {error.message}"
-        notice = f"removed what the killed start of session {plan.session_id} left"
+            return f"what a killed command left of session {plan.session_id} stays: {error.message}"
+        notice = f"removed what a killed command left of session {plan.session_id}"
     remove(record)
     record.with_suffix(".lock").unlink(missing_ok=True)
     return notice
