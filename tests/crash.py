@@ -89,7 +89,7 @@ POINTS = ("write", "fsync", "fdatasync", "replace", "rename", "link", "unlink", 
 
 @dataclass
 class Log:
-    """Lines appended by whoever knows; written at once, past every counted write."""
+    """Lines that are appended at once and not counted as writes."""
 
     path: Path
     append: Callable[[int, bytes], int] = os.write
@@ -152,7 +152,7 @@ class LoggedWatcher(NullObserver):
 
 
 class Ana:
-    """Answers every gate: a red verdict is worth another try, everything else goes on."""
+    """Answers every gate: a red verdict is worth another try, everything else continues."""
 
     def ask(
         self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
@@ -337,7 +337,7 @@ def points(folder: Path, shard: int, shards: int) -> dict[str, Any]:
 
 
 def beginnings(folder: Path, shard: int, shards: int) -> dict[str, Any]:
-    """Kill `run` with its options at every n-th write; look; a bare `resume` goes on with them."""
+    """Kill `run` with its options at every n-th write; look; `resume` continues with them."""
     broken: list[str] = []
     for kills, point in enumerate(itertools.count(shard + 1, shards)):
         scene, _, _ = fresh(folder, SCRIPT)

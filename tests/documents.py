@@ -160,7 +160,7 @@ def _timeless(text: str) -> str:
 
 
 class Stage:
-    """A scratch project in which a document's commands are typed, by somebody without a terminal.
+    """A scratch project in which a document's commands are typed, without a terminal.
 
     On PATH: `playbook` itself, an agent called `claude` and a `gh` that know the story of the
     demonstration. The project has playbooks and names that agent. A `bare` one has only

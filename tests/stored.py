@@ -108,7 +108,7 @@ class Scene:
         return data
 
     def edit(self, supervisor: Supervisor, name: str, *changes: tuple[str, str]) -> bytes:
-        """Somebody edits a file of the session; each change must be there to be made."""
+        """Edit a file of the session; each change must be possible."""
         file = self.file(supervisor, name)
         text = file.read_text()
         for old, new in changes:

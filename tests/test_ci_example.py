@@ -1,4 +1,4 @@
-"""The example for GitHub Actions, carried out: fresh clones, one remote, and nobody at a terminal.
+"""The example for GitHub Actions, carried out: fresh clones, one remote, and no terminal.
 
 What a runner does is done here as far as the example asks for it: inputs, `if`, `env`, a shell for
 each step, the files for outputs and the summary. What would be installed is on PATH already.
@@ -87,7 +87,7 @@ class Forge:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
     def run(self, number: int, **inputs: str) -> Run:
-        """Somebody runs the workflow on the branch, and fills in these inputs."""
+        """Run the workflow on the branch with these inputs."""
         assert inputs.keys() <= INPUTS.keys()
         clone = self.folder / f"clone-{number}"
         committed = int(self.git("log", "-1", "--format=%ct", FEATURE))
@@ -164,7 +164,7 @@ def test_inputs_never_become_shell_text() -> None:
     assert set(WORKFLOW[True]) == {"workflow_dispatch"}  # only who may write can start it
 
 
-def test_a_playbook_runs_to_its_gate_and_goes_on_after_the_answer(forge: Forge) -> None:
+def test_a_playbook_runs_to_its_gate_and_continues_after_the_answer(forge: Forge) -> None:
     """kai FR24, FR32: on another machine each time, from what git alone has kept."""
     first = forge.run(1, playbook="auto-feature", feature="013")
     assert (first.ok, first.outputs) == (True, {"code": "4"}), first.said
@@ -219,7 +219,7 @@ def test_hostile_answers_and_names_change_nothing(forge: Forge) -> None:
 
 
 def test_work_goes_to_another_branch_if_the_push_is_rejected(forge: Forge) -> None:
-    """Somebody may have pushed to it in the hours of a run; or it may be protected."""
+    """Others may have pushed to it in the hours of a run, or it may be protected."""
     hook = forge.bare / "hooks/update"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f'#!/bin/sh\n[ "$1" != refs/heads/{FEATURE} ]\n')

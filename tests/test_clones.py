@@ -1,4 +1,4 @@
-"""A session goes on in another clone, after a real push and a real clone, as well as here.
+"""A session continues in another clone, after a real push and a real clone, as well as here.
 
 What a killed runner leaves is an entry in progress. In a clone every file looks new.
 """

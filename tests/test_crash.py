@@ -1,6 +1,6 @@
 """SIGKILL at every write and at any time: nothing is corrupt, lost, or done twice.
 
-kai FR32, FR33, NFR2: whatever kills a run, `resume` goes on from the journal.
+kai FR32, FR33, NFR2: after any kill, `resume` continues from the journal.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class TestASessionWhoseDriverIsUnknown:
         shutil.rmtree(project.root / ".git/playbook")
         self.refused(project)
 
-    def test_goes_on_in_a_clone(self, conversation: Conversation, tmp_path: Path) -> None:
+    def test_continues_in_a_clone(self, conversation: Conversation, tmp_path: Path) -> None:
         """On another machine: no terminal, no driver, and the journal as committed."""
         conversation.project.commit("Wait at the gate")
         there = tmp_path / "there"
@@ -349,7 +349,7 @@ class TestAnInstallationWithoutHooks:
         resumed = project.playbook("resume", "--agent", project.script(WORKS))
         assert resumed.code == 0
 
-    def test_goes_on_after_the_conversation_was_cleared(self, conversation: Conversation) -> None:
+    def test_continues_after_the_conversation_was_cleared(self, conversation: Conversation) -> None:
         conversation.runs("begin", "auto-validate", "013")
         conversation.client = "another"
         assert conversation.runs("next").code == 0

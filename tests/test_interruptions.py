@@ -40,7 +40,7 @@ SLEEPER = "exec:sleep 600"
 
 @pytest.fixture
 def orphaned(project: Project) -> Project:
-    """A session whose runner was killed while its worker goes on, as the settings want it."""
+    """A session whose runner was killed while its worker keeps running, as the settings say."""
     project.write(".playbooks/config.yaml", "orphans: wait\n")
     name = playbook(project, "plan /speckit.plan auto stop")
     runner = project.spawn("run", name, "013", "--agent", SLEEPER)
@@ -123,7 +123,7 @@ class Late(NullObserver):
         self.heard.append(text)
 
 
-def test_an_answer_that_comes_too_late_is_rejected_and_the_run_goes_on(
+def test_an_answer_that_comes_too_late_is_rejected_and_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gate is passed once, with the first answer."""

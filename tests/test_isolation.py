@@ -76,7 +76,7 @@ class TestTheRealHome:
             Path(*real_home(isolation).parts[1:], "notes").write_text("mine")
         assert isolation.forgive()
 
-    def test_code_that_swallows_the_refusal_fails_its_test_all_the_same(
+    def test_code_that_swallows_the_refusal_still_fails_its_test(
         self, pytester: pytest.Pytester
     ) -> None:
         take_along(pytester.path)

@@ -148,7 +148,7 @@ def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
 # ── journey 2 ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_after_a_crash_in_step_five_the_session_goes_on_there(project: Project) -> None:
+def test_after_a_crash_in_step_five_the_session_continues_there(project: Project) -> None:
     """kai J2, FR15, FR16, FR32, NFR1, S-U3: unfinished work runs again, settled work never."""
     project.write(f".qa/{FEATURE}/test-plan.md", "a plan of last week\n")
     name = playbook(project, *STEPS[:5])
@@ -287,7 +287,7 @@ def test_retry_once_retries_once_and_then_stops(project: Project) -> None:
     assert project.manifest()["status"] == "failed"
 
 
-def test_a_second_attempt_that_succeeds_goes_on(project: Project) -> None:
+def test_a_second_attempt_that_succeeds_continues(project: Project) -> None:
     """kai FR30."""
     name = playbook(project, "plan /speckit.plan auto retry_once postconditions=plan_exists")
     agent = project.script(f"""
@@ -493,7 +493,7 @@ def test_a_second_driver_is_refused_and_told_who_drives(project: Project) -> Non
     assert runner.communicate(timeout=120)
 
 
-def test_an_interrupted_run_says_so_and_resume_goes_on(project: Project) -> None:
+def test_an_interrupted_run_says_so_and_resume_continues(project: Project) -> None:
     """Ctrl-C and SIGTERM: exit 130 and 143, the attempt is settled, the session stays open."""
     name = playbook(project, STEPS[0])
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):

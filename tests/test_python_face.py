@@ -24,7 +24,7 @@ steps:
 """
 
 
-def test_a_program_runs_a_playbook_answers_its_gate_and_goes_on(project: Project) -> None:
+def test_a_program_runs_a_playbook_answers_its_gate_and_continues(project: Project) -> None:
     """cat FR-3.7: what the command line calls itself."""
     agent = project.script(WORKS)
     events: list[Event] = []

@@ -130,7 +130,7 @@ def test_an_interruption_during_the_session_commit_begins_no_step(
 ) -> None:
     """Before the first launch and between steps: the agent is not even started.
 
-    A hook that would never end does not keep anybody: git is ended, with all that it started.
+    A hook that would never end delays nothing: git is ended, with all that it started.
     """
     publishing.write(".playbooks/config.yaml", f"commit_sessions: {when}\n")
     hook = Hook.put(publishing, "pre-commit")

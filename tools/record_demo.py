@@ -105,7 +105,7 @@ def _watch(recorder: Recorder, terminal: int, until: str | None = None) -> None:
             and any(until in line for line in recorder.screen.text)
         ):
             return
-    raise SystemExit(f"it does not go on:\n{chr(10).join(recorder.screen.text)}")
+    raise SystemExit(f"it does not continue:\n{chr(10).join(recorder.screen.text)}")
 
 
 def _written(terminal: int) -> str | None:

@@ -75,7 +75,7 @@ class Screen:
                 self._act(action, [int(n) if n.isdecimal() else 0 for n in parameters.split(";")])
 
     def resize(self, columns: int) -> None:
-        """Become narrower: lines that do not fit any more go on in the next row."""
+        """Become narrower: lines that do not fit any more continue in the next row."""
         above = sum(len(_broken(row, columns)) for row in self.rows[: self.y])
         rows = [piece for row in self.rows for piece in _broken(row, columns)]
         self.columns, self.x, self.y = columns, min(self.x, columns), above

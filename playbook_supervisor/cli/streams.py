@@ -36,7 +36,7 @@ _lost: dict[int, OSError] = {}  # descriptor → why nothing can be written to i
 
 
 class _LastingFile(FileIO):
-    """Leads its descriptor to the null device when a write fails, and goes on."""
+    """Leads its descriptor to the null device when a write fails, and continues."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:

@@ -208,7 +208,7 @@ def _deaf(private: Path) -> StateError:
     return StateError(
         "PB-STATE-DRIVEN",
         f"session {private.name} is being driven by process {pid}, which takes no requests",
-        guidance=f"Press Ctrl-C in its terminal, or `kill -INT {pid}`; `playbook resume` goes on.",
+        guidance=f"Press Ctrl-C in its terminal, or `kill -INT {pid}`; then `playbook resume`.",
     )
 
 

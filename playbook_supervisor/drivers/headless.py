@@ -264,7 +264,7 @@ class Runner(Record, frozen=False):
             prompter.not_understood(snapshot, question)
 
     def _answer(self, gate: Ask, resolution: Resolution, text: str, by: Principal) -> Snapshot:
-        """Record the answer and go on; another terminal may have answered a moment earlier."""
+        """Record the answer and continue; another terminal may have answered a moment earlier."""
         try:
             before = self.supervisor.answer(gate.id, resolution, text, by)
         except StateError as error:

@@ -62,7 +62,7 @@ class Config(Record):
     `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders
     relative to the repository, without a trailing slash. `worktrees` is a path pattern with
     `{repo}` and `{session}`, relative to the main checkout. `orphans` says whether the agents of a
-    runner that was killed are ended, or go on and are waited for.
+    runner that was killed are ended, or keep running and are waited for.
     """
 
     agent: str = ""

@@ -204,7 +204,7 @@ def another_is_open(store: SessionStore, session_id: str) -> StateError:
     return StateError(
         "PB-STATE-OPEN",
         f"session {session_id} ({known.playbook} {known.subject}) is open here{at}",
-        guidance=f"Go on with `playbook resume {session_id}`, end it with `playbook abort "
+        guidance=f"Continue with `playbook resume {session_id}`, end it with `playbook abort "
         f"{session_id}`, or begin in a second worktree with `playbook start`.",
     )
 

@@ -154,7 +154,8 @@ def _require_home(store: SessionStore, known: Manifest) -> None:
             "PB-STATE-ELSEWHERE",
             f"session {known.session_id} lives in another worktree",
             where=str(place),
-            guidance=f"Go on there: cd {shlex.quote(str(place))} && claude, then /playbook.resume.",
+            guidance=f"Continue there: cd {shlex.quote(str(place))} && claude, "
+            "then /playbook.resume.",
         )
 
 

@@ -26,7 +26,7 @@ GRACE = 2.0
 PATIENCE = 5.0
 """Seconds to wait for a SIGKILL to take effect."""
 OUTLIVES, COERCED = "outlives", "coerced"
-"""The worker may go on after its runner's death; its environment has no LC_CTYPE."""
+"""The worker may outlive its runner; its environment has no LC_CTYPE."""
 _LEAVING = 0.5  # seconds that a worker's processes may take to end after it
 _SWEEP = 0.05  # seconds between two sweeps of processes that do not end
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)

@@ -1,7 +1,7 @@
 """A growing text file of bounded size: its beginning and its end are kept.
 
 Lines are appended in place and not synced, for nothing depends on them. When the file has grown too
-long, it is replaced by its head, a mark and its tail; a reader that follows it goes on behind that.
+long, it is replaced by its head, a mark and its tail; a reader that follows it continues there.
 """
 
 from __future__ import annotations

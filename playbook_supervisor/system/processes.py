@@ -122,7 +122,7 @@ class Worker:
     `lines()` to the end. `env` is its whole environment, ours by default, in both cases without
     `POINTERS`. `wall` limits its run time and `idle` its silence, in seconds; time that the reader
     of `lines()` spends is not silence. At a deadline, a `stop()` or an abandoned `lines()` the
-    whole group ends; if the child ends by itself, processes that it started may go on.
+    whole group ends; if the child ends by itself, processes that it started may keep running.
 
     With a `worker_file`, the child is on a leash: all that it has started ends with it, and with
     us, unless it `outlives` us. All of them hold a lock on that file while they live

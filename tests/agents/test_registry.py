@@ -1,4 +1,4 @@
-"""Which agent is selected, and how a call ends whatever the agent does."""
+"""Which agent is selected, and how a call ends, even with a faulty agent."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_agents_that_cannot_be_used_say_why(
     assert "no_such_module" in refused("broken", tmp_path).cause
 
 
-# ── whatever the agent does ─────────────────────────────────────────────────────────────────
+# ── faulty agents ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
@@ -251,7 +251,7 @@ def test_an_agent_that_ends_without_an_outcome_has_failed(tmp_path: Path) -> Non
     assert (error.code, "without an outcome" in error.message) == ("PB-AGENT-FAILED", True)
 
 
-def test_an_agent_that_raises_has_failed_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_an_agent_that_raises_has_failed_and_the_run_continues(tmp_path: Path) -> None:
     def raising() -> Iterator[Message]:
         yield Message("one")
         raise KeyError("tokens")

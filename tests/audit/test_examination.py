@@ -267,7 +267,7 @@ def as_written(playbook: Playbook, state: State, journal: Any) -> SessionFiles:
 @given(playbooks(), CHOICES)
 @settings(max_examples=150)
 def test_our_own_journals_have_no_findings(playbook: Playbook, choices: list[int]) -> None:
-    """Whatever happens in a session, and wherever it stands: every rule holds."""
+    """Every rule holds for any session, at any point."""
     moments = list(history(playbook, choices))
     for now in moments[len(moments) // 2 :: 5] + moments[-1:]:
         audited = examine(as_written(playbook, now.after, now.written), NOW)
@@ -508,7 +508,7 @@ def test_what_a_person_has_waived_may_say_that_it_failed(
 
 
 @pytest.mark.parametrize("said", REFUTING)
-def test_a_policy_that_goes_on_does_not_mind_evidence_of_a_failure(said: str) -> None:
+def test_a_policy_that_continues_does_not_mind_evidence_of_a_failure(said: str) -> None:
     contents = files("kai")
     journal = contents["journal.yaml"].replace(
         'decision: "auto"', f'decision: "auto"\n    {said.replace(FEATURE, KAIS_FEATURE)}', 1

@@ -131,7 +131,7 @@ class TestTime:
 
 
 class TestTrouble:
-    def test_retries_are_told_apart(self) -> None:
+    def test_retries_are_distinguished(self) -> None:
         together = all_of(source("ours"), source("ours-open"), source("kai"))
         assert together.retries == {"automatic": 1, "asked": 1, "interrupted": 1, "unknown": 1}
         again = {(each.name, each.command): each.again for each in together.steps}

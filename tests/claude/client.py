@@ -2,8 +2,8 @@
 
     done = Client(project, model).run("/playbook.run auto-feature 013")
 
-Whatever a client started carries its scratch folder in the environment; by that `kill` finds the
-whole tree, also what left the process group.
+Every process of a client has the scratch folder in its environment. `kill` uses it to find the
+whole tree, including processes that left the process group.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Client:
     def run(
         self, prompt: str, *args: str, timeout: float = TIMEOUT, stdin: bytes | None = None
     ) -> Done:
-        """`claude -p PROMPT` to its end, whatever its end."""
+        """`claude -p PROMPT`, until it ends in any way."""
         return self.spawn(prompt, *args, stdin=stdin).wait(timeout)
 
     def spawn(self, prompt: str, *args: str, stdin: bytes | None = None) -> Running:

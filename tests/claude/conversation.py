@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 DIRECTIVE = "playbook-directive: "
-GOES_ON = "The playbook goes on."
+GOES_ON = "The playbook continues."
 CALLED_FOR = re.compile(r"Agent\(description='([^']+)'")
 
 NOTIFICATION = re.compile(r"(?s)<task-notification>(.*?)</task-notification>")

@@ -84,7 +84,7 @@ def main(kills: int, seed: int) -> Count:
 
 
 def one(project: Project, chance: random.Random, wanted: int, count: Count) -> None:
-    """One session to its end, whatever befalls its runners."""
+    """One session to its end, although its runners are killed."""
     watched = Watched(project)
     with Model(watched) as model, Client(project, model) as client:
         put_on_path(client)

@@ -1,7 +1,7 @@
-"""A loopback that the client shares with nobody, where this machine permits such a thing.
+"""A private loopback for the client, where this machine permits one.
 
 A short-lived process makes a network namespace, listens inside it and hands both back as open
-files: the model answers from this process, and whoever `enter`s can reach it and nothing else.
+files: the model answers from this process, and a program that `enter`s can reach only that.
 Elsewhere the client is given the usual loopback, and `private` says so.
 """
 
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 PORT = 8765
-"""The model's port in a private network, where nobody else can have taken it."""
+"""The model's port in a private network, where no other process can have taken it."""
 
 MAKER = f"""
 import fcntl, os, socket, struct
@@ -33,7 +33,7 @@ with socket.socket(fileno=0) as parent:
 
 
 class Network:
-    """`listener` is open inside; `enter` goes before the argv of whatever shall run inside."""
+    """`listener` is open inside; `enter` goes before the argv of a program to run inside."""
 
     listener: socket.socket
     private: bool

@@ -6,7 +6,7 @@
     ...
     recorder.of("PostToolUse", tool="Skill")
 
-Its hooks come by `--settings`, beside whatever the project installs.
+Its hooks come by `--settings`, beside those that the project installs.
 """
 
 from __future__ import annotations

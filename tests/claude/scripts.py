@@ -148,7 +148,7 @@ def at_work(skill: str, *calls: Call) -> Line:
 
 
 class Undisturbed:
-    """What the worker of that command does once it has run it, while nobody else does anything.
+    """What the worker of that command does once it has run it, while nothing else happens.
 
     It waits until the main thread has launched it, and that waits for the results. Who reads and
     writes a file without our lock may else find a hook between the two, which puts the file back.
@@ -169,7 +169,7 @@ class Undisturbed:
         if all(made in request.calls for made in self._calls):
             self._done.set()
         reply = self._line(request)
-        assert reply is None or self._launched.wait(LONG), "nobody has launched the worker"
+        assert reply is None or self._launched.wait(LONG), "the worker was not launched"
         return reply
 
 
@@ -261,10 +261,10 @@ def honest(
     for entry in project.journal():
         if entry["status"] == "done":
             command = snapshot.state.playbook.step(entry["step_id"]).command[1:]
-            assert command in budget, f"{entry['step_id']} is done, and nobody ran {command}"
+            assert command in budget, f"{entry['step_id']} is done, but {command} did not run"
             budget.remove(command)
         passed = "resolution" in entry or "human_response" in entry
-        assert not passed or entry["step_id"] in answered, f"nobody answered for {entry}"
+        assert not passed or entry["step_id"] in answered, f"{entry} passed without an answer"
     return _ending(snapshot.directive, here, session_id, told)
 
 

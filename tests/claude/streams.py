@@ -2,7 +2,7 @@
 
     python tests/claude/streams.py          # records them anew, with the pinned client
 
-Each is the client's own output, line by line. Long lists that nobody reads are left out, and the
+Each is the client's own output, line by line. Long lists that no test reads are left out, and the
 scratch folders it ran in are called /project and /home.
 """
 

@@ -4,7 +4,7 @@
         terminal.say("/playbook.run auto-feature 013")
         terminal.wait_for("Session 2026")
 
-A tmux server of its own, configured by nobody, that ends with the test.
+A tmux server of its own, without configuration, that ends with the test.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Terminal:
         self.client.kill()
 
     def close(self) -> None:
-        """End the server and the client, whatever they are at."""
+        """End the server and the client, even in the middle of work."""
         subprocess.run(
             [*self._tmux, "kill-server"],
             env=self._environment,

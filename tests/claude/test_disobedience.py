@@ -1,6 +1,6 @@
 """A model that does not do as it is told, in the real client: one row of the contract each.
 
-Whatever it does, the journal stays true, steps are neither skipped nor invented, only a person
+In every case the journal stays true, steps are neither skipped nor invented, only a person
 passes a gate, and the run does not end early without saying so.
 """
 
@@ -72,7 +72,7 @@ def go(project: Project, start: Start) -> Go:
 
 
 def reached_the_gate(project: Project, client: Client) -> None:
-    """All was done once, in order, by subagents; the gate is open, and nobody has passed it."""
+    """All was done once, in order, by subagents; the gate is open and was not passed."""
     assert honest(project, client) == "waiting"
     assert steps(project) == TO_THE_GATE
     assert executed(client) == ONCE_EACH
@@ -217,7 +217,7 @@ class TestNoOtherWayToPrompt:
 
 class TestNoEarlyStop:
     @pytest.mark.smoke
-    def test_a_model_that_stops_at_once_is_sent_on_and_then_let_go(
+    def test_a_model_that_stops_at_once_is_sent_back_and_later_released(
         self, project: Project, go: Go
     ) -> None:
         """Row: no early stop. After six blocks the session is marked; never a busy loop."""
@@ -226,7 +226,7 @@ class TestNoEarlyStop:
         assert steps(project) == ["plan#1 in_progress"]
         assert len(client.model.main) == 7
 
-    def test_a_model_that_has_second_thoughts_goes_on(self, project: Project, go: Go) -> None:
+    def test_a_model_that_has_second_thoughts_continues(self, project: Project, go: Go) -> None:
         """Row: no early stop; the counts are reset by an accepted launch."""
         stops = iter([text("Enough.")] * 4)
 
@@ -299,7 +299,7 @@ class TestNoEarlyStop:
         assert honest(project, client) == "stalled"
         assert len(client.model.main) == 10
 
-    def test_a_model_that_looks_on_while_a_step_is_at_work_is_left_alone(
+    def test_a_model_that_looks_while_a_step_runs_is_left_alone(
         self, project: Project, go: Go
     ) -> None:
         """Row: no early stop; waiting is no loop, however often it looks."""

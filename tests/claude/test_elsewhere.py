@@ -71,7 +71,7 @@ def test_below_the_root_nothing_begins_and_the_root_is_named(
     assert project.sessions == []
 
 
-def test_a_teammate_without_the_program_works_as_ever_and_is_told_how_to_get_it(
+def test_a_teammate_without_the_program_works_as_before_and_is_told_how_to_install_it(
     project: Project, start: Start
 ) -> None:
     assert project.playbook("init", "--yes").code == 0
@@ -86,7 +86,7 @@ def test_a_teammate_without_the_program_works_as_ever_and_is_told_how_to_get_it(
 
 
 @pytest.mark.parametrize("at", ["a gate", "a step"])
-def test_a_person_whose_program_is_uninstalled_works_on_and_pauses_the_session(
+def test_a_person_whose_program_is_uninstalled_keeps_working_and_pauses_the_session(
     project: Project, start: Start, open_terminal: Open, recorder: Recorder, at: str
 ) -> None:
     """The playbook's own turn may do nothing any more, and the screen never shows shell text."""

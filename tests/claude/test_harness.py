@@ -217,7 +217,7 @@ class TestATurn:
         assert len(client.model.requests) == 1
         assert "Stop" not in recorder.names
 
-    def test_goes_on_when_the_same_is_said_without_a_refusal_and_the_tool_is_not_permitted(
+    def test_continues_after_an_equal_denial_that_is_no_refusal(
         self, start: Start, recorder: Recorder
     ) -> None:
         recorder.answer("PreToolUse", {"continue": False, "stopReason": "enough"})
@@ -276,7 +276,7 @@ class TestASlashCommand:
         assert (done.code, done.result["is_error"]) == (0, False)
         assert "No such playbook." in done.text
 
-    def test_that_nobody_knows_goes_to_the_model_as_text(
+    def test_that_is_unknown_goes_to_the_model_as_text(
         self, start: Start, recorder: Recorder
     ) -> None:
         client = start(says("What is that?"))
@@ -305,7 +305,7 @@ class TestASkill:
         assert "Shell command failed" in seen["error"]
 
     @pytest.mark.parametrize("allowed", [False, True])
-    def test_with_tools_of_its_own_needs_the_hooks_leave(
+    def test_with_tools_of_its_own_needs_the_hooks_permission(
         self, start: Start, recorder: Recorder, project: Project, allowed: bool
     ) -> None:
         project.write(".claude/commands/own.md", "---\nallowed-tools: Bash(ls:*)\n---\nList.\n")
@@ -446,7 +446,7 @@ class TestAConversation:
     @pytest.mark.parametrize(
         ("how", "source"), [(["--resume"], "resume"), (["--fork-session", "--resume"], "fork")]
     )
-    def test_taken_up_again_tells_the_hook_how(
+    def test_resumed_tells_the_hook_how(
         self, start: Start, recorder: Recorder, how: list[str], source: str
     ) -> None:
         recorder.answer(

@@ -82,7 +82,7 @@ def test_a_feature_goes_to_its_pull_request_and_through(
 
 
 @pytest.mark.smoke
-def test_what_it_does_is_heard_while_it_does_it(headless: Headless, project: Project) -> None:
+def test_its_output_arrives_while_it_runs(headless: Headless, project: Project) -> None:
     """Catalyst NFR-1.3. And a step's own model, with what a child must not know left out."""
     looks = [call("Bash", command="printenv CLAUDE_CODE_MESSAGING_TOKEN TRACEPARENT")]
     rules = 'agents: {claude: {allowed_tools: ["Bash(printenv *)"]}}\n'
@@ -247,7 +247,7 @@ WAITS = "agents: {claude: {wait_for_limit: true}}\n"
 def test_a_usage_limit_is_waited_for_where_the_config_says_so(
     begun: bool, headless: Headless, project: Project
 ) -> None:
-    """What had begun goes on where it was: nothing is done twice."""
+    """What had begun continues where it was: nothing is done twice."""
     project.write(".playbooks/config.yaml", WAITS)
     resets: list[int] = []
     limited_at = 2 if begun else 1
@@ -302,10 +302,10 @@ def test_a_budget_is_kept(
     assert told in entry["error"]
 
 
-def test_what_a_run_may_cost_is_remembered_until_somebody_says_otherwise(
+def test_the_cost_limit_of_a_run_is_remembered_until_another_is_given(
     headless: Headless, project: Project
 ) -> None:
-    """What it has cost so far stands in the journal, so that another process goes on counting."""
+    """The journal has the cost so far, so another process continues to count."""
     headless(works)
     assert project.playbook("run", "two", "--max-cost-usd", "0.000031").code == 4
     assert project.journal()[0]["agent"]["cost_usd"] == 0.00003
@@ -314,7 +314,7 @@ def test_what_a_run_may_cost_is_remembered_until_somebody_says_otherwise(
     assert stopped.code == 2
     assert project.journal()[1]["error_code"] == "PB-AGENT-BUDGET"
     assert project.playbook("resume", "--retry").code == 2
-    assert project.journal()[2]["agent"] == {"name": "claude"}  # nobody was asked any more
+    assert project.journal()[2]["agent"] == {"name": "claude"}  # no further question was asked
     # The client may have carried out a call before it looked at its purse.
     (project.root / FILES["speckit.tasks"][0]).unlink(missing_ok=True)
     done = project.playbook("resume", "--retry", "--max-cost-usd", "1")

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in every phase of a run by the real client; kill -9; and who goes on then."""
+"""SIGINT, SIGTERM and kill -9 in every phase of a run by the real client; what continues then."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ PHASES = {
     [(name, *each) for name in PHASES for each in SIGNALS],
     ids=lambda each: each.name if isinstance(each, signal.Signals) else str(each),
 )
-def test_a_run_is_interrupted_in_each_phase_and_goes_on(
+def test_a_run_is_interrupted_in_each_phase_and_continues(
     name: str, number: int, code: int, headless: Headless, project: Project
 ) -> None:
-    """kai FR32: journaled, nobody is left at work, and `resume` does what was not done."""
+    """kai FR32: journaled, no process is left, and `resume` does what was not done."""
     phase, over = PHASES[name], False
     if phase.config:
         project.write(".playbooks/config.yaml", f"agents: {{claude: {phase.config}}}\n")
@@ -127,7 +127,7 @@ class Held:
 
 
 def orphaned(project: Project, client: Client, held: Held) -> None:
-    """A run whose runner is killed, and whose client goes on, as the settings want it."""
+    """A run whose runner is killed, and whose client keeps running, as the settings say."""
     project.write(".playbooks/config.yaml", "orphans: wait\n")
     killed(project, held)
     assert client.processes()
@@ -136,7 +136,7 @@ def orphaned(project: Project, client: Client, held: Held) -> None:
 def killed(project: Project, held: Held) -> None:
     """A run whose runner is killed while its client works on that command."""
     with project.spawn("run", "straight") as runner:
-        assert held.begun.wait(100), f"nobody has asked for {held.command}"
+        assert held.begun.wait(100), f"{held.command} was not asked for"
         runner.kill()
         runner.communicate(timeout=100)
     held.free = True
@@ -191,7 +191,7 @@ KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """kai FR32, FR33, NFR2: each step's work is done once, whoever is killed."""
+    """kai FR32, FR33, NFR2: each step's work is done once, no matter which process is killed."""
     tests = Path(__file__).resolve().parent.parent
     done = subprocess.run(
         [sys.executable, str(tests / "claude/killed.py"), str(KILLS), "7"],

@@ -1,4 +1,4 @@
-"""Where a policy names people, somebody else's answer passes no gate in the real client."""
+"""Where a policy names people, another person's answer passes no gate in the real client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = r"continue\s[^❯]*may not answer for `plan`[^❯]*\[PB-POLICY-ANSWER\
 
 @pytest.fixture
 def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
-    """Its release team answers before `straight` begins, and nobody of it is here."""
+    """Its release team answers before `straight` begins, and no member is here."""
     root = playbooks.furnished(pristine, tmp_path)
     made = Project(root=root, home=home)
     made.write(
@@ -30,7 +30,7 @@ def project(pristine: Path, tmp_path: Path, home: Path) -> Project:
     return made
 
 
-def test_an_answer_of_somebody_else_is_refused_and_the_same_word_of_theirs_counts(
+def test_an_answer_of_another_person_is_refused_and_one_of_a_named_person_counts(
     project: Project, sit: Sit, recorder: Recorder
 ) -> None:
     """By the dialog's key and by typing: the person reads why, and the gate stays open."""

@@ -81,7 +81,9 @@ def differences(one: Path, other: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_by_hand_and_by_playbook_the_same_comes_out(project: Project, start: Start) -> None:
+def test_typing_by_hand_and_running_the_playbook_have_equal_results(
+    project: Project, start: Start
+) -> None:
     """kai FR41: the same commands, expanded in the same way, leave the same tree behind."""
     supervised, typed = twins(project)
 

@@ -1,4 +1,4 @@
-"""A client that is killed, closed, compacted, cleared, doubled; and who goes on then."""
+"""A client that is killed, closed, compacted, cleared, doubled; and what continues then."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestAKilledClient:
         assert (again["step_id"], again["attempt"], again["status"]) == ("tasks", 2, "done")
         assert project.manifest()["status"] == "completed"
 
-    def test_at_a_terminal_goes_on_in_another(self, project: Project, sit: Sit) -> None:
+    def test_at_a_terminal_continues_in_another(self, project: Project, sit: Sit) -> None:
         """kai NFR1: the machine loses power in mid-step; a person types /playbook.resume."""
         terminal = sit(Obedient(held={"speckit.tasks"}))
         terminal.say("/playbook.run straight 013")
@@ -131,9 +131,7 @@ class TestAKilledClient:
 
 
 class TestAFailedSession:
-    def test_is_taken_up_again_only_where_the_person_says_so(
-        self, project: Project, start: Start
-    ) -> None:
+    def test_is_resumed_only_where_the_person_says_so(self, project: Project, start: Start) -> None:
         """kai FR15: plain resume says what to type instead, and asks no model."""
         written = {"speckit.tasks": ("specs/013-playbook-create/tasks.md", "t\n")}
         client = start(Obedient(written=written))
@@ -200,7 +198,7 @@ class TestAConversation:
         terminal.wait_for("straight: completed")
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
-    def test_that_the_client_compacts_by_itself_in_mid_turn_goes_on(
+    def test_that_the_client_compacts_by_itself_in_mid_turn_continues(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:
         """Before it has dispatched anything: what it is told then has to be enough."""
@@ -222,7 +220,7 @@ class TestAConversation:
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
     @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
-    def test_that_is_taken_up_or_forked_at_a_terminal_goes_on_where_a_person_says_so(
+    def test_that_is_resumed_or_forked_at_a_terminal_continues_where_a_person_says_so(
         self, project: Project, start: Start, open_terminal: Open, how: list[str]
     ) -> None:
         first = start(Obedient()).run("/playbook.run two 013", *FREE)
@@ -252,7 +250,7 @@ class TestAConversation:
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
     @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
-    def test_that_is_taken_up_in_a_new_process_or_forked_does_not_own_the_session(
+    def test_that_is_resumed_in_a_new_process_or_forked_does_not_own_the_session(
         self, project: Project, start: Start, how: list[str]
     ) -> None:
         client = start(Obedient())

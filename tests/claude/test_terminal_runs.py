@@ -57,7 +57,7 @@ def quiet(request: Request) -> Reply | None:
 
 
 class TestAGate:
-    def test_is_put_and_answered_by_keys_on_the_way_through_auto_feature(
+    def test_is_asked_and_answered_by_keys_on_the_way_through_auto_feature(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         """kai FR17, FR24, FR26: the kernel's question and choices; words, name and gate id."""
@@ -125,7 +125,7 @@ class TestAGate:
         assert (gate["text"], gate["resolution"]) == ("Yes, please.", "continue")
         assert gate["by"]
 
-    def test_of_a_failure_lets_claude_mend_it_in_the_persons_own_turn(
+    def test_of_a_failure_lets_claude_fix_it_in_the_persons_own_turn(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         """kai FR26: own words in the dialog are talk; then "fixed test, continue" is an answer."""
@@ -165,7 +165,7 @@ class TestAGate:
     def test_is_answered_in_a_second_dialog_that_the_model_opens_by_itself(
         self, project: Project, sit: Sit, recorder: Recorder, first: str
     ) -> None:
-        """Whatever a person chooses in a dialog that shows the gate's question is the answer."""
+        """What a person chooses in any dialog that shows the gate's question is the answer."""
         words = "looks right, go ahead"
 
         def talk(request: Request) -> Reply | None:
@@ -209,7 +209,7 @@ class TestAGate:
 
 
 class TestTheRunningTurn:
-    def test_a_person_may_have_claude_do_something_else_while_a_step_is_at_work(
+    def test_a_person_may_have_claude_do_something_else_while_a_step_runs(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         note = str(project.root / "note.txt")
@@ -228,7 +228,7 @@ class TestTheRunningTurn:
     def test_that_an_error_of_the_api_ends_leaves_the_next_to_the_person(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
-        """Then no Stop hook runs, as after Esc; the playbook goes on at the end of theirs."""
+        """Then no Stop hook runs, as after Esc; the playbook continues at the end of theirs."""
         note = str(project.root / "note.txt")
         talk = reply_to("write a note", call("Write", file_path=note, content="x"))
         broken = Failure(400, "invalid_request_error", "scripted")  # the client tries it twice
@@ -250,10 +250,10 @@ class TestTheRunningTurn:
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
     @pytest.mark.parametrize("words", ["hello there", "/playbook.resume"])
-    def test_escape_interrupts_the_step_and_its_late_agent_is_not_heard(
+    def test_escape_interrupts_the_step_and_its_late_agent_is_ignored(
         self, project: Project, sit: Sit, recorder: Recorder, words: str
     ) -> None:
-        """kai NFR1: the attempt is settled, the session is open and goes on with the next one."""
+        """kai NFR1: the attempt is settled, the session is open and continues with the next one."""
 
         def talk(request: Request) -> Reply | None:
             if request.said.strip().endswith("hello there"):
@@ -412,7 +412,7 @@ class TestAGroup:
             "qa.plan is done",
         ]
 
-    def test_in_the_foreground_runs_as_well(
+    def test_in_the_foreground_runs_too(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:
         client = start(Obedient(background=False))
@@ -422,7 +422,7 @@ class TestAGroup:
         assert project.manifest()["status"] == "completed"
 
 
-def test_a_person_is_called_when_a_worker_needs_leave(
+def test_a_person_is_called_when_a_worker_needs_permission(
     project: Project, start: Start, open_terminal: Open, recorder: Recorder
 ) -> None:
     client = start(Obedient(written={"speckit.plan": FILES["speckit.plan"]}))

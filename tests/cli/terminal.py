@@ -119,7 +119,7 @@ class Terminal:
             return self.process.poll() is None
         try:
             data = os.read(self._ours, 65_536)
-        except OSError:  # nobody holds the other end any more
+        except OSError:  # the other end is closed
             return False
         self.raw += data.decode("utf-8", "replace")
         return bool(data)

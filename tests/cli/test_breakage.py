@@ -139,7 +139,7 @@ def test_no_stream_changes_an_exit_code(
     assert not list(tmp_path.glob("playbook-bug-*"))
 
 
-def test_a_run_goes_on_without_the_reader_of_its_log(project: Project) -> None:
+def test_a_run_continues_without_the_reader_of_its_log(project: Project) -> None:
     agent = project.script("default: {write: {made.py: '1'}}\n")
     with project.spawn("run", "auto-validate", "013", "--agent", agent) as process:
         assert process.stderr is not None
@@ -297,8 +297,10 @@ IN_THE_WAY = [
 
 
 @pytest.mark.parametrize("name", IN_THE_WAY)
-def test_repair_mends_a_folder_in_the_place_of_a_file(waiting: Project, name: str) -> None:
-    """And loses nothing that somebody has put there."""
+def test_repair_replaces_a_folder_that_stands_where_a_file_belongs(
+    waiting: Project, name: str
+) -> None:
+    """And loses no file that a person has put there."""
     private = waiting.root / ".git/playbook" / waiting.session.name
     file = private / Path(name).name if name.startswith("private/") else waiting.session / name
     before = file.read_bytes()

@@ -269,7 +269,7 @@ class TestWhatIsSaid:
         assert "\ndo: " in said["reason"]
         assert "For example: /playbook.run auto-validate 013" in lacking["reason"]
         goes_on = f"`/playbook.resume {project.session.name}`"
-        assert f"Go on with {goes_on}, end it with `/playbook.abort`" in occupied["reason"]
+        assert f"Continue with {goes_on}, end it with `/playbook.abort`" in occupied["reason"]
 
     def test_ends_the_run_of_a_model_that_loops(self, conversation: Conversation) -> None:
         for number in range(20):

@@ -139,7 +139,7 @@ def test_the_current_step_is_visible_at_any_size(sitting: Sitting) -> None:
         ([9], 1, (9, 10)),
     ],
 )
-def test_the_list_scrolls_with_the_steps_at_work(
+def test_the_list_scrolls_with_the_running_steps(
     current: list[int], room: int, shown: tuple[int, int]
 ) -> None:
     """Of twenty; two lines count the others."""

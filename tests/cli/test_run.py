@@ -82,7 +82,7 @@ def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> Non
     assert "nothing to do" in again.err
 
 
-def test_an_answer_can_go_on_at_once(project: Project) -> None:
+def test_an_answer_can_continue_at_once(project: Project) -> None:
     """Recorded and resumed in one command, whose exit code is that of `resume`."""
     project.gh("open")
     project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
@@ -94,7 +94,7 @@ def test_an_answer_can_go_on_at_once(project: Project) -> None:
     assert project.playbook("answer", "continue", "--resume").code == 3
 
 
-def test_an_answer_that_goes_on_ends_at_the_next_gate_or_with_the_session(gated: Project) -> None:
+def test_an_answer_that_continues_ends_at_the_next_gate_or_with_the_session(gated: Project) -> None:
     agent = gated.script("default: {fail: it broke}")
     gated.playbook("run", "gated", "--agent", agent)
     assert gated.playbook("answer", "continue", "--resume").code == 2

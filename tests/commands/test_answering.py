@@ -54,7 +54,7 @@ def tried(project: Project, word: str) -> Snapshot | None:
     ],
     ids=["goes on", "ends", "waives"],
 )
-def test_an_answer_is_recorded_and_told_so_or_its_gate_is_still_shown(
+def test_an_answer_is_reported_as_recorded_or_its_gate_is_still_shown(
     project: Project,
     mocker: MockerFixture,
     steps: tuple[str, ...],
@@ -80,7 +80,7 @@ def test_an_answer_is_recorded_and_told_so_or_its_gate_is_still_shown(
     assert project.playbook("audit").code == 0
 
 
-def test_an_answer_without_copies_is_told_as_recorded(project: Project) -> None:
+def test_an_answer_without_copies_is_reported_as_recorded(project: Project) -> None:
     asked(project, GATED, LAST)
     copy = project.root / ".git/playbook" / project.session.name / "journal.yaml"
     copy.unlink()

@@ -105,7 +105,7 @@ class TestWhereAllIsFine:
             found = doctor.examine(folder, home=clinic.project.home)
             assert [each.name for each in found if each.state == "wrong"] == []
 
-    def test_there_has_to_be_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
+    def test_there_must_be_a_repository(self, clinic: Clinic, tmp_path: Path) -> None:
         with pytest.raises(StateError):
             list(doctor.examine(tmp_path, home=tmp_path))
 

@@ -173,7 +173,7 @@ def test_says_what_policies_make_of_it_and_who_is_asked(project: Project) -> Non
 
 
 def test_what_is_wrong_with_what_was_asked_for_is_said_as_by_a_run(project: Project) -> None:
-    """1, and no plan: there is none of a playbook or a feature that nobody knows."""
+    """1, and no plan: an unknown playbook or feature has none."""
     project.write("specs/013-other/spec.md", "x\n")
     for words in (["auto-faeture"], ["auto-feature"], ["auto-feature", "013"]):
         with pytest.raises(ArgumentError):
@@ -210,7 +210,7 @@ def test_a_limit_that_the_agent_cannot_keep_is_refused_as_by_a_run(project: Proj
     assert (shown.agent, shown.exit_code) == ("script", 1)
 
 
-def test_an_open_session_refuses_another_and_a_pending_one_is_gone_on_with(
+def test_an_open_session_refuses_another_and_a_pending_one_is_continued(
     project: Project,
 ) -> None:
     """3: the state forbids it."""
@@ -264,7 +264,7 @@ def test_what_a_run_would_refuse_before_its_first_step_is_foreseen(
     assert shown.exit_code == caught.value.exit_code
 
 
-def test_a_later_step_that_spec_kit_would_misunderstand_is_told_of(project: Project) -> None:
+def test_a_later_step_that_spec_kit_would_misunderstand_is_reported(project: Project) -> None:
     """A step before it may put that right; so it is not refused."""
     by_branch(project)
     later = "  - {id: look, command: /qa.plan, autonomy: auto, error_policy: stop}\n"
@@ -280,7 +280,7 @@ def test_a_later_step_that_spec_kit_would_misunderstand_is_told_of(project: Proj
     )
 
 
-def test_a_pending_session_that_somebody_drives_is_not_gone_on_with(project: Project) -> None:
+def test_a_pending_session_with_a_driver_is_not_continued(project: Project) -> None:
     project.write(".playbooks/playbooks/gated.yaml", GATED)
     private = locate.store(project.root).runtime(begin_only(project))
     with driver_lock.driving(private, "script"):

@@ -382,7 +382,7 @@ def test_a_main_branch_is_never_removed(installed: Project) -> None:
     assert "main" in start_point.heads(installed.root)
 
 
-def test_a_commit_without_a_branch_has_to_be_merged_as_well(beside: Beside) -> None:
+def test_a_commit_without_a_branch_must_be_merged_as_well(beside: Beside) -> None:
     beside.tree.git("switch", "-q", "--detach")
     beside.main.git("branch", "-D", "-q", NEW)
     assert beside.looked_at().obstacles

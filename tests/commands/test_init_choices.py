@@ -237,7 +237,7 @@ class TestTheCommandsThatAreMissing:
         assert newcomer.read(path).endswith("Our way.\n")
 
     def test_leave_another_projects_playbook_alone(self, newcomer: Project) -> None:
-        """A playbook that does not fit is installed where somebody asks for it."""
+        """A playbook that does not fit is installed where a person asks for it."""
         path = ".playbooks/playbooks/auto-validate.yaml"
         done = newcomer.playbook("init", "--yes", "--restore", path)
         assert done.code == 0, done.err

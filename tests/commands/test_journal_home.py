@@ -211,7 +211,7 @@ def crlf(late: Late) -> None:
         crlf,
     ],
 )
-def test_whatever_main_has_of_it_the_end_comes_home(
+def test_the_end_of_a_journal_reaches_main_with_any_copy_there(
     late: Late, done: Callable[[Late], None]
 ) -> None:
     done(late)
@@ -236,7 +236,7 @@ def test_main_on_a_branch_without_it_is_named_first(late: Late) -> None:
     assert late.is_home
 
 
-def test_another_branch_that_has_the_same_copy_takes_it(late: Late) -> None:
+def test_another_branch_with_an_equal_copy_takes_it(late: Late) -> None:
     late.main.git("switch", "-q", "-c", "elsewhere")
     late.finish()
     assert late.is_home
@@ -262,7 +262,7 @@ def origin(main: Project) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["main has an older copy", "main has none"])
-def test_a_merge_that_was_fetched_has_to_be_pulled_first(late: Late, known: bool) -> None:
+def test_a_merge_that_was_fetched_must_be_pulled_first(late: Late, known: bool) -> None:
     """A file of ours would be in the way of `git pull`."""
     main = late.main
     main.git("branch", "-q", "merged", "main")
@@ -523,7 +523,7 @@ def test_in_another_clone_the_copy_is_what_there_is(late: Late, tmp_path: Path) 
     assert f"playbook answer {late.id}" in advice(late)
 
 
-def test_a_copy_that_a_branch_continues_is_not_taken_up(late: Late, tmp_path: Path) -> None:
+def test_a_copy_that_a_branch_continues_is_not_resumed(late: Late, tmp_path: Path) -> None:
     late.main.git("clone", "-q", ".", str(tmp_path / "clone"))
     clone = late.main = Project(tmp_path / "clone", late.main.home)
     shown = advice(late)
@@ -543,7 +543,7 @@ def test_a_copy_that_a_branch_continues_is_not_taken_up(late: Late, tmp_path: Pa
     assert clone.playbook("answer", late.id, "accept").code == 0
 
 
-def test_a_copy_whose_worktree_was_removed_is_not_taken_up_either(late: Late) -> None:
+def test_a_copy_whose_worktree_was_removed_is_not_resumed_either(late: Late) -> None:
     late.main.git("worktree", "remove", "--force", str(late.tree.root))
     refused = late.main.playbook("resume", late.id)
     assert f"session {late.id} is further on branch {NEW} [PB-STATE-OLDER]" in refused.err
@@ -678,7 +678,7 @@ def test_a_pull_request_that_has_the_end_is_enough(
     assert not late.stands
 
 
-def test_a_pull_request_without_the_end_has_to_be_pulled_first(
+def test_a_pull_request_without_the_end_must_be_pulled_first(
     late: Late, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged_by_pull_request(late, late.tree.git("rev-parse", "HEAD~1"), monkeypatch)

@@ -60,7 +60,7 @@ def test_answer_without_a_gate_says_so(kai: Project) -> None:
     assert "PB-STATE-NO-GATE" in shown
 
 
-def test_resume_inside_claude_code_goes_on_with_one(kai: Project) -> None:
+def test_resume_inside_claude_code_continues_with_one(kai: Project) -> None:
     """What was running when kai stopped is judged by its evidence, and runs again."""
     assert kai.playbook("init", "--yes", "--replace").code == 0
     reply = Hooked(kai).types(f"/playbook.resume {SESSION}")
@@ -83,7 +83,7 @@ def test_repair_takes_one_as_it_is(kai: Project) -> None:
 
 
 @pytest.mark.parametrize("command", ["abort", "pause", "repair --take", "graph --session"])
-def test_without_the_playbook_the_cure_is_to_put_it_there(kai: Project, command: str) -> None:
+def test_without_the_playbook_the_guidance_is_to_put_it_there(kai: Project, command: str) -> None:
     (kai.root / ".playbooks/playbooks/auto-feature.yaml").unlink()
     code, shown = typed(kai, *command.split(), SESSION)
     assert code == 3

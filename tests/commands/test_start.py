@@ -334,7 +334,7 @@ def test_an_insufficient_artifact_is_reported_with_its_evidence(installed: Proje
     assert "leads out of the repository" in refused(installed, "PB-GIT-BASE").message
     (installed.root / f"specs/{NEW}/spec.md").unlink()
     installed.write(f"specs/{NEW}/spec.md", "x" * 5_000_000)
-    installed.commit("Nobody wrote that")
+    installed.commit("Written by a hook")
     assert "spec.md is larger than" in refused(installed, "PB-GIT-BASE").message
 
 
@@ -443,7 +443,7 @@ def test_the_place_is_the_settings_to_choose(installed: Project) -> None:
 
 
 def test_a_session_that_is_open_on_that_branch_is_not_overlooked(installed: Project) -> None:
-    """Its worktree is gone, and its journal is on the branch: it goes on where it is."""
+    """Its worktree is gone, and its journal is on the branch: it continues where it is."""
     first = start(installed)
     there = Project(first.root, installed.home)
     there.commit("The journal")

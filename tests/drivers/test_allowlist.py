@@ -138,7 +138,7 @@ class TestTheSupervisingModel:
         assert command(text) == "deny"
 
     @given(st.text(st.characters(codec="utf-8")))
-    def test_runs_no_second_command_whatever_is_appended(self, tail: str) -> None:
+    def test_runs_no_second_command_with_any_appended_text(self, tail: str) -> None:
         if any(sign in tail.strip() for sign in ";&|`$()<>\n\\"):
             assert command(f"playbook next {tail}") == "deny"
 

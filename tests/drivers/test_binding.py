@@ -212,7 +212,9 @@ class TestStatusShows:
         conversation.dies()
         assert "driven by" not in conversation.project.playbook("status").out
 
-    def test_that_a_dialog_waits_until_its_agent_goes_on(self, conversation: Conversation) -> None:
+    def test_that_a_dialog_waits_until_its_agent_continues(
+        self, conversation: Conversation
+    ) -> None:
         project = conversation.project
         conversation.types("run", "auto-validate 013")
         conversation.hook("PermissionRequest", tool_name="Write", agent_id="a1")

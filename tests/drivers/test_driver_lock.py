@@ -220,7 +220,7 @@ def test_a_socket_of_another_process_is_not_the_runners(session: Session) -> Non
 
 
 def test_a_request_from_below_an_agent_is_refused(session: Session) -> None:
-    """Whatever the process says: the kernel tells the runner which one it is."""
+    """The kernel tells the runner which process it is; what the process says does not count."""
     worker = session.private / "worker-plan#1"
     worker.touch()
     with session.drives() as listen:

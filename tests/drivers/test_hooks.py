@@ -173,7 +173,7 @@ class TestTheCaller:
         with pytest.raises(StateError, match="a different shell runs this"):
             hooked.says("continue")
         monkeypatch.setattr(authorization, "_PROC", tmp_path / "proc")
-        hooked.says("nobody knows the shell: there is no such folder on every machine")
+        hooked.says("the shell is unknown: not every machine has such a folder")
         line = tmp_path / "proc" / str(shell.pid) / "cmdline"
         line.parent.mkdir(parents=True)
         line.write_bytes(f"/bin/sh\0-c\0{settings.MARK} playbook hook\0".encode())
@@ -350,7 +350,7 @@ class TestAnAgent:
 class TestStopping:
     def test_is_refused_while_a_step_is_due(self, hooked: Hooked) -> None:
         reply = hooked.stops()
-        assert blocked(reply) == "The playbook goes on."
+        assert blocked(reply) == "The playbook continues."
         assert reply is not None
         assert reply.snapshot is not None
 
@@ -376,7 +376,7 @@ class TestStopping:
         shell = {"id": "b1", "type": "shell"}
         assert blocked(hooked("Stop", background_tasks=[shell]))
 
-    def test_is_refused_where_only_something_else_is_at_work(self, hooked: Hooked) -> None:
+    def test_is_refused_where_only_something_else_runs(self, hooked: Hooked) -> None:
         """A server that a worker left running is not worth waiting for."""
         assert blocked(hooked.stops("npm run dev"))
 

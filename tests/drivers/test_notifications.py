@@ -185,7 +185,9 @@ class TestInTheClient:
         began = time.monotonic()
         conversation.hook("Stop", background_tasks=[])
         (seen,) = next(view.watch(cwd=gated.root))
-        assert seen.notify_error == "" or time.monotonic() - began > 0.5  # nobody waited for it
+        assert (
+            seen.notify_error == "" or time.monotonic() - began > 0.5
+        )  # the run did not wait for it
         until(lambda: next(view.watch(cwd=gated.root))[0].notify_error)
         (seen,) = next(view.watch(cwd=gated.root))
         lines = [line.text for line in live.session_board((seen,), 0)]

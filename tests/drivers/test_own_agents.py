@@ -1,4 +1,4 @@
-"""An agent of ours does not decide for a person, whatever it changes about its process."""
+"""An agent of ours does not decide for a person, after any change to its process."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestAnAgent:
             assert f"but the agent of plan#1 in session {project.session.name}" in said
             assert "Leave it to a person: in a terminal of their own" in said
 
-    def test_is_known_whatever_it_changes_about_its_process(self, project: Project) -> None:
+    def test_is_recognised_after_any_change_to_its_process(self, project: Project) -> None:
         ways = [
             "plainly",
             "without our variables",
@@ -138,7 +138,7 @@ class TestAnAgent:
         ((code, said),) = tries(project, [("plainly", answer)])
         assert code == 0, said
 
-    def test_leaves_nobody_to_answer_the_next_gate(self, project: Project) -> None:
+    def test_leaves_no_process_to_answer_the_next_gate(self, project: Project) -> None:
         """A process with a session, a parent and an environment of its own."""
         left = project.root.with_name("left")
         waits = f"echo $$ > {left}; until {' '.join(PROGRAM)} answer continue; do sleep 0.05; done"
@@ -181,7 +181,7 @@ class TestAPerson:
         assert project.process("answer", "continue").code == 0
         assert project.playbook("resume", "--mode", "autonomous").code == 0
 
-    def test_is_told_by_recorded_numbers_where_the_system_tells_no_files(
+    def test_is_recognised_by_recorded_numbers_where_the_system_lists_no_files(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         here = checkout.find(project.root)

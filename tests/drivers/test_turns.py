@@ -245,7 +245,7 @@ class TestAMissedEnd:
         assert at_work.steps == ["plan#1 in_progress"]
         reply = at_work.stops()
         assert reply is not None
-        assert (reply.decision, reply.reason) == ("block", "The playbook goes on.")
+        assert (reply.decision, reply.reason) == ("block", "The playbook continues.")
         assert reply.snapshot is not None
         assert [member.id for member in running(reply.snapshot)] == ["tasks#1"]
         assert at_work.steps == ["plan#1 done", "tasks#1 in_progress"]
@@ -347,7 +347,7 @@ class TestAMissedEnd:
         assert person.project.journal()[1]["output"] == "by itself"
 
     @pytest.mark.parametrize("status", ["completed", "failed"])
-    def test_whose_notification_was_delivered_unheard_is_read_from_the_transcript(
+    def test_whose_notification_was_delivered_but_missed_is_read_from_the_transcript(
         self, at_work: Hooked, status: str
     ) -> None:
         at_work.ran("plan#1", "speckit.plan")
@@ -400,7 +400,7 @@ class TestAMissedEnd:
 
 
 class TestATurn:
-    def test_is_the_persons_when_they_type_anything_and_the_playbook_goes_on_at_its_end(
+    def test_is_the_persons_when_they_type_anything_and_the_playbook_continues_at_its_end(
         self, at_work: Hooked
     ) -> None:
         refused = at_work.calls("Write", file_path="x")
@@ -551,7 +551,7 @@ class TestAClearedConversation:
         at_work.says("hello")
         assert at_work.bound.turn == "human"
 
-    def test_that_was_compacted_in_mid_turn_goes_on_with_it(self, at_work: Hooked) -> None:
+    def test_that_was_compacted_in_mid_turn_continues_with_it(self, at_work: Hooked) -> None:
         at_work.says("/playbook.status")
         at_work("SessionStart", source="compact")
         at_work.says("hello")
@@ -559,7 +559,7 @@ class TestAClearedConversation:
 
 
 class TestAGate:
-    def test_is_put_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
+    def test_is_asked_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
         """kai FR24: an explicit ask, and a call for the person."""
         reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
         assert reply is not None
@@ -603,7 +603,7 @@ class TestAGate:
         assert asked.bound.turn == "supervised"
         assert "resolution" not in asked.project.journal()[1]
 
-    def test_is_not_put_again_after_several_empty_dialogs(self, asked: Hooked) -> None:
+    def test_is_not_asked_again_after_several_empty_dialogs(self, asked: Hooked) -> None:
         for _ in range(5):
             asked.calls("AskUserQuestion")
             asked("PostToolUse", **answer(asked, ""))
@@ -689,7 +689,7 @@ class TestAGate:
         assert isinstance(reply.snapshot.directive, Finish)
         assert asked.project.journal()[1]["human_response"] == "skip"
 
-    def test_is_not_put_where_no_person_types(self, asked: Hooked) -> None:
+    def test_is_not_asked_where_no_person_types(self, asked: Hooked) -> None:
         asked.environment["CLAUDE_CODE_ENTRYPOINT"] = "sdk-cli"
         reply = asked.calls("AskUserQuestion")
         assert reply is not None

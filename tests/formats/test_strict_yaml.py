@@ -359,7 +359,7 @@ def test_invalid_json_is_refused(text: str, where: str, message: str) -> None:
     assert message in error.message
 
 
-# ── whatever comes ──────────────────────────────────────────────────────────────────────────
+# ── any input ───────────────────────────────────────────────────────────────────────────────
 
 YAML_ISH = st.text(
     alphabet=st.sampled_from("ab:-?[]{},#&*!|>'\"%@` \t\n\r\\0~<é\ufeff"), max_size=60
@@ -409,7 +409,7 @@ def as_read(value: object) -> object:
 
 @given(JSON_VALUES)
 def test_what_json_writes_is_read_back(value: object) -> None:
-    text = json.dumps(value, indent=1)  # escapes whatever is not ASCII
+    text = json.dumps(value, indent=1)  # escapes all that is not ASCII
     if "\\u0000" in text:
         return
     assert read(text, "f.json").data == as_read(value)
@@ -439,7 +439,7 @@ for name, data in hostile.items():
         except CheckError as error:
             found = error.code
         print(f"{name} {source} {found}", file=sys.stderr)
-try:  # the usage that Linux tells begins with that of whoever started us; this does not
+try:  # the usage that Linux reports begins with that of the parent; this does not
     status = open("/proc/self/status").read()
     print(int(status.split("VmHWM:")[1].split()[0]) * 1024 // 2 ** 20)
 except OSError:

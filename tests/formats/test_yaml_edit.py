@@ -39,7 +39,7 @@ def parsed(data: bytes) -> ParsedJournal:
     return parse_journal(data, "journal.yaml")
 
 
-# ── whatever a person inserts ───────────────────────────────────────────────────────────────
+# ── what a person inserts ───────────────────────────────────────────────────────────────────
 
 NOTES = [
     "",

@@ -69,7 +69,7 @@ def test_gate_always_asks_before_the_step() -> None:
 
 
 def test_continue_before_a_step_checks_again_and_then_runs_it() -> None:
-    """kai FR26, FR38: the journal keeps the words and their author; the run goes on."""
+    """kai FR26, FR38: the journal keeps the words and their author; the run continues."""
     scene = always()
     scene.says("continue", "looks fine, continue", by="Ann <ann@example.org>")
     assert scene.check.id == "before:pr#1.1"

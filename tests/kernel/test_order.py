@@ -376,7 +376,7 @@ def accepted(*, as_waived: bool) -> Scene:
 
 
 def test_a_waiver_of_one_step_is_asked_about_again_at_the_next_that_needs_it() -> None:
-    """Whatever its error policy: `stop` would end the session, and nothing is carried unasked."""
+    """Under any error policy: `stop` would end the session, and no waiver applies unasked."""
     scene = accepted(as_waived=True)
     assert scene.entry("a#1").waived == ("plan_exists",)
     assert (scene.gate.id, scene.gate.reason) == ("b#1?1", GateReason.PRECONDITION_FAIL)
@@ -397,7 +397,7 @@ def test_what_was_accepted_for_a_step_holds_for_its_later_attempts() -> None:
     assert scene.last.waived == ("plan_exists",)
 
 
-def test_after_a_continue_that_mended_nothing_the_question_is_asked_again() -> None:
+def test_after_a_continue_that_fixed_nothing_the_question_is_asked_again() -> None:
     """Also where the evidence is another one by now, which the policy `stop` would not forgive."""
     for as_waived in (True, False):
         scene = accepted(as_waived=True)

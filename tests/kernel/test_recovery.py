@@ -143,7 +143,7 @@ def test_a_session_that_has_ended_cannot_be_aborted(policy: ErrorPolicy) -> None
 
 
 def test_an_interrupt_settles_running_steps_and_leaves_the_session_in_progress() -> None:
-    """kai FR32: the next attempt follows, whatever the policy."""
+    """kai FR32: the next attempt follows under any policy."""
     scene = session()
     scene.checked()
     scene.cancelled(Cancellation.INTERRUPT)
@@ -290,7 +290,7 @@ def test_lost_work_had_finished_if_all_holds_and_something_changed(
 # ── taking up again ───────────────────────────────────────────────────────────────────────
 
 
-def test_a_failed_session_can_be_taken_up_again() -> None:
+def test_a_failed_session_can_be_resumed() -> None:
     """kai FR15: the failed entry has the resolution `retry`, and the next attempt follows."""
     scene = session()
     scene.worked()
@@ -304,7 +304,7 @@ def test_a_failed_session_can_be_taken_up_again() -> None:
     assert scene.check.id == "before:tasks#1.0"
 
 
-def test_a_failed_precondition_is_checked_again_when_the_session_is_taken_up() -> None:
+def test_a_failed_precondition_is_checked_again_when_the_session_is_resumed() -> None:
     scene = session()
     scene.checked(plan=missing("spec_exists"))
     scene.taken_up()
@@ -315,7 +315,7 @@ def test_a_failed_precondition_is_checked_again_when_the_session_is_taken_up() -
     assert scene.running == ("plan#3",)
 
 
-def test_only_a_failed_session_can_be_taken_up() -> None:
+def test_only_a_failed_session_can_be_resumed() -> None:
     scene = session()
     with pytest.raises(StateError, match="a retry of the session is not expected"):
         scene.taken_up()

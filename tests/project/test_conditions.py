@@ -395,7 +395,7 @@ def test_without_a_record_or_a_time_a_verdict_does_not_hold(bare: Workspace) -> 
     )
 
 
-def test_one_of_two_agreeing_verdicts_has_to_be_new(bare: Workspace) -> None:
+def test_one_of_two_agreeing_verdicts_must_be_new(bare: Workspace) -> None:
     put(bare, VERDICT)
     launch = record([Condition.QA_VERDICT_PASS], bare)
     put(bare, VERDICT_YAML, "verdict: PASS\n")

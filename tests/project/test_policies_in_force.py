@@ -276,7 +276,7 @@ class TestCheck:
         assert self.problems(gated, file) == [("warning", 1, 1, "PB-CHECK-POLICY-UNUSED")]
         for playbook in (gated.root / ".playbooks/playbooks").iterdir():
             playbook.unlink()
-        assert self.problems(gated, file) == []  # nobody can tell
+        assert self.problems(gated, file) == []  # this cannot be known
 
     def test_works_outside_of_a_project(self, tmp_path: Path) -> None:
         for name in ("policies/x.yaml", "playbooks/gated.yaml", "config.yaml"):

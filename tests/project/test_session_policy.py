@@ -144,7 +144,7 @@ PLAYBOOKS = st.builds(
 
 @given(PLAYBOOKS, st.lists(DEMANDS, max_size=4).map(lambda many: Policy(tuple(many))))
 def test_policies_only_tighten(made: Playbook, policy: Policy) -> None:
-    """kai P3-2, FR2: an autonomy may be raised, never lowered, whatever comes together."""
+    """kai P3-2, FR2: an autonomy may be raised, never lowered, in any combination."""
     (before,), (after,) = made.steps, tightened(made, policy).steps
     order = (Autonomy.SKIP, *LADDER)
     assert order.index(after.autonomy) >= order.index(before.autonomy)
@@ -335,14 +335,14 @@ def test_anyone_may_abort(scene: Scene) -> None:
     assert supervisor.look().manifest.status is SessionStatus.ABORTED
 
 
-def test_a_star_is_any_person_and_autonomous_is_none(scene: Scene) -> None:
+def test_a_star_allows_any_person_and_not_autonomous_mode(scene: Scene) -> None:
     policy = Policy((Demand("b", "team.yaml", None, (), ("*",)),))
     policy.admit("b", CONTINUE, "Nobody Special")
     with pytest.raises(PolicyError):
         policy.admit("b", CONTINUE, Mode.AUTONOMOUS.value)
 
 
-def test_two_policies_that_name_people_have_to_agree() -> None:
+def test_two_policies_that_name_people_must_agree() -> None:
     policy = Policy(
         (
             Demand("b", "x.yaml", answered_by=(RELEASE,)),
@@ -356,8 +356,8 @@ def test_two_policies_that_name_people_have_to_agree() -> None:
 
 def test_guarded_steps_are_not_skipped_from_elsewhere(scene: Scene) -> None:
     made = read_playbook(playbook("a", "b", "c"), "x")
-    GUARDED.admit_start(made, "", lambda: pytest.fail("nobody needs to be asked for"))
-    GUARDED.admit_start(made, "b", lambda: pytest.fail("nobody needs to be asked for"))
+    GUARDED.admit_start(made, "", lambda: pytest.fail("no person needs to be asked"))
+    GUARDED.admit_start(made, "b", lambda: pytest.fail("no person needs to be asked"))
     GUARDED.admit_start(made, "c", lambda: RITA)
     with pytest.raises(PolicyError) as caught:
         GUARDED.admit_start(made, "c", lambda: ADA)
@@ -379,7 +379,7 @@ def test_the_policies_apply_on_another_machine(scene: Scene) -> None:
     assert finish(elsewhere, elsewhere.advance()).manifest.status is SessionStatus.COMPLETED
 
 
-# ── and whoever would loosen them ───────────────────────────────────────────────────────────
+# ── attempts to loosen them ─────────────────────────────────────────────────────────────────
 
 
 def test_a_policy_that_was_edited_stops_the_session_until_a_person_has_looked(
@@ -439,7 +439,7 @@ def test_one_that_cannot_be_read_any_more_counts_as_changed(scene: Scene, text: 
     assert difference.what.startswith("it cannot be read")
 
 
-def test_it_has_to_be_readable_without_local_state(scene: Scene) -> None:
+def test_it_must_be_readable_without_local_state(scene: Scene) -> None:
     supervisor = at_the_gate(scene)
     scene.file(supervisor, "policy.yaml").write_text("schema: 1\ndemands: 3\n")
     with pytest.raises(StateError) as caught:

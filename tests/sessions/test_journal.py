@@ -219,7 +219,7 @@ def test_a_journal_may_be_longer_than_other_files() -> None:
 
 
 def test_a_completed_session_of_kais_own_tools_loads() -> None:
-    """kai D-J: no `schema`, empty strings, offsets, attempts that nobody numbered."""
+    """kai D-J: no `schema`, empty strings, offsets, attempts without numbers."""
     history = parsed((GOLDEN / "kai-completed.yaml").read_bytes())
     assert history.legacy
     plan, first, second, pr = history.entries

@@ -44,7 +44,7 @@ def test_nothing_was_written_yet(place: ABFile) -> None:
     assert place.headers() == (None, None)
 
 
-def test_the_last_content_is_read_whatever_its_length(place: ABFile) -> None:
+def test_the_last_content_is_read_at_any_length(place: ABFile) -> None:
     contents = [b"one", b"a longer second one", b"", b"\0\n\xff", b"x" * 100_000, b"short"]
     for content in contents:
         place.write(content)

@@ -200,7 +200,7 @@ def test_our_commit_is_not_shown_as_the_steps_work(
         (["config", "core.excludesFile", "ignored"], "git ignores .playbooks/sessions/"),
     ],
 )
-def test_a_refused_commit_is_reported_and_the_run_goes_on(
+def test_a_refused_commit_is_reported_and_the_run_continues(
     project: Project, prepare: list[str], said: str
 ) -> None:
     project.write("hooks/pre-commit", "#!/bin/sh\necho not now >&2\nexit 1\n").chmod(0o755)
@@ -214,7 +214,9 @@ def test_a_refused_commit_is_reported_and_the_run_goes_on(
     assert subjects(project) == []
 
 
-def test_without_git_the_run_goes_on_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_run_continues_too(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     supervisor = session(project, publishing())
     monkeypatch.setenv("PATH", str(project.home))
     (notice,) = supervisor.begin().notices
@@ -239,7 +241,7 @@ def resumed(project: Project) -> DriveResult:
     return driving.resume(project.session.name, cwd=project.root)
 
 
-def test_a_session_that_goes_on_is_not_closed(project: Project) -> None:
+def test_a_session_that_continues_is_not_closed(project: Project) -> None:
     supervisor = session(project, "a")
     supervisor.begin()
     assert supervisor.close().notices == ()
@@ -311,7 +313,7 @@ def test_what_follows_the_publishing_step_is_pushed_as_it_is_committed(
     ]
 
 
-def test_a_refused_push_is_told_and_made_up_for_by_a_resume(
+def test_a_refused_push_is_reported_and_repeated_by_a_resume(
     project: Project, upstream: Project
 ) -> None:
     supervisor = session(project, publishing())

@@ -71,7 +71,9 @@ class TestAmongSeveralOfThisWorktree:
         assert found.session_id == waits.id
         assert found.others == (runs.id, pending.id)
 
-    def test_the_one_that_began_last_counts_whatever_was_written_last(self, scene: Scene) -> None:
+    def test_the_session_that_began_last_counts_not_the_last_written_file(
+        self, scene: Scene
+    ) -> None:
         first, second = scene.create("a"), scene.create("a")
         first.begin()
         second.begin()
@@ -116,7 +118,7 @@ class TestOneThatAnotherToolBegan:
         )
         assert selection.open_here(scene.fresh()) == []
 
-    def test_does_not_hide_ours_and_is_this_worktrees_once_it_was_taken_up(
+    def test_does_not_hide_ours_and_is_this_worktrees_once_it_was_resumed(
         self, scene: Scene
     ) -> None:
         kai(scene)

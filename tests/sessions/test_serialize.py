@@ -192,7 +192,7 @@ def test_a_run_says_what_to_run_and_how() -> None:
     }
 
 
-def test_a_run_of_a_group_hands_out_every_member_and_leaves_out_what_nobody_gave() -> None:
+def test_a_run_of_a_group_hands_out_every_member_and_omits_empty_values() -> None:
     plain = Step("qa", "/qa.run", Autonomy.AUTO, ErrorPolicy.STOP, args="{{feature}}")
     run = Run((Attempt(STEP, 2), Attempt(plain, 1)))
     handouts = {
@@ -206,7 +206,7 @@ def test_a_run_of_a_group_hands_out_every_member_and_leaves_out_what_nobody_gave
     assert shape["steps"][1]["args"] == "013-playbook-create"
 
 
-def test_an_ask_puts_its_gate_with_evidence_and_choices() -> None:
+def test_an_ask_shows_its_gate_with_evidence_and_choices() -> None:
     choices = (Resolution.CONTINUE, Resolution.SKIP, Resolution.ABORT)
     ask = Ask("pr#1?1", Attempt(STEP, 1), GateReason.GATE_ALWAYS, Place.BEFORE, choices)
     shape = valid(ask_to_json(ask, SCENE, "Create PR?", {"context": ["3 files changed"]}))
@@ -225,7 +225,7 @@ def test_an_ask_puts_its_gate_with_evidence_and_choices() -> None:
     ]
 
 
-def test_a_wait_names_those_at_work_and_what_waits_for_them() -> None:
+def test_a_wait_names_what_runs_and_what_waits_for_it() -> None:
     shape = valid(wait_to_json(["pr#1"], SCENE, "playbook next --wait"))
     assert shape["directive"] == "wait"
     assert shape["steps"] == ["pr#1"]

@@ -86,7 +86,7 @@ def test_a_note_at_the_end_and_a_missing_last_line_end_survive(
     yaml.safe_load(text)
 
 
-def test_a_journal_that_a_person_indented_anew_goes_on_in_their_manner(
+def test_a_journal_that_a_person_reindented_keeps_their_indentation(
     scene: Scene, half_way: Supervisor
 ) -> None:
     file = scene.file(half_way, "journal.yaml")
@@ -196,7 +196,7 @@ def test_an_added_entry_is_named(scene: Scene, half_way: Supervisor) -> None:
     assert refusal(scene, half_way).message == "the entry d#1 was added by something else"
 
 
-def test_without_a_usable_copy_a_changed_settled_entry_is_seen_all_the_same(
+def test_without_a_usable_copy_a_changed_settled_entry_is_still_seen(
     scene: Scene, half_way: Supervisor
 ) -> None:
     scene.edit(half_way, "journal.yaml", ("status: done", "status: failed"))
@@ -235,7 +235,9 @@ def test_an_edited_pinned_playbook_stops_the_next_command(
     assert "the pinned playbook was changed" in refusal(scene, half_way).message
 
 
-def test_a_journal_that_is_none_any_more_says_where(scene: Scene, half_way: Supervisor) -> None:
+def test_a_journal_that_is_no_longer_one_is_reported_with_its_place(
+    scene: Scene, half_way: Supervisor
+) -> None:
     scene.edit(half_way, "journal.yaml", ("- step_id: b", "- step_id: [b"))
     with pytest.raises(StateError) as caught:
         scene.again(half_way).advance()

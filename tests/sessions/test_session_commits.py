@@ -516,7 +516,7 @@ def test_a_refused_push_is_reported(
 def test_a_remote_that_moves_on_meanwhile_is_not_overwritten(
     repository: Repository, remote: Repository, tmp_path: Path
 ) -> None:
-    """Even configured to force: somebody pushes between the look and the push."""
+    """Even configured to force: another push comes between the look and ours."""
     assert repository.commit()
     repository.git("config", "remote.origin.push", "+refs/heads/*:refs/heads/*")
     other = tmp_path / "other"

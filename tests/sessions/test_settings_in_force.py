@@ -139,7 +139,9 @@ def test_comments_in_the_pinned_settings_do_not_count(two: Project) -> None:
     assert two.playbook("resume").code == 0
 
 
-def test_broken_settings_of_the_project_are_told_and_the_session_goes_on(two: Project) -> None:
+def test_broken_settings_of_the_project_are_reported_and_the_session_continues(
+    two: Project,
+) -> None:
     two.playbook("run", "one", "--agent", writes(two, "notes", "nothing\n"))
     two.write(SETTINGS, "agnet: x\n")
     two.playbook("answer", "continue")

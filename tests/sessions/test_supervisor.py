@@ -285,7 +285,7 @@ def test_an_interrupted_session_stays_open(scene: Scene) -> None:
     assert work(scene.again(supervisor).advance()).id == "a#2"
 
 
-def test_a_failed_session_can_be_taken_up_again(scene: Scene) -> None:
+def test_a_failed_session_can_be_resumed(scene: Scene) -> None:
     supervisor = scene.create("a", "b")
     supervisor.begin()
     assert supervisor.report("a#1", failed()).directive == Finish(SessionStatus.FAILED)

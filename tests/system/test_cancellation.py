@@ -27,7 +27,7 @@ def test_a_request_to_stop_ends_the_program(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")
 def test_a_request_after_the_end_of_the_program_changes_nothing(tmp_path: Path) -> None:
-    """Somebody calls at the moment after its end."""
+    """It is called at the moment after its end."""
     pid = tmp_path / "pid"
 
     def once_it_has_ended() -> bool:
@@ -82,7 +82,7 @@ def test_a_signal_with_a_handler_is_left_to_it(tmp_path: Path) -> None:
     assert heard == [signal.SIGTERM]
 
 
-def test_a_program_of_another_thread_goes_on() -> None:
+def test_a_program_of_another_thread_continues() -> None:
     heard: list[bool] = []
     with cancelled_by(lambda: True):
         other = threading.Thread(target=lambda: heard.append(cancel_requested()))

@@ -55,7 +55,7 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
 
 
 def _stale(seen: SessionOverview) -> Iterator[str]:
-    """How to go on without running again what an older copy does not know."""
+    """How to continue without running again what an older copy does not know."""
     from os.path import relpath
     from shlex import quote
 
@@ -63,7 +63,7 @@ def _stale(seen: SessionOverview) -> Iterator[str]:
     assert manifest is not None  # noqa: S101 - a stale one was read
     place = relpath(seen.store.checkout.main_root / manifest.worktree)
     yield f"  its worktree {first_line(place)} is gone; this copy may lack what ran there last"
-    yield f"  go on there: git worktree add {quote(place)} {quote(first_line(manifest.branch))}"
+    yield f"  continue there: git worktree add {quote(place)} {quote(first_line(manifest.branch))}"
     yield f"  if it has ended there: playbook finish {seen.session_id}"
     yield f"  if that branch is gone, too: playbook abort {seen.session_id}"
 

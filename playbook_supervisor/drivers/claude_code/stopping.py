@@ -88,11 +88,11 @@ def stop(hook: HookContext) -> HookReply | None:
 
 
 def _told(hook: HookContext, snapshot: Snapshot) -> HookReply:
-    """Let the turn go on with what is due, without calling that a problem where possible."""
+    """Let the turn continue with what is due, without calling that a problem where possible."""
     return HookReply(
         "Stop",
         decision="go on" if goes_on(hook.environment) else "block",
-        reason="The playbook goes on.",
+        reason="The playbook continues.",
         snapshot=snapshot,
     )
 
