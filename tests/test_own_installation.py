@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from project import Project
 
 from playbook_supervisor.commands.install import init, update
@@ -15,26 +16,27 @@ OURS = REPOSITORY / ".playbooks"
 GUIDE = "docs/playbook-authoring.md"
 
 
-def test_it_is_what_init_writes_today(tmp_path: Path, home: Path) -> None:
-    """If this fails, run `playbook update`."""
+@pytest.fixture
+def project(tmp_path: Path, home: Path) -> Project:
+    """A repository with a copy of our installation."""
     project = Project(tmp_path / "copy", home)
     shutil.copytree(OURS, project.root / ".playbooks")
     shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
     project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
     project.git("init", "-q")
+    return project
+
+
+def test_it_is_what_init_writes_today(project: Project) -> None:
+    """If this fails, run `playbook update`."""
     actions = init.plan(cwd=project.root).actions
     drifted = [each for each in actions if each.why != "up to date"]
     assert drifted == []
     assert len(actions) == 16
 
 
-def test_update_finds_nothing_to_change(tmp_path: Path, home: Path) -> None:
+def test_update_finds_nothing_to_change(project: Project) -> None:
     """What `playbook update --check` would say."""
-    project = Project(tmp_path / "copy", home)
-    shutil.copytree(OURS, project.root / ".playbooks")
-    shutil.copytree(REPOSITORY / ".claude", project.root / ".claude")
-    project.write(GUIDE, (REPOSITORY / GUIDE).read_text("utf-8"))
-    project.git("init", "-q")
     assert update.plan(cwd=project.root).changes == ()
 
 

@@ -70,8 +70,12 @@ def environment(project: Project, store: Path) -> dict[str, str]:
 
 def pre_commit(project: Project, store: Path, *args: str) -> tuple[int, str]:
     """The exit code, and what it says on either stream."""
+    return run(project, store, sys.executable, "-m", "pre_commit", *args, "--color=never")
+
+
+def run(project: Project, store: Path, *argv: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "pre_commit", *args, "--color=never"],
+        argv,
         cwd=project.root,
         env=environment(project, store),
         stdout=subprocess.PIPE,
@@ -176,13 +180,4 @@ def told(said: str) -> str:
 def commit(project: Project, store: Path) -> tuple[int, str]:
     """`git commit` of everything, with its hooks."""
     project.git("add", "--all")
-    done = subprocess.run(
-        ["git", "commit", "-q", "-m", "Change"],
-        cwd=project.root,
-        env=environment(project, store),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    return run(project, store, "git", "commit", "-q", "-m", "Change")

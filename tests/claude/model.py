@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from claude.conversation import (
@@ -122,17 +121,12 @@ class Model:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closed.set()
         self._released.set()
         self._server.shutdown()
         self._thread.join()
-        self.network.__exit__(kind, error, traceback)
+        self.network.__exit__(*error)
         if self.errors and error is None:
             raise self.errors[0]
 

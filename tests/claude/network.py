@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from types import TracebackType
 from typing import Self
 
 PORT = 8765
@@ -57,12 +56,7 @@ class Network:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.listener.close()
         if self.private:
             os.close(self._namespace)

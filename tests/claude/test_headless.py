@@ -25,7 +25,7 @@ from claude.conversation import (
     call,
     text,
 )
-from claude.runner import Headless, after, command_of, works
+from claude.runner import Headless, after, command_of, run_auto_feature, works
 from claude.scripts import FILES
 from claude.streams import AT_ONCE, SUBSCRIBED, limit
 from playbook_supervisor.agents.registry import choose
@@ -56,12 +56,7 @@ def test_a_feature_goes_to_its_pull_request_and_through(
     assert project.playbook("init", "--yes").code == 0
     project.gh("open")
     client = headless(works)
-    halted = project.playbook("run", "auto-feature", "013")
-    assert halted.code == 4, halted.err
-    assert "7/8 steps done" in halted.err
-    assert project.playbook("answer", "continue").code == 0
-    done = project.playbook("resume")
-    assert done.code == 0, done.err
+    run_auto_feature(project)
     journal = project.journal()
     assert [entry["status"] for entry in journal] == ["done"] * 8
     agents = [entry["agent"] for entry in journal]

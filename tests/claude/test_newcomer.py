@@ -15,7 +15,7 @@ from project import FEATURE, SPEC, Project
 from claude.client import Client
 from claude.conftest import FREE, Start
 from claude.conversation import Block, Reply, Request, call, text
-from claude.runner import Headless, command_of
+from claude.runner import Headless, command_of, run_auto_feature
 from claude.scripts import FILES, obey
 
 SPECIFY = Path(sys.prefix) / "spec-kit/bin/specify"
@@ -133,12 +133,7 @@ def test_auto_feature_goes_to_its_pull_request_headless(
     """spec-kit's skills and our five commands are natively expanded, and leave what is checked."""
     assert "next: playbook run auto-feature 013" in initialised(project, "--commands")
     client = headless(headless_model)
-    halted = project.playbook("run", "auto-feature", "013")
-    assert halted.code == 4, halted.err
-    assert "7/8 steps done" in halted.err
-    assert project.playbook("answer", "continue").code == 0
-    done = project.playbook("resume")
-    assert done.code == 0, done.err
+    run_auto_feature(project)
     assert [entry["status"] for entry in project.journal()] == ["done"] * 8
     assert "pull request #7 is open" in str(project.journal()[-1]["evidence"])
     expanded = told(client)

@@ -14,7 +14,6 @@ import sys
 import termios
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from project import Project
 from screen import Screen
@@ -50,12 +49,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
