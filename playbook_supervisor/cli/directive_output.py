@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from playbook_supervisor.cli import output
 from playbook_supervisor.cli.render import json_shapes, text
-from playbook_supervisor.drivers.claude_code.allowlist import calls
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
@@ -42,6 +41,8 @@ def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
     directive = snapshot.directive
     match directive:
         case Run():
+            from playbook_supervisor.drivers.claude_code.allowlist import calls
+
             ids = [attempt.id for attempt in directive.members]
             due = [id_ for id_ in ids if id_ not in (details.given or ())]
             return [f"Expected now: {calls(due)}." if due else "Wait for the agents."]

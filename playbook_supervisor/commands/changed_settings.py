@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from playbook_supervisor.commands import locate
-from playbook_supervisor.drivers import session_control
+from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.observers import Observer
 from playbook_supervisor.sessions import principal, settings_in_force
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -20,7 +20,7 @@ def tell(
 ) -> None:
     """Say how the project's settings differ from the session's; take them if a person confirms."""
     store, session_id = supervisor.store, supervisor.id
-    session_control.require_no_runner(supervisor)
+    driver_lock.require_no_runner(supervisor.private)
     if pinned := settings_in_force.pin_missing(store, session_id):
         observer.on_notice(pinned)
     told = settings_in_force.difference(store, session_id)

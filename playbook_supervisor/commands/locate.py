@@ -50,10 +50,10 @@ def supervisor(store: SessionStore, session_id: str, *, exports: bool = True) ->
 
 def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """The supervisor for a client; StateError `PB-STATE-DRIVEN` while a runner drives it."""
-    from playbook_supervisor.drivers import session_control
+    from playbook_supervisor.drivers import driver_lock
 
     found = supervisor(store, session_id, exports=False)
-    session_control.require_no_runner(found)
+    driver_lock.require_no_runner(found.private)
     return found
 
 

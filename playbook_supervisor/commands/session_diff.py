@@ -31,6 +31,7 @@ from playbook_supervisor.sessions.manifest import (
     manifest_mapping,
     read_manifest,
 )
+from playbook_supervisor.sessions.settled_entries import chain
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes
@@ -143,7 +144,7 @@ def _written_entries(
     recorded = serialize.state_from_json(saved.runtime.state, playbook)
     for source in (_entries(saved.copies["journal.yaml"]), current):
         past = source[: recorded.past.entries]
-        if integrity.chain("", past) == saved.runtime.chain:
+        if chain("", past) == saved.runtime.chain:
             return (*past, *recorded.entries)
     return None
 

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers import own_agents
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.records import Record, as_mapping
-from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.files import read_bytes, write_atomically
 from playbook_supervisor.system.locks import locked
-from playbook_supervisor.system.process_groups import until, worker_alive
+from playbook_supervisor.system.process_groups import RUNNER, until, worker_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.channel import Connection
     from playbook_supervisor.system.checkout import Checkout
 
-_LOCK = own_agents.RUNNER
+_LOCK = RUNNER
 _DRIVER = "driver.json"
 _BEGINNING = 10.0  # seconds that a driver may take until it listens
 _RELEASING = 1.0  # seconds between a driver's end and the release of its lock
@@ -70,6 +68,12 @@ def driving(private: Path, agent: str) -> Iterator[None]:
 def living(private: Path) -> Driver | None:
     """The session's driver, if its process is alive."""
     return _driver(private) if worker_alive(private / _LOCK) else None
+
+
+def require_no_runner(private: Path) -> None:
+    """StateError `PB-STATE-DRIVEN` while a headless runner drives the session."""
+    if living(private) is not None:
+        raise driven(private)
 
 
 def ever_driven(private: Path) -> bool:
@@ -191,6 +195,8 @@ def _connected(private: Path, timeout: float) -> Connection | None:
 
 def _drives(private: Path, pid: int) -> bool:
     """Whether that process is the driver: another one may have put its own socket there."""
+    from playbook_supervisor.system import ancestry
+
     if ancestry.tells_files():
         return os.path.realpath(private / _LOCK) in ancestry.open_files(pid)
     driver = living(private)
@@ -198,6 +204,9 @@ def _drives(private: Path, pid: int) -> bool:
 
 
 def _not_a_person(here: Checkout, pid: int) -> str:
+    from playbook_supervisor.drivers import own_agents
+    from playbook_supervisor.system import ancestry
+
     if pid == 0 or ancestry.process(pid) is None:
         return "its process is unknown"
     return own_agents.above(here, pid)

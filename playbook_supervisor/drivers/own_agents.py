@@ -20,10 +20,8 @@ from pathlib import Path
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.checkout import Checkout
-from playbook_supervisor.system.process_groups import MARK, worker_alive
+from playbook_supervisor.system.process_groups import MARK, RUNNER, worker_alive
 
-RUNNER = "driver"
-"""The file that a runner has open, in the folder of its session."""
 _WORKER = "worker-"
 _CURE = "Leave it to a person: in a terminal of their own, or at Claude Code's own prompt."
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.principal import Principal
@@ -21,12 +20,6 @@ def require_open(snapshot: Snapshot) -> None:
         message = f"session {session_id} has failed already"
         guidance = f"`playbook resume {session_id} --retry` resumes it."
     raise StateError("PB-STATE-ENDED", message, guidance=guidance)
-
-
-def require_no_runner(supervisor: Supervisor) -> None:
-    """StateError `PB-STATE-DRIVEN` while a headless runner drives the session."""
-    if driver_lock.living(supervisor.private) is not None:
-        raise driver_lock.driven(supervisor.private)
 
 
 def go_on(

@@ -15,10 +15,8 @@ from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import Condition, Place, Resolution
-from playbook_supervisor.project import conditions, features
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 
@@ -89,25 +87,21 @@ def context_of(
 
     None if it is not open now.
     """
-    entries = store.journal(manifest.session_id).entries
+    history = store.journal(manifest.session_id)
+    entries, begun = history.entries, history.begun
     gate_id = manifest.gate.id if manifest.gate else ""
     entry = next((each for each in entries if each.gate and each.gate.id == gate_id), None)
     if entry is None or entry.gate is None:
         return None
     here = checkout.refreshed(store.checkout)
-    begun = store.begun(manifest.session_id)
     commits = _commits(here, begun)
-    feature = manifest.feature or features.of_branch(here.branch)
-    workspace = conditions.Workspace(here.root, feature, here.branch, settings)
     return GateContext(
         entry,
         entry.gate,
         people=policy.answerers(entry.step_id),
         guidance=_guidance(entry),
         said=_said(entry, entries, store.runtime(manifest.session_id)),
-        verdicts=tuple(
-            conditions.probe(name, workspace) for name in _verdicts(playbook, entry, entries)
-        ),
+        verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
         waivers=tuple(_waivers(entries)),
         settled=tuple(each for each in last_entries(entries).values() if each.settled),
         branch=here.branch,
@@ -126,7 +120,7 @@ def _said(entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
     """Of a step that has run, from its log if its result had no words."""
     assert entry.gate is not None  # noqa: S101 - the caller checked it
     if entry.gate.place is Place.AFTER:
-        text = entry.output or "\n".join(last_lines(private, entry.id, _LOGGED_LINES))
+        text = entry.output or _logged(entry, private)
         return Words(entry.id, last_words(text)) if text else Words()
     speakers = [each for each in entries if each.output]
     if not speakers:
@@ -135,11 +129,29 @@ def _said(entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
     return Words(last.id, last_words(last.output))
 
 
-def _verdicts(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> tuple[Condition, ...]:
-    """Those that the step needs, and those of the steps that have run."""
+def _logged(entry: Entry, private: Path) -> str:
+    from playbook_supervisor.sessions.attempt_log import last_lines
+
+    return "\n".join(last_lines(private, entry.id, _LOGGED_LINES))
+
+
+def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[Condition]:
+    """The conditions that the step needs, and those of the steps that have run."""
     ran = {each.step_id for each in entries if each.ran}
     named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
-    return conditions.verdicts([*named, *playbook.step(entry.step_id).preconditions])
+    return [*named, *playbook.step(entry.step_id).preconditions]
+
+
+def _verdicts(
+    judged: Sequence[Condition], manifest: Manifest, here: Checkout, settings: Config
+) -> tuple[Probed, ...]:
+    if not judged:
+        return ()
+    from playbook_supervisor.project import conditions, features
+
+    feature = manifest.feature or features.of_branch(here.branch)
+    workspace = conditions.Workspace(here.root, feature, here.branch, settings)
+    return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:

@@ -13,7 +13,10 @@ from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.gates import LONGEST_ERROR
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
-from playbook_supervisor.sessions.gate_context import GateContext, Waiver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.gate_context import GateContext, Waiver
 
 MOST_LINES = 25
 _MOST_SHORT = 8

@@ -6,8 +6,7 @@ person's notes, and never count as a difference.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.kernel.state import Entry, State
 from playbook_supervisor.project import session_policy, session_settings
 from playbook_supervisor.records import Record, fields
-from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_journal
 from playbook_supervisor.sessions.manifest import Manifest
-from playbook_supervisor.system.files import digest, read_bytes, write_atomically
+from playbook_supervisor.sessions.settled_entries import chain
+from playbook_supervisor.system.files import read_bytes, write_atomically
 
 RECORDS = "records.yaml"
 """The file that follows from the local state, so that no copy of it is needed."""
@@ -26,14 +25,6 @@ PINNED = ("playbook.yaml", session_policy.FILE, session_settings.FILE)
 """The files that say how the session runs; there is a policy only in a project with policies."""
 FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
 """The files of a session. The git directory has copies of all but the last."""
-
-
-def chain(former: str, entries: Iterable[Entry]) -> str:
-    """Continue the digest over the data of settled entries."""
-    for entry in entries:
-        data = json.dumps(serialize.entry_to_json(entry), sort_keys=True, separators=(",", ":"))
-        former = digest(f"{former}\n{data}".encode())
-    return former
 
 
 def journal_difference(recorded: State, chained: str, entries: Sequence[Entry], copy: Path) -> str:

@@ -62,6 +62,8 @@ class Runtime(Record, frozen=False):
     manifest: dict[str, Any] = field(default_factory=dict)
     chain: str = ""
     """A digest over the data of entries of settled phases."""
+    settled: int = 0
+    """The size of the lines that have these data (`settled_entries.py`)."""
     launches: dict[str, Launch] = field(default_factory=dict)
     """Attempt id → what was on the disk at its launch, for the due phase."""
     failing: dict[str, str] = field(default_factory=dict)
@@ -149,6 +151,7 @@ class Runtime(Record, frozen=False):
             "text": self.text,
             "manifest": self.manifest,
             "chain": self.chain,
+            "settled": self.settled,
             "launches": {name: launch.as_json() for name, launch in self.launches.items()},
             "failing": dict(self.failing),
             "waivers": dict(self.waivers),
@@ -161,6 +164,7 @@ class Runtime(Record, frozen=False):
         self.text = snapshot["text"]
         self.manifest = snapshot["manifest"]
         self.chain = snapshot["chain"]
+        self.settled = snapshot.get("settled", 0)
         self.launches = {
             name: Launch.from_json(launch) for name, launch in snapshot["launches"].items()
         }

@@ -22,6 +22,7 @@ from playbook_supervisor.sessions.manifest import (
 from playbook_supervisor.sessions.pinned_inputs import Pinned
 from playbook_supervisor.sessions.projection import load_manifest, project
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.settled_entries import keep
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.files import digest, read_bytes, write_atomically
 
@@ -80,7 +81,6 @@ def create(
     manifest_text = emit_manifest(manifest)
     write_atomically(folder / JOURNAL, EMPTY)
     write_atomically(folder / "session.yaml", manifest_text)
-    runtime.chain = integrity.chain("", ())
     runtime.digests[JOURNAL] = [digest(EMPTY)]
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     opened = OpenSession(
@@ -98,7 +98,7 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
     state = machine.replay(pinned.playbook, parsed.entries)
     due = len(state.entries)
-    runtime.chain = integrity.chain("", parsed.entries[: len(parsed.entries) - due])
+    keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
     manifest_text = integrity.read_file(folder, "session.yaml")

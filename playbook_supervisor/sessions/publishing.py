@@ -34,7 +34,7 @@ def publishes(step: Step) -> bool:
 
 
 def published(snapshot: Snapshot, *, timeout: float) -> Snapshot:
-    """Commit and push what the snapshot's events call for (setting `commit_sessions`).
+    """Commit and push what the snapshot's events call for (setting `commit_sessions`); it has some.
 
     `timeout` is in seconds. What was done, or could not be, is among the notices.
     """
@@ -51,7 +51,7 @@ def closed(snapshot: Snapshot, *, timeout: float) -> Snapshot:
 def _occasion(snapshot: Snapshot) -> str:
     """The end of the commit's subject, which says what it is made for; empty where none is due."""
     events, how = snapshot.events, snapshot.config.commit_sessions
-    if not events or how == "never":
+    if how == "never":
         return ""
     if isinstance(snapshot.directive, Finish):
         return _at_the_end(snapshot)

@@ -10,7 +10,6 @@ is never selected without its name.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -150,6 +149,8 @@ def home_elsewhere(here: Checkout, known: Manifest) -> Path | None:
 
 def _require_home(store: SessionStore, known: Manifest) -> None:
     if place := home_elsewhere(store.checkout, known):
+        import shlex
+
         raise StateError(
             "PB-STATE-ELSEWHERE",
             f"session {known.session_id} lives in another worktree",

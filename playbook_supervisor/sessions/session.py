@@ -15,7 +15,13 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.state import Entry, Event, State
 from playbook_supervisor.project import session_settings
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
+from playbook_supervisor.sessions import (
+    integrity,
+    pinned_inputs,
+    portable_records,
+    serialize,
+    settled_entries,
+)
 from playbook_supervisor.sessions.integrity import FILES, RECORDS
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
@@ -221,7 +227,7 @@ class OpenSession(Record, frozen=False):
 
     def _leave_phase(self, entries: tuple[Entry, ...]) -> None:
         self._update_text(entries)
-        self.runtime.chain = integrity.chain(self.runtime.chain, entries)
+        settled_entries.keep(self.private, self.runtime, entries)
         self.runtime.launches.clear()
         self.runtime.failing.clear()
         self.text, self._entered = self.text.settled(), ()

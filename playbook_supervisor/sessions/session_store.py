@@ -13,10 +13,9 @@ from typing import Protocol
 
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.project.session_policy import Policy
-from playbook_supervisor.sessions.journal import ParsedJournal
-from playbook_supervisor.sessions.local_state import Launch
 from playbook_supervisor.sessions.manifest import NO_DRIVER, Driver, Manifest
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.settled_entries import History
 from playbook_supervisor.system.checkout import Checkout
 
 
@@ -58,11 +57,8 @@ class SessionStore(Protocol):
     def manifest(self, session_id: str) -> Manifest:
         """What is known of the session, without its lock."""
 
-    def journal(self, session_id: str) -> ParsedJournal:
-        """All entries of the session, without its lock."""
-
-    def begun(self, session_id: str) -> Launch | None:
-        """What was known when the session began; None where that is not recorded."""
+    def journal(self, session_id: str) -> History:
+        """All entries of the session, and what was known when it began, without its lock."""
 
     def ids(self) -> list[str]:
         """The sessions that are kept here, oldest first."""

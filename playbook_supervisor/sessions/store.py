@@ -23,8 +23,7 @@ from playbook_supervisor.sessions import (
     provenance,
     session_ids,
 )
-from playbook_supervisor.sessions.journal import ParsedJournal, parse_journal
-from playbook_supervisor.sessions.local_state import NAME, Launch, Runtime
+from playbook_supervisor.sessions.local_state import NAME, Runtime
 from playbook_supervisor.sessions.manifest import (
     NO_DRIVER,
     Driver,
@@ -33,6 +32,7 @@ from playbook_supervisor.sessions.manifest import (
     read_manifest,
 )
 from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.settled_entries import History, entries
 from playbook_supervisor.sessions.unfinished import UnfinishedSessions
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
@@ -152,23 +152,23 @@ class DiskStore:
         runtime = self._recorded(session_id)
         return manifest_from_json(runtime.manifest) if runtime and runtime.manifest else None
 
-    def journal(self, session_id: str) -> ParsedJournal:
-        """All entries of journal.yaml. StateError if it cannot be read."""
-        path = self.folder(session_id) / "journal.yaml"
+    def journal(self, session_id: str) -> History:
+        """All entries of journal.yaml, which is parsed only if something else wrote it.
+
+        StateError if it cannot be read.
+        """
+        folder, known = self.folder(session_id), self._recorded(session_id)
+        path = folder / "journal.yaml"
         with self._explaining(session_id):
             try:
-                return parse_journal(read_bytes(path), integrity.shown(path.parent, path.name))
+                data, source = read_bytes(path), integrity.shown(folder, path.name)
+                found = entries(data, source, self.runtime(session_id), known)
+                return History(found, known.begun if known else portable_records.begun(folder))
             except FileNotFoundError as error:
                 if not self._has(session_id):
                     raise session_ids.unknown(session_id) from error
                 said = f"session {session_id} has no journal.yaml"
                 raise StateError("PB-STATE-CORRUPT", said, where=self._shown(path)) from error
-
-    def begun(self, session_id: str) -> Launch | None:
-        """What was known when the session began, here or elsewhere; None if nothing records it."""
-        if runtime := self._recorded(session_id):
-            return runtime.begun
-        return portable_records.begun(self.folder(session_id))
 
     # ── creating ────────────────────────────────────────────────────────────────────────────
 

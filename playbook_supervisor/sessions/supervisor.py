@@ -26,10 +26,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.kernel.vocabulary import Resolution
-from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import principal, publishing
-from playbook_supervisor.sessions.attempt_log import for_journal
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
@@ -42,10 +39,11 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.evidence import CheckInputs
+    from playbook_supervisor.sessions.principal import Principal
     from playbook_supervisor.sessions.session_store import SessionStore
 
-# `evidence` is imported where there is a check to answer or a launch to record: `next` and
-# `report` of most steps need neither.
+# What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
+# launch to record, `publishing` for what has happened, `feedback` for a retry.
 _SPECKIT = "/speckit"
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
 
@@ -102,7 +100,7 @@ class Supervisor:
 
         A person may have asked for it when the session was created, in a process that died.
         """
-        from playbook_supervisor.sessions import evidence
+        from playbook_supervisor.sessions import evidence, principal
 
         def begun(opened: OpenSession) -> Begun:
             now, here = self.store.clock(), self._checkout()
@@ -118,16 +116,14 @@ class Supervisor:
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
-        returned = Returned(self.store.clock(), attempt_id, for_journal(outcome))
+        returned = self._returned(attempt_id, outcome)
         return self._advance(lambda _: returned)
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(Returned(self.store.clock(), attempt_id, for_journal(outcome)))
+        return self._record(self._returned(attempt_id, outcome))
 
-    def answer(
-        self, gate_id: str, resolution: Resolution, text: str, by: principal.Principal
-    ) -> Snapshot:
+    def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         """A human decided at a gate; call `advance` for what follows.
 
         PolicyError PB-POLICY-ANSWER, and the gate stays open, where a policy does not let `by`
@@ -135,7 +131,7 @@ class Supervisor:
         """
         return self._record(Answered(self.store.clock(), gate_id, resolution, text, by.name))
 
-    def abort(self, text: str, by: principal.Principal) -> Snapshot:
+    def abort(self, text: str, by: Principal) -> Snapshot:
         return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by.name))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
@@ -145,6 +141,8 @@ class Supervisor:
 
     def close(self) -> Snapshot:
         """The last snapshot of a session that has ended; commits and pushes what is still due."""
+        from playbook_supervisor.sessions import publishing
+
         return publishing.closed(self.advance(), timeout=self._git_timeout)
 
     def take_up(self) -> Snapshot:
@@ -166,17 +164,22 @@ class Supervisor:
 
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
         """The attempt's installed command and interpolated arguments (kai FR23)."""
+        from playbook_supervisor.project.references import interpolate
         from playbook_supervisor.project.slash_commands import resolve
-        from playbook_supervisor.sessions.feedback import feedback
 
         found = resolve(self.root, attempt.step.command, home=Path.home())
         args = snapshot.manifest.args
         values = {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}
         command = found.name if found else attempt.step.command
-        told = (
-            feedback(snapshot.state.attempts(attempt.step.id)) if snapshot.config.feedback else ""
-        )
-        return Work(attempt, command, interpolate(attempt.step.args, values).strip(), told)
+        arguments = interpolate(attempt.step.args, values).strip()
+        return Work(attempt, command, arguments, self._feedback(snapshot, attempt))
+
+    def _feedback(self, snapshot: Snapshot, attempt: Attempt) -> str:
+        if attempt.number == 1 or not snapshot.config.feedback:
+            return ""
+        from playbook_supervisor.sessions.feedback import feedback
+
+        return feedback(snapshot.state.attempts(attempt.step.id))
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
         """Variables that point the project's own tools at the session's feature."""
@@ -203,6 +206,11 @@ class Supervisor:
         """The file that every process of the attempt's worker inherits, open and locked."""
         return self.private / f"worker-{attempt.id}"
 
+    def _returned(self, attempt_id: str, outcome: Outcome) -> Returned:
+        from playbook_supervisor.sessions.attempt_log import for_journal
+
+        return Returned(self.store.clock(), attempt_id, for_journal(outcome))
+
     # ── from observation to snapshot ────────────────────────────────────────────────────────
 
     def _record(self, observation: Observation, *, commits: bool = True) -> Snapshot:
@@ -218,6 +226,10 @@ class Supervisor:
         return take_snapshot(self.store, opened, events)
 
     def _published(self, snapshot: Snapshot) -> Snapshot:
+        if not snapshot.events:
+            return snapshot
+        from playbook_supervisor.sessions import publishing
+
         return publishing.published(snapshot, timeout=self._git_timeout)
 
     @property

@@ -1,17 +1,19 @@
 """Starts a child process with three pipes, in a session of its own, and waits for its pipes.
 
 Only this module, `processes` and `leash_process` start programs. The child inherits only the
-standard three descriptors and those that are named.
+standard three descriptors and those that are named. Commands that only read are started together.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.system.process_groups import signal_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ POINTERS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_
 """Set if git runs us. They are removed for children, so that the working directory decides."""
 _TICK = 0.1
 """Seconds between two checks of a silent child."""
+_CHUNK = 1 << 16
+_KILL = 9  # SIGKILL; the import of `signal` takes a while
 _FED_AT_ONCE = 512  # POSIX: a pipe reported writable takes this much without blocking
 _NOT_STARTABLE = "Check its permissions, its arguments and the limit of open files (`ulimit -n`)."
 
@@ -57,6 +61,77 @@ def spawn(
         )
     except (OSError, ValueError) as error:  # ValueError: a NUL, or a lone surrogate
         raise not_startable(argv, cwd, error) from error
+
+
+def read_outputs(
+    commands: Sequence[Sequence[str]], env: Mapping[str, str], *, timeout: float, cap: int
+) -> list[tuple[int, bytes, bytes]]:
+    """Run commands that only read, all at the same time: exit status, stdout, stderr of each.
+
+    Without `subprocess`, whose import takes longer than git. StorageError as `not_startable`.
+    TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
+    bytes; they are then ended.
+    """
+    import select
+
+    ends = time.monotonic() + timeout
+    started: list[int] = []
+    pipes: dict[int, bytearray] = {}
+    poll = select.poll()
+    try:
+        for argv in commands:
+            process, outputs = _started(argv, env)
+            started.append(process)
+            for output in outputs:
+                pipes[output] = bytearray()
+                poll.register(output, select.POLLIN)
+        unread = set(pipes)
+        while unread:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            for output, _ in poll.poll(left * 1000):
+                chunk = os.read(output, _CHUNK)
+                pipes[output] += chunk
+                if not chunk:
+                    poll.unregister(output)
+                    unread.remove(output)
+                elif len(pipes[output]) > cap:
+                    raise OSError(f"its output is larger than {cap:,} bytes")
+        read = list(map(bytes, pipes.values()))
+        statuses = [_ended(started.pop(0)) for _ in commands]
+        return list(zip(statuses, read[::2], read[1::2], strict=True))
+    finally:
+        for output in pipes:
+            os.close(output)
+        for process in started:
+            signal_group(process, _KILL)
+            _ended(process)
+
+
+def _started(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, tuple[int, int]]:
+    """The process, in a group of its own, and the reading ends of its stdout and stderr."""
+    (stdout, to_stdout), (stderr, to_stderr) = os.pipe(), os.pipe()
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, to_stdout, 1),
+        (os.POSIX_SPAWN_DUP2, to_stderr, 2),
+    ]
+    try:
+        return os.posix_spawnp(
+            argv[0], list(argv), without_pointers(env), file_actions=actions, setpgroup=0
+        ), (stdout, stderr)
+    except (OSError, ValueError) as error:
+        os.close(stdout)
+        os.close(stderr)
+        raise not_startable(argv, Path(), error) from error
+    finally:
+        os.close(to_stdout)
+        os.close(to_stderr)
+
+
+def _ended(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def not_startable(argv: Sequence[str], cwd: Path, error: OSError | ValueError) -> StorageError:

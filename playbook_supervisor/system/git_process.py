@@ -21,6 +21,9 @@ _MAX_OUTPUT = 1 << 26
 _MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 _CLOCK_LAG = 50  # ms by which a file's time may lag behind the clock
+_GIT = ("git", "-c", "core.quotePath=false")
+_DIFF = ("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
+_NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
 _SESSIONS = ":(exclude,top).playbooks/sessions"
 
 
@@ -29,7 +32,27 @@ def ask(root: Path, *arguments: str) -> str:
 
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    return _run(root, arguments, _TIMEOUT)
+    return _ask(root, arguments)[0]
+
+
+def _ask(root: Path, *commands: Sequence[str]) -> list[str]:
+    """The outputs of several commands, run at the same time. Errors as `ask`."""
+    from playbook_supervisor.system.child_process import not_startable, read_outputs
+
+    argvs = [[*_GIT, "-C", str(root), *arguments] for arguments in commands]
+    if not root.is_dir():
+        raise not_startable(argvs[0], root, FileNotFoundError())
+    environment = {**os.environ, **ENVIRONMENT}
+    try:
+        read = read_outputs(argvs, environment, timeout=_TIMEOUT, cap=_MAX_OUTPUT)
+    except TimeoutError:
+        raise failure(root, commands[0], f"it took longer than {_TIMEOUT:g} seconds") from None
+    except OSError as error:
+        raise failure(root, commands[0], str(error)) from error
+    for arguments, (status, _, stderr) in zip(commands, read, strict=True):
+        if status != 0:
+            raise failure(root, arguments, stderr.decode(errors="replace"))
+    return [stdout.decode(errors="replace") for _, stdout, _ in read]
 
 
 def change(root: Path, *arguments: str) -> None:
@@ -37,7 +60,12 @@ def change(root: Path, *arguments: str) -> None:
 
     If we are interrupted, git is asked to end, and so are its hooks: it removes its locks then.
     """
-    _run(root, arguments, None)
+    from playbook_supervisor.system.processes import run
+
+    environment = {**os.environ, **ENVIRONMENT}
+    done = run([*_GIT, *arguments], cwd=root, env=environment, cap=_MAX_OUTPUT)
+    if done.returncode != 0:
+        raise failure(root, arguments, done.stderr)
 
 
 def branches(root: Path) -> tuple[str, ...]:
@@ -83,20 +111,8 @@ def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
     git fails.
     """
     try:
-        stat = ask(
-            root,
-            "diff",
-            "--stat=80",
-            "--no-color",
-            "--no-ext-diff",
-            "--no-textconv",
-            *(("--end-of-options", since) if since else ("--cached",)),
-            "--",
-            _SESSIONS,
-        )
-        new = ask(
-            root, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", _SESSIONS
-        )
+        base = ("--end-of-options", since) if since else ("--cached",)
+        stat, new = _ask(root, (*_DIFF, *base, "--", _SESSIONS), (*_NEW, "--", _SESSIONS))
     except PlaybookError:
         return ()
     *changed, total = stat.splitlines() or [""]
@@ -133,23 +149,6 @@ def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:
         where=str(root),
         cause=" ".join(lines),
     )
-
-
-def _run(root: Path, arguments: Sequence[str], timeout: float | None) -> str:
-    from playbook_supervisor.system.processes import run
-
-    done = run(
-        ["git", "-c", "core.quotePath=false", *arguments],
-        cwd=root,
-        env={**os.environ, **ENVIRONMENT},
-        timeout=timeout,
-        cap=_MAX_OUTPUT,
-    )
-    if done.timed_out:
-        raise failure(root, arguments, f"it took longer than {_TIMEOUT:g} seconds")
-    if done.returncode != 0:
-        raise failure(root, arguments, done.stderr)
-    return done.stdout
 
 
 def _may_have_changed(file: Path, since_ms: int) -> bool:

@@ -67,6 +67,17 @@ class LogFile:
         self._size = len(cut)
 
 
+def put(path: Path, data: bytes, at: int) -> None:
+    """Write these bytes at this place of the file, not synced; a full disk may leave them out."""
+    with suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            os.pwrite(descriptor, data, at)
+        finally:
+            os.close(descriptor)
+
+
 def whole(path: Path) -> str:
     """What the log holds; FileNotFoundError if there is none."""
     return read_bytes(path).decode("utf-8", "replace")

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError, StorageError
-from playbook_supervisor.system.leash_process import GRACE, PATIENCE
 
+RUNNER = "driver"
+"""The file that a runner has open, in the folder of its session."""
 MARK = "PLAYBOOK_WORKER"
 """The variable that names a worker's file in its environment."""
 _PROC = Path("/proc")
@@ -91,6 +92,8 @@ def kill_worker(worker_file: Path) -> None:
     StateError PB-STATE-BUSY if a process survives both.
     """
     from signal import SIGKILL, SIGTERM
+
+    from playbook_supervisor.system.leash_process import GRACE, PATIENCE
 
     for number, patience in ((SIGTERM, GRACE), (SIGKILL, PATIENCE)):
         groups = _groups(worker_file)

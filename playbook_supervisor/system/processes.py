@@ -25,7 +25,6 @@ from playbook_supervisor.system.child_process import (
     spawn,
     without_pointers,
 )
-from playbook_supervisor.system.leash import Leash
 from playbook_supervisor.system.leash_process import COERCED, GRACE, OUTLIVES, PATIENCE
 from playbook_supervisor.system.process_groups import (
     MARK,
@@ -42,6 +41,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from typing import Literal, NoReturn
+
+    from playbook_supervisor.system.leash import Leash
 
 _DRAIN = 0.5
 """Seconds to go on reading after the leader has ended, if other processes hold its pipes."""
@@ -229,6 +230,8 @@ class Worker:
         options: Sequence[str],
     ) -> subprocess.Popen[bytes]:
         """Start the child below its leash; they alone keep the lock on the worker file."""
+        from playbook_supervisor.system.leash import Leash
+
         lock = lock_worker_file(worker_file)
         self._leash = leash = Leash()
         try:
@@ -284,8 +287,8 @@ class Worker:
                             selector.unregister(key.fileobj)
                             opened(process.stdin).close()
                         continue
-                    if isinstance(key.data, Leash):
-                        if not key.data.hear():
+                    if self._leash is not None and key.data is self._leash:
+                        if not self._leash.hear():
                             selector.unregister(key.fileobj)
                         continue
                     chunk = os.read(key.fd, _CHUNK)

@@ -70,8 +70,9 @@ def test_a_client_drives_a_session_by_its_directives(project: Project) -> None:
     assert "The session is aborted." in project.process("next").out
 
 
-def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) -> None:
-    """Importing it takes longer than the rest of `next`."""
+def test_an_open_gate_is_shown_and_answered_without_what_is_slow_to_import(
+    project: Project,
+) -> None:
     project.playbook("begin", "auto-validate", "013")
     project.write(f".qa/{FEATURE}/test-plan.md", "# Plan\n")
     project.playbook("report", "qa-plan#1")
@@ -80,8 +81,7 @@ def test_an_open_gate_is_shown_and_answered_without_gitpython(project: Project) 
     for command in (["next", "--json"], ["answer", "continue"]):
         done = project.process(*command, env={"PYTHONPROFILEIMPORTTIME": "1"})
         imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines()}
-        assert "subprocess" in imported
-        assert "git" not in imported
+        assert imported.isdisjoint({"git", "subprocess", "yaml"})
         assert done.code == 0
         if command[0] == "next":
             assert any("README.md" in line for line in done.json["gate"]["context"])

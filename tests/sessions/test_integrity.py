@@ -18,6 +18,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.sessions.journal import HEADER, emit_entry, parse_journal
 from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.settled_entries import chain
 
 DONE = Entry("a", EntryStatus.DONE, Decision.AUTO, 1000, 3500)
 MADE = [replace(DONE, step_id=name) for name in "abcd"]
@@ -34,8 +35,8 @@ class Recorded:
     def differs(self, found: list[Entry], copy: Path = Path("/nonexistent")) -> str:
         past = len(self.made) - self.due
         state = State(NOTHING, Past(entries=past), tuple(self.made[past:]))
-        chain = integrity.chain("", self.made[:past])
-        return integrity.journal_difference(state, chain, found, copy)
+        chained = chain("", self.made[:past])
+        return integrity.journal_difference(state, chained, found, copy)
 
 
 @given(st.lists(entries(), max_size=4), st.integers(0, 4))
@@ -55,8 +56,8 @@ def test_a_changed_entry_at_any_position_is_a_difference(
 
 @given(st.lists(entries(), max_size=3), st.lists(entries(), max_size=3))
 def test_a_chain_can_be_continued(first: list[Entry], second: list[Entry]) -> None:
-    whole = integrity.chain("", [*first, *second])
-    assert integrity.chain(integrity.chain("", first), second) == whole
+    whole = chain("", [*first, *second])
+    assert chain(chain("", first), second) == whole
 
 
 @pytest.mark.parametrize("due", [0, 2])

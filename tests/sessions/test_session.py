@@ -11,6 +11,7 @@ from stored import Scene, ask, failed, finish, ids, step, unsynced, work
 from playbook_supervisor.errors import CheckError, StateError, StorageError
 from playbook_supervisor.kernel.directives import Finish, Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
+from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.supervisor import Supervisor
 
@@ -425,3 +426,26 @@ def test_a_session_in_which_kai_gave_up_stays_ended(scene: Scene, half_way: Supe
     with scene.fresh().open(half_way.id) as opened:
         assert opened.manifest.status is SessionStatus.ABORTED
     assert scene.manifest(half_way)["status"] == "aborted"
+
+
+@pytest.mark.parametrize("damage", ["none", "another entry", "cut off", "removed"])
+def test_the_entries_are_those_of_the_journal_even_if_what_is_kept_of_them_was_damaged(
+    scene: Scene, half_way: Supervisor, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = half_way.private / "settled.jsonl"
+    expected = parse_journal(scene.file(half_way, "journal.yaml").read_bytes(), "").entries
+    match damage:
+        case "another entry":
+            lines.write_bytes(lines.read_bytes().replace(b'"ok"', b'"no"'))
+        case "cut off":
+            lines.write_bytes(lines.read_bytes()[:-9])
+        case "removed":
+            lines.unlink()
+        case _:  # then no YAML is read
+            monkeypatch.setattr("playbook_supervisor.sessions.settled_entries.parse_journal", None)
+    assert half_way.store.journal(half_way.id).entries == expected
+    scene.edit(half_way, "journal.yaml", NOTES["between entries"])
+    monkeypatch.undo()
+    assert half_way.store.journal(half_way.id).entries == expected
+    finish(half_way, half_way.advance())
+    assert [each.step_id for each in half_way.store.journal(half_way.id).entries] == list("abcd")

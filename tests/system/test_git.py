@@ -304,3 +304,26 @@ def test_a_change_is_made_or_refused_in_git_s_words(repository: Path) -> None:
     with pytest.raises(GitError) as caught:
         change(repository, "branch", "made")
     assert "already exists" in caught.value.cause
+
+
+def test_a_git_that_does_not_end_is_ended_with_all_that_it_started(
+    repository: Path, mocker: MockerFixture
+) -> None:
+    mocker.patch("playbook_supervisor.system.git_process._TIMEOUT", 0.5)
+    git(repository, "config", "alias.hang", "!flock lock sleep 60")
+    with pytest.raises(GitError, match="it took longer than"):
+        ask(repository, "hang")
+    git(repository, "config", "alias.held", "!flock --timeout 10 lock true")
+    assert ask(repository, "held") == ""
+
+
+def test_what_git_says_is_bounded(repository: Path, mocker: MockerFixture) -> None:
+    mocker.patch("playbook_supervisor.system.git_process._MAX_OUTPUT", 10)
+    with pytest.raises(GitError, match="its output is larger than 10 bytes"):
+        ask(repository, "--version", "--build-options")
+
+
+def test_a_folder_that_is_gone_is_not_the_fault_of_git(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="is gone") as caught:
+        ask(tmp_path / "gone", "status")
+    assert caught.value.code == "PB-IO-READ"

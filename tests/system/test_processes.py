@@ -414,8 +414,8 @@ def test_a_damaged_worker_file_is_an_error_and_no_signal_is_sent(
     tmp_path: Path, mocker: MockerFixture, content: str
 ) -> None:
     mocker.patch("playbook_supervisor.system.process_groups._PROC", tmp_path / "no-proc")
-    mocker.patch("playbook_supervisor.system.process_groups.GRACE", 0.01)
-    mocker.patch("playbook_supervisor.system.process_groups.PATIENCE", 0.01)
+    mocker.patch("playbook_supervisor.system.leash_process.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.leash_process.PATIENCE", 0.01)
     killed = mocker.patch("os.killpg")
     path = tmp_path / "worker"
     worker = Worker(["sleep", str(FOREVER)], cwd=tmp_path, worker_file=path)
@@ -433,8 +433,8 @@ def test_a_worker_cannot_end_its_own_group(tmp_path: Path, mocker: MockerFixture
     """A step that tries to end itself is refused."""
     import fcntl
 
-    mocker.patch("playbook_supervisor.system.process_groups.GRACE", 0.01)
-    mocker.patch("playbook_supervisor.system.process_groups.PATIENCE", 0.01)
+    mocker.patch("playbook_supervisor.system.leash_process.GRACE", 0.01)
+    mocker.patch("playbook_supervisor.system.leash_process.PATIENCE", 0.01)
     path = tmp_path / "worker"
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -18,7 +18,6 @@ from playbook_supervisor.drivers.claude_code.marker import MARKER, marked
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.records import Record, as_mapping, field
 from playbook_supervisor.sessions.manifest import SESSION_ID
-from playbook_supervisor.system import ancestry
 from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.files import (
     digest,
@@ -182,6 +181,8 @@ def launched_attempts(private: Path) -> frozenset[str] | None:
 
 def lives(bound: Binding) -> bool:
     """Whether the client is running."""
+    from playbook_supervisor.system import ancestry
+
     return ancestry.lives(bound.pid, bound.born)
 
 
@@ -208,6 +209,8 @@ def _seal(data: Mapping[str, object]) -> str:
 
 def bind(here: Checkout, private: Path, binding: Binding) -> None:
     """Let that conversation drive the session, supervised by the hooks if it has any."""
+    from playbook_supervisor.system import ancestry
+
     client = ancestry.process(binding.pid)
     binding.born = client.born if client else ""
     save(private, binding)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.drivers import session_control
+from playbook_supervisor.drivers import driver_lock, session_control
 from playbook_supervisor.drivers.claude_code import binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.context import (
@@ -145,7 +145,7 @@ def _resume(typed: TypedCommand) -> HookReply:
         )
     chosen = selection.choose(typed.store, words[0] if words else "")
     supervisor = client_supervisor(typed.store, chosen.session_id)
-    session_control.require_no_runner(supervisor)
+    driver_lock.require_no_runner(supervisor.private)
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         snapshot = supervisor.look()
@@ -243,7 +243,7 @@ def _open_session(typed: TypedCommand, named: str) -> Supervisor:
     """The selected session, if it is open and no runner drives it."""
     supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
     session_control.require_open(supervisor.look())
-    session_control.require_no_runner(supervisor)
+    driver_lock.require_no_runner(supervisor.private)
     return supervisor
 
 

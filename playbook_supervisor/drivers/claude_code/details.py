@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import Record
-from playbook_supervisor.sessions.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.serialize import WorkItem
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.gate_context import GateContext
 
 
 class DirectiveDetails(Record):
@@ -28,9 +32,13 @@ def directive_details(
     supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
 ) -> DirectiveDetails:
     """The details of the directive; also points the project's own tools at the feature."""
+    if isinstance(snapshot.directive, Ask):
+        from playbook_supervisor.sessions.gate_context import gate_context
+
+        return DirectiveDetails({}, gate_context(snapshot), given)
     work_items = {}
     for attempt in running(snapshot):
         work = supervisor.work(snapshot, attempt)
         supervisor.environment(snapshot, work)
         work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)
-    return DirectiveDetails(work_items, gate_context(snapshot), given)
+    return DirectiveDetails(work_items, None, given)
