@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import posix
 import signal
-import subprocess
 import sys
+import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from project import Project
@@ -36,30 +39,44 @@ def state(project: Project) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-DYING = """\
-import os, pathlib, signal, sys
-
-left = int(sys.argv[1])
-fsync = os.fsync
-
-def dying(descriptor):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(descriptor)
-
-os.fsync = dying
-"""
-
-
-def doing(deed: str, *, at: int = 0) -> list[str]:
-    """A command that runs these lines of Python and is killed at that fsync; 0 is none."""
-    return [sys.executable, "-c", DYING + deed, str(at)]
+def forked(deed: Callable[[], object], cwd: Path, *, at: int = 0) -> int:
+    """The id of a process that does this in that folder, killed at that fsync; 0 is none."""
+    with warnings.catch_warnings(action="ignore"):  # of threads, which the process does not need
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            sys.settrace(None)
+            os.chdir(cwd)
+            _die_at_fsync(at)
+            deed()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            posix._exit(code)  # `os._exit` would save coverage
+    return pid
 
 
-def killed(deed: str, cwd: Path, *, at: int) -> bool:
-    """Whether the command was killed at that fsync."""
-    done = subprocess.run(doing(deed, at=at), cwd=cwd, check=False)
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode != 0
+def ended(pid: int) -> int:
+    """The exit status of the process, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def killed(deed: Callable[[], object], cwd: Path, *, at: int) -> bool:
+    """Whether a process that does this was killed at that fsync."""
+    code = ended(forked(deed, cwd, at=at))
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def _die_at_fsync(at: int) -> None:
+    syncs = 0
+
+    def dying(fd: object) -> None:
+        nonlocal syncs
+        syncs += 1
+        if syncs == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = dying  # what a killed process has written stands without it

@@ -85,6 +85,7 @@ class Project:
         new.git("init", "-q")
         new.commit("Begin")
         new.git("switch", "-q", "-c", FEATURE)
+        new.git("repack", "-adq")  # one file instead of many: each test copies it
         return root
 
     @classmethod

@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-SHARDS = 8
 FEW = 15
 KILLS = int(os.environ.get("CRASH_KILLS", "150"))
 """How many kills at random moments. A release has to survive `CRASH_KILLS=1000`."""
 
-MOST = [pytest.param(shard, marks=pytest.mark.long) for shard in range(1, SHARDS)]
+
+def shards(number: int) -> list[Any]:
+    """The first is in the short suite, all others in the long one."""
+    others = (pytest.param(shard, number, marks=pytest.mark.long) for shard in range(1, number))
+    return [(0, number), *others]
+
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 
@@ -38,27 +42,27 @@ def experiment(tmp_path: Path, *args: object) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("shard", [0, *MOST])
+@pytest.mark.parametrize(("shard", "of"), shards(16))
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
-    tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = experiment(tmp_path, "points", shard, SHARDS)
+    found = experiment(tmp_path, "points", shard, of)
     assert found["points"] > 100
-    assert found["kills"] >= found["points"] // SHARDS - 1
+    assert found["kills"] >= found["points"] // of - 1
     with capsys.disabled():
-        print(f"\nkills survived: {found['kills']} of every {SHARDS}th of {found['points']} writes")
+        print(f"\nkills survived: {found['kills']} of every {of}th of {found['points']} writes")
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("shard", [0, *MOST])
+@pytest.mark.parametrize(("shard", "of"), shards(8))
 def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
-    tmp_path: Path, shard: int, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bare `resume` knows agent, mode, deadlines and the first step; nothing else is left."""
-    found = experiment(tmp_path, "beginnings", shard, SHARDS)
-    assert found["kills"] >= found["points"] // SHARDS - 1 > 4
+    found = experiment(tmp_path, "beginnings", shard, of)
+    assert found["kills"] >= found["points"] // of - 1 > 4
     with capsys.disabled():
-        print(f"\nkills survived: {found['kills']} of every {SHARDS}th of {found['points']} writes")
+        print(f"\nkills survived: {found['kills']} of every {of}th of {found['points']} writes")
 
 
 @pytest.mark.timeout(3600)

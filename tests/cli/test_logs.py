@@ -76,10 +76,10 @@ def test_a_talkative_agent_is_kept_whole_and_the_journal_has_its_last_words(
 
 
 def test_a_long_output_keeps_its_beginning_and_its_end(thinking: Project) -> None:
-    agent = says(thinking, "for n in range(400_000): print('line', n)\nprint('the end')")
+    agent = says(thinking, "for n in range(4000): print('line', n, '.' * 1000)\nprint('the end')")
     assert thinking.playbook("run", "think", "--agent", agent).code == 0
     lines = thinking.playbook("logs", "think").out.splitlines()
-    assert (lines[0], lines[-2], lines[-1]) == ("line 0", "line 399999", "the end")
+    assert (lines[0][:7], lines[-2][:10], lines[-1]) == ("line 0 ", "line 3999 ", "the end")
     (cut,) = [line for line in lines if "bytes left out" in line]
     assert cut.startswith("[… ")
     assert sum(map(len, lines)) < 1_000_000

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
-from installing import NOON, doing, killed, said, state
+from installing import NOON, ended, forked, killed, said, state
 from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 
@@ -41,12 +40,6 @@ SHIPPED = [
 ]
 FILES = sorted([*MADE, *SHIPPED])
 SETTINGS = ".claude/settings.json"
-
-INSTALLS = f"""\
-from playbook_supervisor.commands.install import init as install
-
-install.apply(install.plan(pathlib.Path.cwd(), {{}}), {NOON})
-"""
 
 
 @pytest.fixture
@@ -443,7 +436,7 @@ class TestAnInterruption:
         whole = {path: fresh.read(path) for path in FILES}
         undo(fresh)
         survived = 0
-        while killed(INSTALLS, fresh.root, at=survived + 1):
+        while killed(lambda: init(fresh), fresh.root, at=survived + 1):
             survived += 1
             there = [path for path in FILES if (fresh.root / path).exists()]
             assert {path: fresh.read(path) for path in there} == {
@@ -469,8 +462,8 @@ class TestAnInterruption:
         assert written(fresh) == FILES
 
     def test_several_at_the_same_time_have_the_result_of_one(self, fresh: Project) -> None:
-        several = [subprocess.Popen(doing(INSTALLS), cwd=fresh.root) for _ in range(4)]
-        assert [each.wait() for each in several] == [0] * 4
+        several = [forked(lambda: init(fresh), fresh.root) for _ in range(4)]
+        assert [ended(each) for each in several] == [0] * 4
         assert written(fresh) == FILES
         assert init(fresh).paths("write") == ()
 

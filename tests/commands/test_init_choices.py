@@ -9,6 +9,7 @@ from kai import RESUME, RUN, workspace
 from project import COMMANDS, Project
 
 from playbook_supervisor.commands import doctor
+from playbook_supervisor.commands.install import init as install
 from playbook_supervisor.commands.install import shipped
 from playbook_supervisor.drivers.claude_code.settings import lacking
 from playbook_supervisor.project.install_record import FILE, fingerprint, read_installation
@@ -22,12 +23,6 @@ SPECKIT = [name for name in COMMANDS if name.startswith("speckit.")]
 NOT_OURS = "/playbook.run and /playbook.resume are not ours, and would let a model supervise"
 
 
-REPLACES = f"""\
-from playbook_supervisor.commands.install import init as install
-
-choices = install.Choices(replace=True)
-install.apply(install.plan(pathlib.Path.cwd(), choices=choices), {NOON})
-"""
 LEAVES = {
     "agreement.create": ".agreements/FEATURE/agreement.yaml",
     "agreement.check": ".agreements/FEATURE/check-report.md",
@@ -141,8 +136,12 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         """SIGKILL at every fsync, each followed by a second run."""
         kai.playbook("init", "--yes")
         kai.commit("Installed beside kai's")
+
+        def replace() -> None:
+            install.apply(install.plan(kai.root, choices=install.Choices(replace=True)), NOON)
+
         kills = 0
-        while killed(REPLACES, kai.root, at=kills + 1):
+        while killed(replace, kai.root, at=kills + 1):
             kills += 1
             beside = kai.root / f"{FOREIGN}.old"
             assert RUN in (kai.read(FOREIGN), beside.read_text() if beside.exists() else "")

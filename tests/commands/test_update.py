@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
-from installing import NOON, doing, killed, said, state
+from installing import NOON, ended, forked, killed, said, state
 from project import Project
 from pytest_mock import MockerFixture
 
@@ -650,21 +649,21 @@ class TestAnInterruption:
         self, installed: Project, tmp_path: Path
     ) -> None:
         updates = updating_to(tmp_path / "version-2")
-        several = [subprocess.Popen(doing(updates), cwd=installed.root) for _ in range(3)]
-        assert [each.wait() for each in several] == [0] * 3
+        several = [forked(updates, installed.root) for _ in range(3)]
+        assert [ended(each) for each in several] == [0] * 3
         assert installed.read(RUN).endswith("<!-- 2 -->\n")
         assert not killed(updates, installed.root, at=0)
 
 
-def updating_to(version: Path) -> str:
-    """The deed of bringing a project to version 2, which is made in that folder."""
+def updating_to(version: Path) -> Callable[[], None]:
+    """Brings a project to version 2, which is made in that folder; for a process of its own."""
     make_version(version, 2)
-    return (
-        "from playbook_supervisor.commands.install import update as upgrade\n"
-        "from playbook_supervisor.system import templates\n"
-        f"templates.folder = lambda: pathlib.Path({str(version)!r})\n"
-        f"upgrade.apply(upgrade.plan(pathlib.Path.cwd(), {{}}), {NOON})\n"
-    )
+
+    def update() -> None:
+        templates.folder = lambda: version
+        upgrade.apply(upgrade.plan(Path.cwd(), {}), NOON)
+
+    return update
 
 
 def contents(project: Project) -> dict[str, str]:

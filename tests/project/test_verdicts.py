@@ -328,6 +328,7 @@ UNITS = (
 )
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_megabyte_of_hostile_text_is_read_in_one_pass(unit: str) -> None:
     for head, size in (
