@@ -47,6 +47,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Resolution,
     SessionStatus,
 )
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.journal import parse_journal
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -155,7 +156,7 @@ class Ana:
     """Answers every gate: a red verdict is worth another try, everything else continues."""
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         reason = getattr(snapshot.directive, "reason", None)
         return PromptAnswer("retry" if reason is GateReason.VERDICT_FAIL else "continue")

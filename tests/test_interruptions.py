@@ -30,6 +30,7 @@ from playbook_supervisor.drivers.observers import NullObserver, PromptAnswer
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
@@ -111,7 +112,7 @@ class Late(NullObserver):
         self.heard: list[str] = []
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         self.elsewhere.answer(ask(snapshot).id, Resolution.SKIP, "skip", Principal("Ana"))
         return PromptAnswer("continue")

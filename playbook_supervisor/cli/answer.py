@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from playbook_supervisor.cli import options, output
@@ -40,6 +42,7 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
         return 0
     driven = view.driven(snapshot)
     if resume and not driven:
+        sys.stdout.flush()  # what was recorded is read before what follows from it
         return _resume(snapshot.session_id)
     name = locate.required_id(snapshot)
     output.write(text.next_move(snapshot, name, driven=driven))

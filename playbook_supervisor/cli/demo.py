@@ -12,6 +12,8 @@ from playbook_supervisor.commands import demo as demonstration
 from playbook_supervisor.commands import driving, protocol
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 
@@ -57,11 +59,11 @@ class _ScriptedPrompter:
     """Answers the gate of the demo if there is no terminal."""
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         del overtaken
         answer = text.first_choice(snapshot)
-        output.inform(*(f"  {line}" for line in context))
+        output.inform(*(f"  {line}" for line in gate_text.lines(context)))
         output.inform(f"There is no terminal to ask at: the demo answers `{answer}` itself.")
         return PromptAnswer(answer)
 

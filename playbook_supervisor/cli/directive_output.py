@@ -74,10 +74,9 @@ def _settled(snapshot: Snapshot) -> list[str]:
 def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None) -> list[str]:
     manifest = snapshot.manifest
     subject = f" · {first_line(manifest.subject)}" if manifest.subject else ""
-    progress = f"{snapshot.done}/{snapshot.total} steps done"
     lines = [
         *_settled(snapshot),
-        f"Session {manifest.session_id} · {manifest.playbook}{subject} · {progress}",
+        f"Session {manifest.session_id} · {manifest.playbook}{subject} · {snapshot.progress} done",
     ]
     directive = snapshot.directive
     if isinstance(directive, Run):

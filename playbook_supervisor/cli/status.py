@@ -95,6 +95,7 @@ def _print_changes(readings: Iterator[tuple[Progress, ...]]) -> int:
             line = live.session_line(each)
             if printed.get(each.seen.session_id) != line:
                 printed[each.seen.session_id] = line
-                output.write(f"{text.stamp(now())} {line}")
+                context = gate_text.short(each.context)
+                output.write(f"{text.stamp(now())} {line}", *(f"  {line}" for line in context))
         sys.stdout.flush()
     return 0

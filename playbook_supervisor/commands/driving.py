@@ -85,7 +85,7 @@ def run(
     driver = _driver(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()
-    for warning in (*locate.on_default_branch(store), *request.warnings):
+    for warning in request.warnings:
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
     changed_settings.tell(supervisor, observer)

@@ -202,16 +202,3 @@ def other_worktree(snapshot: Snapshot, cwd: Path | None = None) -> str:
 def with_store_notices(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the notices of its store."""
     return replace(snapshot, notices=(*snapshot.notices, *snapshot.store.notices))
-
-
-def on_default_branch(store: SessionStore) -> tuple[str, ...]:
-    """A sentence for the person if this is the repository's default branch."""
-    from playbook_supervisor.system.git_process import default_branch
-
-    here = store.checkout
-    if not here.branch or here.branch != default_branch(here.root):
-        return ()
-    return (
-        f"this runs on {here.branch}, the repository's default branch; `playbook start` "
-        "makes a branch and a worktree of its own",
-    )

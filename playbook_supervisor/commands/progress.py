@@ -7,6 +7,7 @@ files are not read again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,13 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.gate_context import GateContext
+
 _Place = tuple[Path, str]
 
+_CONTEXT_INTERVAL = 5.0  # seconds between two looks at what a gate is about
 _SETTLED = frozenset({EntryStatus.DONE, EntryStatus.SKIPPED})
 
 
@@ -31,7 +37,8 @@ class Progress(Record):
     """A session's progress. `total` is 0 if its playbook cannot be read.
 
     `at_work` are the attempts in progress; `lines` has the last output line of each, by its id.
-    `notify_error` says why the last notification failed, or is empty.
+    `notify_error` says why the last notification failed, or is empty. `context` helps to answer its
+    gate.
     """
 
     seen: SessionOverview
@@ -40,6 +47,7 @@ class Progress(Record):
     at_work: tuple[Entry, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     notify_error: str = ""
+    context: GateContext | None = None
 
 
 def progress_of(seen: SessionOverview) -> Progress:
@@ -70,6 +78,7 @@ class Poller:
         self._stamps: dict[_Place, object] = {}
         self._known: dict[_Place, tuple[object, Progress]] = {}
         self._shown: tuple[Progress, ...] = ()
+        self._contexts: dict[object, tuple[float, GateContext | None]] = {}
 
     def poll(self) -> tuple[Progress, ...]:
         """The progress of all sessions, in the order of `overview.sessions`."""
@@ -77,7 +86,19 @@ class Poller:
         if stamps != self._stamps:
             self._stamps = stamps
             self._shown = tuple(self._progress(seen) for seen in overview.sessions(self._store))
-        return tuple(map(_with_output, self._shown))
+        return tuple(self._with_context(_with_output(each)) for each in self._shown)
+
+    def _with_context(self, progress: Progress) -> Progress:
+        """The context of its gate, which is about files that change without the session."""
+        seen = progress.seen
+        if seen.manifest is None or seen.manifest.gate is None:
+            return progress
+        gate, now = (_place(seen), seen.manifest.gate.id), time.monotonic()
+        read_at, context = self._contexts.get(gate, (float("-inf"), None))
+        if now - read_at >= _CONTEXT_INTERVAL:
+            context = seen.gate_context()
+            self._contexts[gate] = now, context
+        return replace(progress, context=context)
 
     def _stamps_now(self) -> Iterator[tuple[_Place, object]]:
         """For every session a value that changes whenever the session does."""

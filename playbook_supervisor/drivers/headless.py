@@ -23,7 +23,6 @@ from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome,
 from playbook_supervisor.kernel.state import Change, Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
-from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import secret_values
 from playbook_supervisor.sessions.gate_context import GateContext, gate_context
 from playbook_supervisor.sessions.principal import AUTONOMOUS, Principal
@@ -236,10 +235,10 @@ class Runner(Record, frozen=False):
         self.observer.on_gate(snapshot)
         if self.prompter is None:
             return snapshot, DriveResult(snapshot, "waiting", context=context)
-        return self._prompt(snapshot, gate, self.prompter, tuple(gate_text.lines(context)))
+        return self._prompt(snapshot, gate, self.prompter, context)
 
     def _prompt(
-        self, snapshot: Snapshot, gate: Ask, prompter: Prompter, context: tuple[str, ...]
+        self, snapshot: Snapshot, gate: Ask, prompter: Prompter, context: GateContext | None
     ) -> _Progress:
         """Ask until the gate is answered, here or elsewhere; end of input is not an answer."""
         while True:

@@ -47,9 +47,11 @@ class LiveOutput(NullObserver):
             if wait <= 0:
                 self._write()
             elif self._timer is None:
-                self._timer = threading.Timer(wait, self._write_late)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = threading.Timer(wait, self._write_late)
+                timer.daemon = True
+                with suppress(RuntimeError):  # the system allows no more threads
+                    timer.start()
+                    self._timer = timer
 
     def on_end(self, snapshot: Snapshot) -> None:
         del snapshot

@@ -45,8 +45,12 @@ class Notifier(NullObserver):
         with suppress(PlaybookError):  # the journal's own writes report a full disk
             if notice is not None and claim(notice, self._private):
                 thread = threading.Thread(target=self._send, args=(notice,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the system allows no more threads
+                    self._failures.append(f"a notification was not sent: {error}")
+                else:
+                    self._threads.append(thread)
 
     def _send(self, notice: Notice) -> None:
         if problem := send(self._argv, notice, self._root):

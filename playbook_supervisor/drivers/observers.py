@@ -10,6 +10,10 @@ from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.gate_context import GateContext
+
 
 class PromptAnswer(Record):
     """What a person typed at a gate: a text, or None at the end of the input.
@@ -25,7 +29,7 @@ class Prompter(Protocol):
     """Asks a person, at a terminal for instance."""
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         """Ask the gate's question and wait; poll `overtaken` and stop waiting once it is true."""
 

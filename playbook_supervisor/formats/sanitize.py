@@ -53,6 +53,11 @@ def first_line(text: str, limit: int = 200) -> str:
     return ""
 
 
+def one_line(text: str, limit: int = 200) -> str:
+    """The whole text on one line, cut with … at `limit` characters."""
+    return first_line(" ".join(printable(text).split()), limit)
+
+
 def last_words(text: str, limit: int = 500) -> str:
     """The end of the text: its last lines with visible text, at most `limit` characters.
 

@@ -134,13 +134,33 @@ def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
 
     It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s).
     """
-    error = " ".join(entry.error.split()).rstrip(".") or "something is missing"
-    if len(error) > LONGEST_ERROR:
-        error = f"{error[: LONGEST_ERROR - 1].rstrip()}…"
+    error, rest = parts_of_error(entry.error)
+    error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
     text = _QUESTIONS[ask.reason, ask.place].format(
         step=ask.member.step.id, command=ask.member.step.command, error=error
     )
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"
-    return f"{text} {done}/{total} steps done."
+    return f"{text.replace('….', '…')} {progress(done, total)} done."
+
+
+def parts_of_error(error: str) -> tuple[str, str]:
+    """What a question shows of an error, and the rest, which may be empty.
+
+    It is cut between two of its problems, or else between two words.
+    """
+    error = " ".join(error.split())
+    if len(error) <= LONGEST_ERROR:
+        return error, ""
+    for end in ("; ", " "):
+        if (at := error.rfind(end, 1, LONGEST_ERROR)) > 0:
+            break
+    else:
+        at, end = LONGEST_ERROR, ""
+    return error[:at], error[at + len(end) :]
+
+
+def progress(done: int, total: int) -> str:
+    """`7/8 steps`."""
+    return f"{done}/{total} {'step' if total == 1 else 'steps'}"

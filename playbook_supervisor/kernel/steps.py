@@ -119,7 +119,8 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         return settle(entry, EntryStatus.DONE, at)
     names = _names(failing) + tuple(finding.trigger.value for finding in findings)
     worker_error = entry.error if erred else ""
-    errors = (worker_error, _describe_conditions(failing), _describe_findings(findings))
+    unnamed = _not_named(findings, failing)
+    errors = (worker_error, _describe_conditions(failing), _describe_findings(unnamed))
     entry = replace(entry, error="; ".join(filter(None, errors)))
     if erred:
         names += (Trigger.SUBAGENT_ERROR.value,)
@@ -205,6 +206,16 @@ def _describe_preconditions(failing: list[Probed], carried: tuple[str, ...]) -> 
         + (" (waived for an earlier step)" if each.name in carried else "")
         for each in failing
     )
+
+
+def _not_named(findings: list[Finding], failing: list[Probed]) -> list[Finding]:
+    """Without the verdicts of reports that a failing condition has named already."""
+    return [
+        finding
+        for finding in findings
+        if finding.trigger is not Trigger.VERDICT_FAIL
+        or not any(finding.evidence.partition(": ")[0] in each.evidence for each in failing)
+    ]
 
 
 def _describe_findings(findings: list[Finding]) -> str:

@@ -32,7 +32,6 @@ Since = Mapping[str, Stamp | None]
 """The artifacts as they were at the launch: path → stamp, or None for what was absent."""
 
 _MISSING = "is missing"
-_NO_REPORT = ", and no report is no verdict"
 _GH_LOGGED_OUT = 4
 _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
 
@@ -166,7 +165,7 @@ def passes(
     readable = [report for report in found if not report.flaw]
     if flawed or not readable:
         answer = Answer.ERROR if any(report.error for report in flawed) else Answer.NOT_HELD
-        return Probed(name, answer, _flaws(flawed) if flawed else _flaws(found) + _NO_REPORT)
+        return Probed(name, answer, _flaws(flawed or found))
     readings = [reading_of(report) for report in readable]
     stated = "; ".join(
         f"{report.path} says {reading.verdict}"

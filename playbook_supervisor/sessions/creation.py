@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.system.checkout import Checkout
 
 
 class RunRequest(Record):
@@ -84,6 +85,8 @@ def prepare(
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given)
     missing, warnings = _commands(playbook, root)
+    if tree is None:
+        warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
     feature = features.of_branch(branch)
     if "feature" in args:
@@ -206,6 +209,17 @@ def another_is_open(store: SessionStore, session_id: str) -> StateError:
         f"session {session_id} ({known.playbook} {known.subject}) is open here{at}",
         guidance=f"Continue with `playbook resume {session_id}`, end it with `playbook abort "
         f"{session_id}`, or begin in a second worktree with `playbook start`.",
+    )
+
+
+def _on_default_branch(here: Checkout) -> tuple[str, ...]:
+    from playbook_supervisor.system.git_process import default_branch
+
+    if not here.branch or here.branch != default_branch(here.root):
+        return ()
+    return (
+        f"this runs on {here.branch}, the repository's default branch; `playbook start` "
+        "makes a branch and a worktree of its own",
     )
 
 

@@ -44,6 +44,12 @@ def _why(former: Entry) -> Iterator[str]:
 def _words(attempts: Sequence[Entry]) -> Iterator[str]:
     """What people said at the gates, if it is more than the choice."""
     for gate in (gate for entry in attempts for gate in entry.gates):
-        said = first_line(gate.text, _MOST_WORDS)
-        if said and gate.by != _AUTONOMOUS and said.casefold() != gate.resolution:
-            yield f"A person said: {said}"
+        lines = printable(gate.text, keep_newlines=True)[:_MOST_WORDS].split("\n")
+        said = [line.rstrip() for line in lines if line.strip()]
+        if gate.by == _AUTONOMOUS or "".join(said).casefold() in ("", gate.resolution):
+            continue
+        if len(said) == 1:
+            yield f"A person said: {said[0]}"
+        else:
+            yield "A person said:"
+            yield from (f"  {line}" for line in said)

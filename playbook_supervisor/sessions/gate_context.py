@@ -167,7 +167,7 @@ def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
 
 
 def _commits(here: Checkout, begun: Launch | None) -> tuple[str, ...]:
-    if begun is None or begun.head in ("", here.head):
+    if begun is None or begun.head == here.head:
         return ()
     from playbook_supervisor.system.git_process import commits_since
 

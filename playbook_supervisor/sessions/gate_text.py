@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from playbook_supervisor.formats.sanitize import counted, first_line, last_line
+from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
 from playbook_supervisor.formats.timestamps import duration
-from playbook_supervisor.kernel.gates import LONGEST_ERROR
+from playbook_supervisor.kernel.gates import parts_of_error
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import EntryStatus, Place
+from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Place, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,41 +21,43 @@ if TYPE_CHECKING:
 MOST_LINES = 25
 _MOST_SHORT = 8
 _WIDTH = 160  # characters of a line
-_MOST_ERROR_LINES, _MOST_SAID, _LEAST_CHANGES = 3, 4, 4
-_TOTAL = r"\s*[0-9]+ files? changed"
+_LONGEST = 500  # characters of a line before it is wrapped
+_NARROWEST = 40
+_MOST_PROBLEMS, _MOST_SAID, _LEAST_CHANGES = 4, 4, 4
+_TOTAL = r"[0-9]+ (?:new )?files?\b"
 _MARKS = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
 
 
-def lines(context: GateContext | None) -> list[str]:
+def lines(context: GateContext | None, *, most: int = MOST_LINES, width: int = _WIDTH) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
     First who may answer and what went wrong, then what was waived and the verdicts, what the agent
     said, what each step left, and the changes in the repository. If there is more than fits, steps
-    and changed files are left out and counted.
+    and changed files are left out and counted. The first lines are wrapped, the others cut.
     """
     if context is None:
         return []
-    head = _head(context)
+    head = list(_wrapped(_head(context), width))
     tail = list(_repository(context))
-    steps = [settled_line(entry) for entry in context.settled]
-    room = MOST_LINES - min(len(tail), 1 + _LEAST_CHANGES)
+    steps = [_step(entry, context) for entry in context.settled]
+    room = most - min(len(tail), 1 + _LEAST_CHANGES)
     head = _fitting(head, room - min(len(steps), 1))
     steps = _last_fitting(steps, room - len(head))
-    tail = _fitting(tail, MOST_LINES - len(head) - len(steps))
-    return [_cut(line) for line in [*head, *steps, *tail]]
+    tail = _fitting(tail, most - len(head) - len(steps))
+    return [*head, *(_cut(line, width) for line in [*steps, *tail])]
 
 
 def short(context: GateContext | None) -> list[str]:
-    """The most telling lines, for a dialog in which the choices need room as well."""
+    """The most telling lines, where other things need room as well."""
     if context is None:
         return []
-    repository = next(_repository(context))
-    return [_cut(line) for line in [*_fitting(_head(context), _MOST_SHORT), repository]]
+    head = _fitting(list(_wrapped(_head(context), _WIDTH)), _MOST_SHORT)
+    return [*head, _cut(next(_repository(context)), _WIDTH)]
 
 
 def _head(context: GateContext) -> list[str]:
     head = [f"answered by: {people}" for people in context.people]
-    head += _rest_of_error(context.entry.error)
+    head += _further_problems(context)
     if context.guidance:
         head.append(f"to fix it: {context.guidance}")
     said, judged = list(_said(context)), list(_judged(context))
@@ -65,11 +67,27 @@ def _head(context: GateContext) -> list[str]:
 
 def settled_line(entry: Entry) -> str:
     """A settled attempt in one line, with its reason: `plan ✓ 45 s · plan_exists: …`."""
+    return _settled(entry, reason(entry))
+
+
+def _step(entry: Entry, context: GateContext) -> str:
+    """The line of a settled attempt, which does not repeat what the lines above it say."""
+    verdicts = {f"{probed.name}: {probed.evidence}" for probed in context.verdicts}
+    why = reason(entry)
+    if entry.evidence and entry.evidence[-1] in verdicts:
+        why = entry.evidence[-1].partition(":")[0]
+    elif entry.waived and not entry.evidence:
+        why = "waived"
+    elif not entry.evidence and entry.id == context.said.attempt:
+        why = ""
+    return _settled(entry, why)
+
+
+def _settled(entry: Entry, why: str) -> str:
     name = entry.step_id if entry.attempt == 1 else entry.id
     words = [name, _MARKS.get(entry.status, "…")]
     if entry.status is not EntryStatus.SKIPPED and entry.completed_at is not None:
         words.append(duration(entry.completed_at - entry.started_at))
-    why = reason(entry)
     return " · ".join([" ".join(words), *([why] if why else [])])
 
 
@@ -78,7 +96,9 @@ def reason(entry: Entry) -> str:
     if entry.status is EntryStatus.FAILED:
         return first_line(entry.error)
     if entry.status is EntryStatus.SKIPPED:
-        return first_line(entry.human_response) or "skipped by the playbook"
+        by = first_line(entry.gates[-1].by) if entry.gates else ""
+        said = one_line(entry.human_response)
+        return f"skipped by {by or 'the playbook'}" if said in ("", Resolution.SKIP) else said
     if entry.waived and not entry.evidence:
         return f"waived: {', '.join(map(first_line, entry.waived))}"
     if entry.evidence:
@@ -86,11 +106,15 @@ def reason(entry: Entry) -> str:
     return f"said: {last_line(entry.output)}" if entry.output else ""
 
 
-def _rest_of_error(error: str) -> list[str]:
+def _further_problems(context: GateContext) -> list[str]:
     """What the question has left out of a long error."""
-    rest = " ".join(error.split())[LONGEST_ERROR - 1 :]
-    pieces = [rest[at : at + _WIDTH - 2] for at in range(0, len(rest), _WIDTH - 2)]
-    return [f"… {piece}" for piece in pieces[:_MOST_ERROR_LINES]]
+    problems = parts_of_error(_asked_about(context))[1].split("; ")
+    return _fitting([f"… {problem}" for problem in problems if problem], _MOST_PROBLEMS)
+
+
+def _asked_about(context: GateContext) -> str:
+    """The error in the question."""
+    return "" if context.gate.reason is GateReason.GATE_ALWAYS else context.entry.error
 
 
 def _said(context: GateContext) -> Iterator[str]:
@@ -103,26 +127,28 @@ def _said(context: GateContext) -> Iterator[str]:
 
 
 def _judged(context: GateContext) -> Iterator[str]:
-    """What was waived, the verdicts as they are now, and what else holds for this step."""
+    """What was waived, the verdicts as they are now, failing ones first, and what else holds."""
     for waiver in context.waivers:
         yield f"waived at {waiver.attempt}: {_waived(waiver)}"
-    shown = set()
-    for probed in context.verdicts:
-        shown.add(f"{probed.name}: {probed.evidence}")
-        yield f"{'✓' if probed.held else '✗'} {probed.name}: {probed.evidence}"
+    asked, shown = _asked_about(context), set()
+    for probed in sorted(context.verdicts, key=lambda each: each.held):
+        shown.add(line := f"{probed.name}: {probed.evidence}")
+        if line not in asked:
+            yield f"{'✓' if probed.held else '✗'} {line}"
     yield from (f"✓ {line}" for line in context.entry.evidence if line not in shown)
 
 
 def _waived(waiver: Waiver) -> str:
     names = ", ".join(waiver.names)
     by = f" by {waiver.by}" if waiver.by else ""
-    return f"{names}{by}{f' ({waiver.text})' if waiver.text else ''}"
+    said = one_line(waiver.text)
+    return f"{names}{by}{'' if said in ('', Resolution.ACCEPT) else f' ({said})'}"
 
 
 def _repository(context: GateContext) -> Iterator[str]:
-    where = f"branch {context.branch}" if context.branch else "no branch"
+    where = f"branch {context.branch}" if context.branch else "detached HEAD"
     number = len(context.commits) + context.more_commits
-    total = [line.strip() for line in context.changes if re.match(_TOTAL, line)]
+    total = [line.strip() for line in context.changes if re.match(_TOTAL, line.strip())]
     facts = [where, counted(number, "commit") if number else "no commits", *total]
     if not context.changes:
         facts.append("no changes")
@@ -133,10 +159,24 @@ def _repository(context: GateContext) -> Iterator[str]:
     yield from (f"  {line.strip()}" for line in context.changes if line.strip() not in total)
 
 
-def _cut(line: str) -> str:
+def _cut(line: str, width: int) -> str:
     """The line, harmless and not too long; an indented one stays so."""
-    shown = first_line(line, _WIDTH)
-    return f"  {shown}" if line.startswith("  ") else shown
+    indent = "  " if line.startswith("  ") else ""
+    return indent + first_line(line, max(width, _NARROWEST) - len(indent))
+
+
+def _wrapped(lines: Sequence[str], width: int) -> Iterator[str]:
+    """The lines, harmless, wrapped between words; what continues one is indented further."""
+    width = max(width, _NARROWEST)
+    for line in lines:
+        indent = "  " if line.startswith("  ") else ""
+        rest = one_line(line, _LONGEST)
+        while rest:
+            room = width - len(indent)
+            at = rest.rfind(" ", room // 4, room + 1) if len(rest) > room else len(rest)
+            at = room if at < 0 else at
+            yield indent + rest[:at]
+            rest, indent = rest[at:].lstrip(), indent[:2] + "  "
 
 
 def _fitting(lines: Sequence[str], most: int) -> list[str]:

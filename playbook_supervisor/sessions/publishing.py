@@ -100,7 +100,7 @@ def _commit(folder: SessionInGit, snapshot: Snapshot, occasion: str) -> Commit |
     ran = first_line(f"{manifest.playbook} {manifest.feature}")
     return folder.commit(
         first_line(f"Record session {manifest.session_id}{occasion}", _SUBJECT),
-        f"{ran}: {snapshot.done}/{snapshot.total} steps done",
+        f"{ran}: {snapshot.progress} done",
         manifest.playbook,
         known=in_vain and snapshot.config.commit_sessions == "publish",
     )

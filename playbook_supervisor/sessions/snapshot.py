@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Ask, Attempt, Directive, Run
+from playbook_supervisor.kernel.gates import progress
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project.session_policy import Policy
@@ -87,6 +88,11 @@ class Snapshot(Record):
     @property
     def total(self) -> int:
         return len(self.state.playbook.steps)
+
+    @property
+    def progress(self) -> str:
+        """`7/8 steps`."""
+        return progress(self.done, self.total)
 
     @property
     def question(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import GitError, PlaybookError
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import counted, printable
 
 ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 """A command that only reads takes no lock, git never prompts, and its messages are in English."""
@@ -106,22 +106,25 @@ def identity(root: Path) -> str:
 def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
     """What has changed since the commit `since`, for people: a line per file, new files last.
 
-    `since` is empty before the first commit. Untracked files that last changed before `since_ms`
-    (ms since the epoch) and sessions' folders are left out. At most twelve printable lines; () if
-    git fails.
+    The line with the totals counts the new files, too. `since` is empty before the first commit.
+    Untracked files that last changed before `since_ms` (ms since the epoch) and sessions' folders
+    are left out. At most twelve printable lines; () if git fails.
     """
     try:
-        base = ("--end-of-options", since) if since else ("--cached",)
-        stat, new = _ask(root, (*_DIFF, *base, "--", _SESSIONS), (*_NEW, "--", _SESSIONS))
+        base = since or ask(root, "hash-object", "-t", "tree", os.devnull).strip()  # the empty tree
+        changed_since = (*_DIFF, "--end-of-options", base, "--", _SESSIONS)
+        stat, new = _ask(root, changed_since, (*_NEW, "--", _SESSIONS))
     except PlaybookError:
         return ()
     *changed, total = stat.splitlines() or [""]
-    tracked = [*_shortened(changed, _MAX_TRACKED), total] if changed else []
     untracked = [
         f" {name} | new"
         for name in new.split("\0")
         if name and _may_have_changed(root / name, since_ms)
     ]
+    added = counted(len(untracked), "new file") if untracked else ""
+    totals = [f" {', '.join(filter(None, (total.strip(), added)))}"] if changed or added else []
+    tracked = [*_shortened(changed, _MAX_TRACKED), *totals]
     lines = [*tracked, *_shortened(untracked, _MAX_LINES - len(tracked))]
     return tuple(printable(line) for line in lines)
 
@@ -129,10 +132,11 @@ def diff_stat(root: Path, since: str, *, since_ms: int = 0) -> tuple[str, ...]:
 def commits_since(root: Path, since: str) -> tuple[str, ...]:
     """A line for each commit that HEAD has beyond `since`, the newest first; () if git fails.
 
-    Commits of nothing but sessions are left out.
+    All commits if `since` is empty. Commits of nothing but sessions are left out.
     """
+    commits = f"{since}..HEAD" if since else "HEAD"
     try:
-        asked = ("--format=%h %s", "--no-show-signature", f"{since}..HEAD", "--", _SESSIONS)
+        asked = ("--format=%h %s", "--no-show-signature", commits, "--", _SESSIONS)
         log = ask(root, "log", *asked)
     except PlaybookError:
         return ()

@@ -57,8 +57,9 @@ def listener(project: Project) -> str:
 def test_an_agent_on_stdin_reads_it_after_the_command(strict: Project) -> None:
     agent = listener(strict)
     assert strict.playbook("run", "strict", "013", "--agent", agent).code == 4
-    assert strict.playbook("answer", WORDS).code == 0
+    assert strict.playbook("answer", f"{WORDS}\n\nFirst read the specification").code == 0
     assert strict.playbook("resume").code == 4
+    assert f"'{WORDS} First read the specification'" in strict.playbook("show").out
     first, second = heard(strict)
     assert first == f"/speckit.plan {FEATURE}|"
     told, _, in_environment = second.partition("|")
@@ -66,7 +67,8 @@ def test_an_agent_on_stdin_reads_it_after_the_command(strict: Project) -> None:
     assert (command, empty) == (f"/speckit.plan {FEATURE}", "")
     assert "(plan#1)" in lines[0]
     assert any(line.startswith(f"What did not hold: {MISSING}") for line in lines)
-    assert f"A person said: {WORDS}" in lines
+    person = lines.index("A person said:")
+    assert lines[person + 1 : person + 3] == [f"  {WORDS}", "  First read the specification"]
     assert in_environment.splitlines() == lines
 
 

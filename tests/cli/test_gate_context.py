@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 from hooked import Hooked
 from project import FEATURE, Project
 
-from cli.scripts import conforms
+from cli.scripts import GATED, conforms
+from cli.terminal import Terminal
 from playbook_supervisor.sessions.gate_text import MOST_LINES
 
 SCRIPT = """
@@ -66,9 +68,9 @@ def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Pro
     assert len(context) <= MOST_LINES
     assert context[:7] == [
         WAIVED,
-        f"waived at pr#1: qa_verdict_pass by {ADA} (accept)",
-        f"✓ agreement_pass: .agreements/{FEATURE}/check-report.md says PASS",
+        f"waived at pr#1: qa_verdict_pass by {ADA}",
         f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL",
+        f"✓ agreement_pass: .agreements/{FEATURE}/check-report.md says PASS",
         "qa-run#1 said last:",
         "  scenario 4 fails",
         "  4 of 5 scenarios pass",
@@ -77,7 +79,8 @@ def test_every_place_shows_the_whole_session_before_the_pull_request(waived: Pro
     assert re.match(rf"plan ✓ [\d.]+ s · plan_exists: specs/{FEATURE}/plan.md, 1 line\n", steps)
     assert "implement ✓" in steps
     assert "· said: the help still names the old flag" in steps
-    assert "qa-run ✓" in steps
+    assert re.search(r"^agreement-check ✓ [\d.]+ s · agreement_pass$", steps, re.MULTILINE)
+    assert re.search(r"^qa-run ✓ [\d.]+ s · waived$", steps, re.MULTILINE)
     branch, commit, *files = context[14:]
     assert branch.startswith(f"branch {FEATURE}, 1 commit, 7 files changed, 11 insertions(+)")
     assert commit.endswith(" Greet by name")
@@ -150,6 +153,40 @@ def test_what_an_agent_says_cannot_disturb_the_screen(project: Project) -> None:
     run = project.playbook("run", "one", "--agent", script)
     assert "  s#1 said last: fine" in run.err.splitlines()
     assert "\x1b" not in run.err + project.playbook("status").out + project.playbook("logs").out
+
+
+def test_what_changed_is_counted_with_what_git_does_not_know_yet(project: Project) -> None:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
+    shutil.rmtree(project.root / ".git")
+    project.git("init", "-q", "-b", "main")  # without a commit
+    agent = project.script("{}")
+    assert project.playbook("run", "gated", "--agent", agent).code == 4
+    project.write("made.py", "1\n")
+    branch = project.playbook("next", "--json").json["gate"]["context"][0]
+    assert re.match(r"branch main, no commits, \d+ new files? since the session began", branch)
+    project.commit("Begin")
+    project.git("switch", "-q", "--detach")
+    project.write("picture.png", "2\n")
+    branch, commit = project.playbook("next", "--json").json["gate"]["context"][:2]
+    assert re.match(r"detached HEAD, 1 commit, \d+ files changed, .* 1 new file since the", branch)
+    assert commit.endswith(" Begin")
+
+
+def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
+    waived.playbook("resume")
+    with Terminal(waived, "resume") as terminal:
+        terminal.until("(waived for an")
+        terminal.resize(60, 24)
+        terminal.until("continue, accept, skip or abort > ")
+        terminal.type("accept\n")
+        shown = terminal.until("continue (Enter), skip or abort > ")
+    asked = shown[shown.rindex("pr#1 waits for you") :].splitlines()
+    assert len(asked) <= 23
+    assert max(map(len, asked)) <= 60
+    told = " ".join(" ".join(asked).split())
+    assert WAIVED in told
+    assert f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL" in told
+    assert re.search(r"… \d+ earlier steps .*qa-run ✓ [\d.]+ s · waived branch", told)
 
 
 def test_the_dialog_of_the_client_shows_the_most_telling_lines(waived: Project) -> None:

@@ -255,7 +255,7 @@ class TestWhatIsSaid:
             shown = conversation.hook("Stop")["systemMessage"].splitlines()
             assert shown[0].startswith("pr ✓ ")
             assert "pull request #7 is open" in shown[0]
-            assert shown[1] == "handed-in: completed (1/1 steps)"
+            assert shown[1] == "handed-in: completed (1/1 step)"
 
     def test_blocks_a_command_that_fails(self, project: Project) -> None:
         """No model is involved; the user reads what, where and how to fix it."""

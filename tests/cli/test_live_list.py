@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from held import Held
 from project import Project
+from pytest_mock import MockerFixture
 from rich.console import Console
 from rich.text import Text
 from screen import Screen
@@ -125,6 +127,24 @@ def test_the_current_step_is_visible_at_any_size(sitting: Sitting) -> None:
     tiny = sitting.resumes(14, 6)
     scrolled = ["".join(cell.character for cell in row) for row in tiny.scrolled]
     assert any("?  in-the" in line for line in [*scrolled, *tiny.text])
+
+
+def test_a_run_goes_on_where_no_thread_can_draw_its_list(
+    sitting: Sitting, mocker: MockerFixture
+) -> None:
+    start = "playbook_supervisor.cli.render.terminal.threading.Thread.start"
+    started = threading.Thread.start
+    sitting.playbook(("one", "auto", "stop", ""), ("two", "auto", "stop", ""))
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.endswith("(_run)"):
+            raise RuntimeError("can't start new thread")
+        started(thread)
+
+    mocker.patch(start, autospec=True, side_effect=refused)
+    screen, ending = sitting.runs("default: {say: it is written}\n")
+    assert ending.why == "completed"
+    assert [line[:6] for line in screen.text[-2:]] == ["✓  one", "✓  two"]
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_pause_and_abort_reach_a_runner_in_another_terminal(long: Project) -> No
         assert f"driven by process {process.pid}" in long.playbook("status").out
         aborted = long.playbook("abort", "-m", "not now")
         assert aborted.code == 0
-        assert "aborted, 0/1 steps" in aborted.out
+        assert "aborted, 0/1 step" in aborted.out
         process.communicate(timeout=120)
     assert process.returncode == 2
     (entry,) = long.journal()
@@ -297,11 +297,11 @@ def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
     assert "    the door is shut" in asked.err.splitlines()
     (gate,) = [line for line in asked.err.splitlines() if "WAITS FOR A HUMAN" in line]
     assert gate.count("retry") == 1
-    assert gate.endswith(" 0/1 steps done.")
+    assert gate.endswith(" 0/1 step done.")
     answered, settled, follows = long.playbook("answer", "retry").out.splitlines()
     assert re.search(r" think#1 answered retry by .+$", answered)
     assert re.search(r" think#1 failed \d+\.\ds \w+$", settled)
-    assert follows == "next: playbook resume (0/1 steps done)"
+    assert follows == "next: playbook resume (0/1 step done)"
 
 
 def test_an_answer_that_fails_a_session_says_how_to_retry(long: Project) -> None:

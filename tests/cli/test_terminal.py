@@ -110,7 +110,7 @@ def test_an_answer_from_elsewhere_ends_the_prompt(gated: Project) -> None:
         terminal.until("abort > ")
         assert f"driven by process {terminal.process.pid}" in gated.playbook("status").out
         answered = gated.playbook("answer", "continue")
-        assert answered.out.splitlines()[-1] == "the runner continues by itself (0/1 steps done)"
+        assert answered.out.splitlines()[-1] == "the runner continues by itself (0/1 step done)"
         assert terminal.end() == 0
 
 

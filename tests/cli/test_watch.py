@@ -59,17 +59,17 @@ def test_a_worker_s_last_line_is_shown_while_its_runner_lives(project: Project, 
         assert seen.lines == {"think#1": "I am thinking"}
         assert [entry.id for entry in seen.at_work] == ["think#1"]
         assert (seen.done, seen.total) == (0, 1)
-        assert live.session_line(seen).endswith(": think#1 running, 0/1 steps")
+        assert live.session_line(seen).endswith(": think#1 running, 0/1 step")
         assert look() == look()
         for rubbish in ("[", "[]", '{"think#1": 7}'):
             (private(project) / "said.json").write_text(rubbish)
             assert look()[0].lines == {}
         runner.send_signal(signal.SIGKILL)
     left = until(look, lambda each: not each.at_work)
-    assert live.session_line(left).endswith(": in_progress, no driver, 0/1 steps")
+    assert live.session_line(left).endswith(": in_progress, no driver, 0/1 step")
     assert project.playbook("abort").code == 0
     ended = until(look, lambda each: not each.seen.open)
-    assert live.session_line(ended).endswith(": aborted, 0/1 steps")
+    assert live.session_line(ended).endswith(": aborted, 0/1 step")
 
 
 def test_output_is_saved_once_a_second_and_the_last_line_is_kept(
@@ -122,8 +122,9 @@ def test_the_board_shows_gates_and_how_to_answer(project: Project) -> None:
         terminal.until(f"{name}  gated  013-playbook-create  WAITS FOR A HUMAN at publish#1?1")
         terminal.until("Run /feature.pr (step publish) now")
         terminal.until(f"playbook answer {name} …")
+        terminal.until("branch 013-playbook-create, no commits, no changes since")
         terminal.resize(60, 4)
-        terminal.until("… 3 more lines")
+        terminal.until("… 5 more lines")
         project.playbook("answer", "continue")
         terminal.until("playbook resume")
         project.playbook("resume")
@@ -178,8 +179,8 @@ def test_a_named_session_is_watched_to_its_end(project: Project) -> None:
         assert told.wait(120) == 0
         assert terminal.end() == 0
     said = [line.rstrip().partition(" gated on 013-playbook-create: ")[2] for line in lines]
-    assert said[-1] == "completed, 1/1 steps"
-    assert "publish#1 running, 0/1 steps" in said
+    assert said[-1] == "completed, 1/1 step"
+    assert "publish#1 running, 0/1 step" in said
     assert len(said) == len(set(said))
 
 

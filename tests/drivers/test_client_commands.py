@@ -129,7 +129,11 @@ class TestRun:
     def test_shows_warnings(self, person: Hooked) -> None:
         closed = "---\ndisable-model-invocation: true\n---\nPlan.\n"
         person.project.write(".claude/commands/speckit.plan.md", closed)
-        assert "closed to models" in person.types("/playbook.run two 013").shown
+        person.project.git("branch", "-m", "main", "other")
+        person.project.git("branch", "-m", "main")
+        shown = person.types("/playbook.run two 013").shown
+        assert "closed to models" in shown
+        assert "this runs on main, the repository's default branch" in shown
 
     def test_of_another_command_is_left_to_the_model(self, person: Hooked) -> None:
         named = {"command_name": "playbook.status", "command_args": ""}

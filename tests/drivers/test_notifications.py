@@ -21,9 +21,9 @@ from playbook_supervisor.system import checkout
 
 WAITS = (
     "gated on 013-playbook-create waits for you at publish#1?1: "
-    "Run /feature.pr (step publish) now: continue, skip it, or abort? 0/1 steps done."
+    "Run /feature.pr (step publish) now: continue, skip it, or abort? 0/1 step done."
 )
-ENDED = "gated on 013-playbook-create: completed, 1/1 steps"
+ENDED = "gated on 013-playbook-create: completed, 1/1 step"
 
 
 class Told(NullObserver):
@@ -81,7 +81,7 @@ def test_a_session_that_fails_again_notifies_again(gated: Project) -> None:
     assert driving.run("gated", cwd=gated.root, drive=drive).why == "failed"
     assert driving.resume(cwd=gated.root).why == "failed"
     assert driving.resume(cwd=gated.root, retry=True).why == "failed"
-    assert called(gated) == ["gated on 013-playbook-create: failed, 0/1 steps"] * 2
+    assert called(gated) == ["gated on 013-playbook-create: failed, 0/1 step"] * 2
 
 
 @pytest.mark.parametrize(

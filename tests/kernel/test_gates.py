@@ -604,7 +604,7 @@ def test_a_question_is_short_even_if_the_error_is_long() -> None:
     scene = failed(Trigger.SUBAGENT_ERROR, error=error, report=found())
     said = question(scene.gate, scene.last, done=0, total=2)
     assert said.startswith("The agent failed at a: the build is broken and so on")
-    assert "…. Fix it and continue, retry the step, accept it as it is, or abort?" in said
+    assert "… Fix it and continue, retry the step, accept it as it is, or abort?" in said
     assert len(said) < 400
 
 

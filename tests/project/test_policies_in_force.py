@@ -17,6 +17,7 @@ from playbook_supervisor.drivers.headless import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.gate_text import lines
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.store import DiskStore
@@ -53,7 +54,7 @@ class Prompter:
         self.told: list[str] = []
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         del snapshot
         self.context, self.hurried = context, overtaken()
@@ -69,7 +70,7 @@ class TestAnAnswer:
         person = Prompter("continue", "skip")
         ending = run(gated, Mode.MANUAL, person)
         assert ending.why == "waiting"
-        assert person.context[0] == f"answered by: {RELEASE} (policy release.yaml)"
+        assert lines(person.context)[0] == f"answered by: {RELEASE} (policy release.yaml)"
         said = "may not answer for `publish`: the policy release.yaml requires"
         assert [said in told for told in person.told] == [True, True]
         assert person.told[0].endswith("; the gate stays open.")

@@ -72,7 +72,7 @@ def directive(
         )
     if isinstance(directive, Check):
         return wait_to_json([member.id for member in directive.members], header, WAIT)
-    summary = f"{header.playbook} {directive.status}: {header.done}/{header.total} steps done."
+    summary = f"{header.playbook} {directive.status}: {snapshot.progress} done."
     return finish_to_json(directive, header, summary)
 
 

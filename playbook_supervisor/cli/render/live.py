@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from playbook_supervisor.cli.render import sessions, text
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import gate_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,6 +170,8 @@ def _session(progress: Progress, now: int) -> Iterator[Line]:
     for number, line in enumerate(others):
         question = waits and not number
         yield Line(line, "plain" if question else "dim", question)
+    for line in gate_text.short(progress.context):
+        yield Line(f"    {line}", whole=True)
     if progress.notify_error:
         yield Line(f"  note: {progress.notify_error}", "dim")
 
@@ -188,5 +192,5 @@ def session_line(progress: Progress) -> str:
         state = f"{manifest.status}, no driver"
     else:
         state = str(manifest.status)
-    done = f", {progress.done}/{progress.total} steps" if progress.total else ""
+    done = f", {gates.progress(progress.done, progress.total)}" if progress.total else ""
     return f"{name}: {state}{done}"

@@ -15,10 +15,15 @@ from playbook_supervisor.cli.render import text
 from playbook_supervisor.cli.render.log import write_line
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.gate_context import GateContext
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 _POLL = 0.25  # seconds between two checks whether the gate was answered elsewhere
 _LONGEST = 65_536  # bytes of one line
+_INDENT = 3  # columns before a line of the context, and the last one
+_OTHER_ROWS = 4  # an empty one, the title, the question's first one, the prompt
+_FEWEST = 10  # lines of the context, even on a lower terminal
 
 
 class Prompt(Record, frozen=False):
@@ -28,13 +33,13 @@ class Prompt(Record, frozen=False):
     _shown: str = ""
 
     def ask(
-        self, snapshot: Snapshot, context: tuple[str, ...], overtaken: Callable[[], bool]
+        self, snapshot: Snapshot, context: GateContext | None, overtaken: Callable[[], bool]
     ) -> PromptAnswer:
         """Print the context once, then wait for a line, or until `overtaken`."""
         if self._shown != text.gate_id(snapshot):
             self._shown = text.gate_id(snapshot)
             self._discard_input()
-            for line in context:
+            for line in _fitting(snapshot, context):
                 write_line(f"  {line}")
         with _prompting(text.prompt(snapshot)):
             return self._read_line(overtaken)
@@ -65,6 +70,14 @@ class Prompt(Record, frozen=False):
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return PromptAnswer(line.decode("utf-8", "replace"))
+
+
+def _fitting(snapshot: Snapshot, context: GateContext | None) -> list[str]:
+    """As much of the context as the terminal shows together with the question and the prompt."""
+    columns, rows = os.get_terminal_size(sys.stderr.fileno())
+    others = _OTHER_ROWS + len(text.question(snapshot)) // columns
+    most = min(max(rows - others, _FEWEST), gate_text.MOST_LINES)
+    return gate_text.lines(context, most=most, width=columns - _INDENT)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.cli.render import text
 from playbook_supervisor.commands.overview import ClientState, SessionOverview
-from playbook_supervisor.formats.sanitize import first_line, last_words
+from playbook_supervisor.formats.sanitize import first_line, last_words, one_line
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate
 from playbook_supervisor.kernel.vocabulary import EntryStatus
@@ -149,7 +149,7 @@ def _attempt(entry: Entry) -> Iterator[str]:
     for gate in entry.gates:
         yield f"  gate {gate.id} {gate.reason}, {gate.place} the step: {_answered(gate)}"
     if not entry.gates and entry.human_response:
-        yield f"  human: {first_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
+        yield f"  human: {one_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
     if entry.output:
         said = last_words(entry.output).replace("\n", "\n         ")
         yield f"  agent: {said}"
@@ -160,4 +160,4 @@ def _answered(gate: Gate) -> str:
         return "waits for a human"
     by = f" by {first_line(gate.by)}" if gate.by else ""
     waited = text.duration(gate.answered_at - gate.opened_at)
-    return f"{gate.resolution}{by} after {waited}: {first_line(gate.text)!r}"
+    return f"{gate.resolution}{by} after {waited}: {one_line(gate.text)!r}"

@@ -177,6 +177,8 @@ class Terminal:
         if self._drawing is None:
             self._draw()
             self._drawing = _Drawing(self._draw)
+        elif not self._drawing.alive:
+            self._draw()
 
     def _print_above(self, sentence: str) -> None:
         line = Text(sentence, style="dim")
@@ -223,21 +225,28 @@ class Board:
 
 
 class _Drawing:
-    """A thread that calls `draw` at intervals."""
+    """A thread that calls `draw` at intervals; the run goes on without it if it cannot."""
 
     def __init__(self, draw: Callable[[], None]) -> None:
         self._draw = draw
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        with suppress(RuntimeError):  # the system allows no more threads
+            self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     def end(self) -> None:
         self._over.set()
-        self._thread.join()
+        if self.alive:
+            self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(_INTERVAL):
-            self._draw()
+        with suppress(MemoryError, RuntimeError, OSError):
+            while not self._over.wait(_INTERVAL):
+                self._draw()
 
 
 def _restart_after_stop(region: Region) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playbook_supervisor.errors import CODES, guidance, with_session
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
@@ -82,7 +82,7 @@ def _settled(entry: Entry) -> str:
     words = [entry.id, entry.status.value]
     if entry.status is EntryStatus.SKIPPED:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
-        cause = entry.human_response
+        cause = one_line(entry.human_response, _LINE)
     else:
         words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
         # If an answer settled the attempt, its gate has shown the error.
@@ -153,7 +153,7 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
 def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
     """Steps, duration, waiting time at gates, and known cost and tokens (kai FR24)."""
     manifest = snapshot.manifest
-    parts = [f"{snapshot.done}/{snapshot.total} steps"]
+    parts = [snapshot.progress]
     if entries:
         parts.append(duration(max(entry.latest for entry in entries) - manifest.started_at))
     waited = waited_ms(entries)
@@ -255,7 +255,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) -> str:
     """What happens next in a session, and what to type unless a runner drives it."""
-    done = f"{snapshot.done}/{snapshot.total} steps done"
+    done = f"{snapshot.progress} done"
     match snapshot.directive:
         case Ask():
             return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot, session)}"

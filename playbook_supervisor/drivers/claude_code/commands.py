@@ -259,9 +259,7 @@ def _begun(
 
 def _headline(snapshot: Snapshot, remarks: Sequence[str]) -> str:
     manifest = snapshot.manifest
-    steps = counted(snapshot.total, "step")
-    if snapshot.done:
-        steps = f"{snapshot.done}/{steps} done"
+    steps = f"{snapshot.progress} done" if snapshot.done else counted(snapshot.total, "step")
     parts = (manifest.session_id, manifest.playbook, first_line(manifest.subject), steps)
     return "\n".join([f"Session {' · '.join(filter(None, parts))}", *remarks])
 

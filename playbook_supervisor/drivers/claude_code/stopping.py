@@ -73,7 +73,7 @@ def stop(hook: HookContext) -> HookReply | None:
         case Finish(status=status):
             hook.release()
             message = f"{snapshot.manifest.playbook}: {status}"
-            shown = f"{message} ({snapshot.done}/{snapshot.total} steps)"
+            shown = f"{message} ({snapshot.progress})"
             if status is SessionStatus.FAILED:
                 shown += "; /playbook.resume --retry resumes it"
             return HookReply("Stop", ring=message, shown=shown)
