@@ -25,7 +25,7 @@ MEANINGS = {
     Position.RETURNED: "returned and not judged, or to be judged again",
     Position.HELD: "a gate after the step waits for a human",
     Position.DONE: "settled: its work is done, or accepted as it is",
-    Position.FAILED: "settled: only `playbook resume --retry` leads out of it",
+    Position.FAILED: "settled: only `playbook resume --retry` and `abort` lead out of it",
     Position.SKIPPED: "settled without work",
 }
 

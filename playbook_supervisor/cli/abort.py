@@ -20,7 +20,7 @@ from playbook_supervisor.formats.sanitize import printable
 @click.option("-m", "--message", metavar="TEXT", default="", help="The reason, for the journal.")
 @click.option("--clean", is_flag=True, help="Take it away, if it came to nothing.")
 def abort(named: str, *, session: str, message: str, clean: bool) -> int:
-    """End a session for good.
+    """End an open or failed session for good.
 
     Running steps are stopped first, even if another terminal drives the session. The journal
     records the end. With --clean the session is removed instead, with the worktree that `start`

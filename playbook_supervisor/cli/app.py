@@ -25,7 +25,7 @@ GROUPS = {
         "show": "Show one session: attempts, conditions, evidence and answers.",
         "list": "List the playbooks of this project.",
         "pause": "Stop driving a session and leave it open.",
-        "abort": "End a session for good.",
+        "abort": "End an open or failed session for good.",
         "finish": "Remove a session's worktree and branch after the merge.",
         "demo": "Watch a complete run in a scratch repository.",
     },

@@ -58,11 +58,13 @@ def _list(session: str, *, all: bool, json: bool) -> int:
         return 0
     for each in shown:
         output.write(*sessions.brief(each, now(), gate_text.lines(each.gate_context())))
-    hidden = len(seen) - len(shown)
+    hidden = [each for each in seen if each not in shown]
     if not shown:
         output.inform("No session is open.")
     if hidden:
-        output.inform(f"{hidden} ended: see `playbook status --all`.")
+        failed = sum(each.failed for each in hidden)
+        which = f", {failed} of them failed" if failed else ""
+        output.inform(f"{len(hidden)} ended{which}: see `playbook status --all`.")
     return 0
 
 

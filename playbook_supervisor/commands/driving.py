@@ -214,11 +214,11 @@ def _settings_notice(store: SessionStore, session_id: str) -> str:
 
 
 def abort(session: str = "", text: str = "", *, cwd: Path | None = None) -> Snapshot:
-    """End the session, journaled; a runner is asked to stop what runs first."""
+    """End the open or failed session, journaled; a runner is asked to stop what runs first."""
     store, session_id = locate.select(session, cwd)
     locate.require_human(store, session_id, "abort")
     supervisor = locate.supervisor(store, session_id)
-    session_control.require_open(supervisor.look())
+    session_control.require_open(supervisor.look(), or_failed=True)
     words, by = text or Resolution.ABORT.value, _person(store)
     if driver_lock.living(supervisor.private) is not None:
         request = Request("abort", words, by.name)

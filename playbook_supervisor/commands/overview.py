@@ -13,6 +13,7 @@ from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.driver_lock import Driver
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project import config, schema, session_policy, session_settings
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_policy import Policy
@@ -88,6 +89,11 @@ class SessionOverview(Record):
     def open(self) -> bool:
         """Whether it has not ended; an unreadable session counts as open."""
         return self.manifest is None or self.manifest.status in OPEN
+
+    @property
+    def failed(self) -> bool:
+        """Whether it can be continued by `resume --retry`."""
+        return self.manifest is not None and self.manifest.status is SessionStatus.FAILED
 
 
 def sessions(store: DiskStore) -> tuple[SessionOverview, ...]:

@@ -71,9 +71,9 @@ def repair(
     store.require_worktree(session_id)
     locate.client_supervisor(store, session_id)
     store.folder(session_id)
-    doubted = store.doubt(session_id)
     if not store.drives(session_id):
         _require_readable(store, session_id)
+    doubted = store.doubt(session_id)
     found = (
         unproved.described(store, session_id, doubted)
         if doubted

@@ -10,15 +10,15 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 
-def require_open(snapshot: Snapshot) -> None:
-    """StateError PB-STATE-ENDED if the session has ended."""
+def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
+    """StateError PB-STATE-ENDED if the session has ended; with `or_failed`, not if it failed."""
     session_id, status = snapshot.session_id, snapshot.manifest.status
-    if status in OPEN:
+    if status in OPEN or (or_failed and status is SessionStatus.FAILED):
         return
     message, guidance = f"session {session_id} is {status} already", "Begin a new session."
     if status is SessionStatus.FAILED:
         message = f"session {session_id} has failed already"
-        guidance = f"`playbook resume {session_id} --retry` resumes it."
+        guidance = f"`playbook resume {session_id} --retry` resumes it, `playbook abort` ends it."
     raise StateError("PB-STATE-ENDED", message, guidance=guidance)
 
 

@@ -25,7 +25,7 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.state import Change, Event
-from playbook_supervisor.kernel.vocabulary import Resolution
+from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
@@ -132,7 +132,11 @@ class Supervisor:
         return self._record(Answered(self.store.clock(), gate_id, resolution, text, by.name))
 
     def abort(self, text: str, by: Principal) -> Snapshot:
-        return self._record(Cancelled(self.store.clock(), Cancellation.ABORT, text, by.name))
+        """End the session; a failed one is taken up first, without running anything."""
+        now = self.store.clock()
+        failed = self.look().manifest.status is SessionStatus.FAILED
+        first = [TakenUp(now)] if failed else []
+        return self._record(*first, Cancelled(now, Cancellation.ABORT, text, by.name))
 
     def interrupt(self, *, commits: bool = True) -> Snapshot:
         """Settle what runs as interrupted; the session stays open. `commits`: also commit it."""
@@ -213,9 +217,9 @@ class Supervisor:
 
     # ── from observation to snapshot ────────────────────────────────────────────────────────
 
-    def _record(self, observation: Observation, *, commits: bool = True) -> Snapshot:
+    def _record(self, *observations: Observation, commits: bool = True) -> Snapshot:
         with self.store.open(self.id) as opened:
-            events = self._accept(opened, observation)
+            events = tuple(event for seen in observations for event in self._accept(opened, seen))
             opened.write(launching=False)
             snapshot = self._snapshot(opened, events)
         return self._published(snapshot) if commits else snapshot

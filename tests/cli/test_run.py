@@ -182,7 +182,23 @@ def test_a_step_has_deadlines(long: Project) -> None:
         done = long.playbook(*command, "--agent", agent, option, "0.3")
         assert done.code == 2
         assert long.journal()[-1]["error_code"] == "PB-AGENT-TIMEOUT"
-    assert "has failed already" in long.playbook("abort").err
+    assert "has failed already" in long.playbook("pause").err
+
+
+def test_a_failed_session_can_be_aborted(project: Project) -> None:
+    """Otherwise it would be selected before every later one."""
+    agent = project.script(FAILS)
+    assert project.playbook("run", "auto-validate", "013", "--agent", agent).code == 2
+    assert "1 ended, 1 of them failed: see" in project.playbook("status").err
+    aborted = project.playbook("abort", "-m", "not worth a retry")
+    assert (aborted.code, project.manifest()["status"]) == (0, "aborted"), aborted.err
+    failed, ended = project.journal()
+    assert (failed["status"], failed["resolution"]) == ("failed", "retry")
+    assert (ended["status"], ended["resolution"]) == ("skipped", "abort")
+    assert ended["human_response"] == "not worth a retry"
+    assert "launched_at" not in ended
+    assert project.playbook("audit").code == 0
+    assert "is aborted already" in project.playbook("abort").err
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "soon", "nan", "inf"])

@@ -48,6 +48,8 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
             yield f"  playbook answer {seen.session_id} …"
     elif seen.open and seen.driver is None and seen.client is None:
         yield f"  playbook resume {seen.session_id}"
+    elif seen.failed:
+        yield f"  playbook resume {seen.session_id} --retry"
     if seen.driver is not None:
         yield f"  driven by process {seen.driver.pid} (agent {first_line(seen.driver.agent)})"
     if seen.client is not None and seen.open:

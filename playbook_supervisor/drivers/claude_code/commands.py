@@ -216,7 +216,7 @@ def _pause(typed: TypedCommand) -> HookReply:
 
 def _abort(typed: TypedCommand) -> HookReply:
     """End the session. Further calls of this client's agents are refused."""
-    supervisor = _open_session(typed, "")
+    supervisor = _open_session(typed, "", or_failed=True)
     with binding.exclusive(supervisor.private):
         former = typed.former(supervisor.private)
         by = principal.local(supervisor.root, "Claude Code")
@@ -239,10 +239,10 @@ _COMMANDS = {
 }
 
 
-def _open_session(typed: TypedCommand, named: str) -> Supervisor:
-    """The selected session, if it is open and no runner drives it."""
+def _open_session(typed: TypedCommand, named: str, *, or_failed: bool = False) -> Supervisor:
+    """The selected session, if it is open (or failed) and no runner drives it."""
     supervisor = client_supervisor(typed.store, selection.choose(typed.store, named).session_id)
-    session_control.require_open(supervisor.look())
+    session_control.require_open(supervisor.look(), or_failed=or_failed)
     driver_lock.require_no_runner(supervisor.private)
     return supervisor
 
