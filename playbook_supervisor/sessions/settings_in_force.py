@@ -32,12 +32,10 @@ def difference(store: SessionStore, session_id: str) -> str:
     return f"the settings changed since the session began: {'; '.join(changed)}"
 
 
-def kept(told: str, session_id: str) -> str:
-    """The notice about a difference that is not accepted."""
-    return (
-        f"{told}; the session keeps its own. "
-        f"`playbook resume {session_id} --accept-config` takes the new ones"
-    )
+def kept(told: str, session_id: str, *, typed: bool = False) -> str:
+    """The notice about a difference that is not accepted; `typed`: to a person in Claude Code."""
+    command = "/playbook.resume" if typed else f"playbook resume {session_id}"
+    return f"{told}; the session keeps its own. `{command} --accept-config` takes the new ones"
 
 
 def pin_missing(store: SessionStore, session_id: str) -> str:

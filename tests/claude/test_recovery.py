@@ -106,6 +106,29 @@ class TestAKilledClient:
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
         assert ran(again.client) == ["speckit.tasks"]
 
+    def test_does_not_hide_that_the_settings_changed_and_a_person_takes_them(
+        self, project: Project, sit: Sit
+    ) -> None:
+        terminal = sit(Obedient())
+        terminal.say("/playbook.run two 013")
+        terminal.wait_for("1. continue")
+        terminal.close()
+        project.write(".playbooks/config.yaml", "artifacts: {qa: quality}\n")
+        again = sit(Obedient())
+        again.ready()
+        again.say("/playbook.resume")
+        again.wait_for("1. continue")
+        shown = " ".join(again.screen.split())
+        assert "is quality; the session keeps its own." in shown, again.screen
+        assert "`/playbook.resume --accept-config` takes the new ones" in shown
+        again.interrupt()
+        again.say("/playbook.resume --accept-config")
+        again.wait_for("quality; accepted")
+        again.say("continue")
+        again.wait_for("two: completed")
+        (confirmed,) = project.manifest()["confirmed"]
+        assert confirmed["what"] == "changed settings: artifacts.qa"
+
     def test_in_the_background_a_second_client_is_told_and_left_alone(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:

@@ -17,7 +17,7 @@ from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.sessions import creation
 from playbook_supervisor.sessions.snapshot import running
 from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
+from playbook_supervisor.system import ancestry, checkout
 from playbook_supervisor.system.processes import Worker
 
 PLAN = f"specs/{FEATURE}/plan.md"
@@ -194,6 +194,20 @@ class TestResume:
         assert (error.code, f"process {os.getpid()}" in error.message) == ("PB-STATE-DRIVEN", True)
         assert at_work.bound.client == "another"
         assert at_work.project.manifest()["status"] == "in_progress"
+
+    @pytest.mark.parametrize("line", ["resume", "abort", "pause", "resume --accept-config"])
+    def test_below_the_living_client_takes_nothing_from_it(
+        self, at_work: Hooked, line: str
+    ) -> None:
+        """An agent can start a client at a terminal that it has made, and type there."""
+        outer = ancestry.ancestors(os.getppid())[0]
+        bound = at_work.bound
+        bound.client, bound.pid, bound.born = "another", outer.pid, outer.born
+        binding.save(at_work.private, bound)
+        error = refused(at_work, f"/playbook.{line}")
+        assert error.code == "PB-STATE-HUMAN-ONLY"
+        assert f"Claude Code (process {outer.pid}) has started it" in error.message
+        assert at_work.bound.client == "another"
 
     def test_where_the_binding_is_lost_judges_everything_by_evidence(self, at_work: Hooked) -> None:
         (at_work.private / "claude.json").unlink()

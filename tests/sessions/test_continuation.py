@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -125,6 +126,34 @@ def test_what_an_agent_forges_is_refused_in_the_run_and_after_it(
     assert waits.code == 4, waits.err
     assert guarded.journal()[-1]["step_id"] == "pr"
     assert "launched_at" not in guarded.journal()[-1]
+
+
+def test_what_the_script_agent_forges_is_refused_as_well(guarded: Project) -> None:
+    """Its file names no session, so its author has to know the id: here from a first gate."""
+    first = STEPS.replace("/x, autonomy: auto", "/x, autonomy: gate_always")
+    guarded.write(".playbooks/playbooks/guarded.yaml", first)
+    assert guarded.playbook("run", "guarded", "--agent", guarded.script("default: {}")).code == 4
+    name = guarded.session.name
+    forged = (
+        (guarded.session / "playbook.yaml")
+        .read_text()
+        .replace("/y, autonomy: gate_always", "/y, autonomy: auto")
+    )
+    private = f".git/playbook/{name}"
+    texts = {
+        f".playbooks/sessions/{name}/playbook.yaml": forged,
+        f"{private}/playbook.yaml": forged,
+    }
+    texts |= {f"{private}/{gone}": "" for gone in (f"{NAME}-0", f"{NAME}-1", "compiled.json")}
+    agent = guarded.script(json.dumps({"steps": {"work": {"write": texts}}}))
+    assert guarded.playbook("answer", "continue").code == 0
+    refused = guarded.playbook("resume", "--agent", agent)
+    assert guarded.read(f".playbooks/sessions/{name}/playbook.yaml") == forged
+    assert (refused.code, "the pinned playbook was changed" in refused.err) == (3, True), (
+        refused.err
+    )
+    assert [entry["step_id"] for entry in guarded.journal()] == ["work"]
+    assert guarded.playbook("resume", "--agent", agent).code == 3
 
 
 def test_a_runtime_state_that_disappears_under_a_driver_is_written_again(guarded: Project) -> None:

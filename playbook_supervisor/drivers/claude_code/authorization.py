@@ -140,9 +140,25 @@ def _not_human(bound: Binding, environment: Mapping[str, str]) -> str:
         return _SHELL
     if not ancestry.has_terminal():
         return _NO_TERMINAL
-    if any((each.pid, each.born) == (bound.pid, bound.born) for each in ancestry.ancestors()):
-        return f"Claude Code (process {bound.pid}) has started it"
-    return ""
+    return _started_by(bound)
+
+
+def _started_by(bound: Binding, pid: int = 0) -> str:
+    """That the conversation's client is above that process, by default this one; else empty."""
+    above = ((each.pid, each.born) for each in ancestry.ancestors(pid))
+    told = f"Claude Code (process {bound.pid}) has started it"
+    return told if (bound.pid, bound.born) in above else ""
+
+
+def require_another_client(bound: Binding, client: int) -> None:
+    """StateError PB-STATE-HUMAN-ONLY if the conversation's client has started that one."""
+    if reason := _started_by(bound, client):
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"only a human may take a session from a running client, but {reason}",
+            where=f"session {bound.session}",
+            guidance="Type it at the prompt of that client, or in one that you start yourself.",
+        )
 
 
 def _refuse(session: str, command: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.drivers import driver_lock, session_control
-from playbook_supervisor.drivers.claude_code import binding, request_limit
+from playbook_supervisor.drivers.claude_code import authorization, binding, request_limit
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.context import (
     HookReply,
@@ -95,8 +95,10 @@ class TypedCommand(Record):
     def former(self, private: Path) -> Binding | None:
         """The current binding. Only a person who types may take it from a running client."""
         living = binding.living(private)
-        if living is not None and living.pid != self.pid and not self.interactive:
-            raise binding.driven(living)
+        if living is not None and living.pid != self.pid:
+            if not self.interactive:
+                raise binding.driven(living)
+            authorization.require_another_client(living, self.pid)
         return binding.load(private)
 
     def leave(self, former: Binding) -> None:
@@ -173,7 +175,7 @@ def _settings(typed: TypedCommand, supervisor: Supervisor, *, accepts: bool) -> 
         settings_in_force.accept(store, session_id, by)
         told = f"{told}; accepted"
     elif told:
-        told = settings_in_force.kept(told, session_id)
+        told = settings_in_force.kept(told, session_id, typed=typed.interactive)
     return pinned, told
 
 
