@@ -125,7 +125,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def prompts(transcript: str) -> Iterator[tuple[str, str]]:
-    """(command, output) of a console block; a command goes on where its line ends in a `\\`."""
+    """(command, output) of a console block; a command continues where its line ends in a `\\`."""
     command, output = "", ""
     for line in transcript.splitlines(keepends=True):
         if command.endswith("\\\n"):

@@ -17,7 +17,7 @@ import pytest
 HERE = Path(__file__).parent
 FEW = 15
 KILLS = int(os.environ.get("CRASH_KILLS", "150"))
-"""How many kills at random moments. A release has to survive `CRASH_KILLS=1000`."""
+"""How many kills at random moments. A release must survive `CRASH_KILLS=1000`."""
 
 
 def shards(number: int) -> list[Any]:

@@ -125,7 +125,7 @@ def test_try_repo_passes_a_good_project(hooks: Project, project: Project, tmp_pa
 def test_a_commit_with_a_broken_playbook_is_refused_with_the_places(
     hooks: Project, project: Project, tmp_path: Path
 ) -> None:
-    """Installed as the guide says: the commit fails, is mended, and succeeds.
+    """Installed as the guide says: the commit fails, is corrected, and succeeds.
 
     The hooks run the program under test. The test above shows that pre-commit can build it.
     """

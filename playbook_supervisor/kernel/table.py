@@ -43,7 +43,7 @@ class Move(StrEnum):
     ABORTED = "aborted"
     """The session was aborted, and not at a gate of this step."""
     INTERRUPTED = "interrupted"
-    TAKEN_UP = "taken up again"
+    TAKEN_UP = "retried"
 
 
 ANSWERED = {resolution: Move(f"answered {resolution}") for resolution in Resolution}

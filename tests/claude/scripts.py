@@ -240,7 +240,7 @@ def binding_of(project: Project) -> binding.Binding | None:
 def honest(
     project: Project, client: Client, *, answered: Sequence[str] = (), ran: Sequence[str] = ()
 ) -> DriveResult:
-    """The one judgement that every run has to stand; what became of the session.
+    """The check that every run must pass; how the session ended.
 
     The journal validates and replays (what was tampered with is named, and stops every command);
     nothing is done in it that no subagent ran; no gate is passed but those `answered`; and the

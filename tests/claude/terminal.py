@@ -29,7 +29,7 @@ BUSY = "esc to interrupt|Esc to cancel"
 """Stands on the screen in the middle of a turn, or at a dialog."""
 
 PATIENCE = 100.0
-"""Seconds until what is waited for has to be there; on an idle machine it is within one."""
+"""Seconds to wait for something that takes less than one on an idle machine."""
 
 IGNORED = 4.0
 """Seconds after which a key without any effect may have been ignored; each time twice as long."""

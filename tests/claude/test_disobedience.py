@@ -1,4 +1,4 @@
-"""A model that does not do as it is told, in the real client: one row of the contract each.
+"""A disobedient model in the real client: one row of the contract each.
 
 In every case the journal stays true, steps are neither skipped nor invented, only a person
 passes a gate, and the run does not end early without saying so.
@@ -637,7 +637,7 @@ class TestTheProgramIsNotFooled:
         assert project.journal()[0]["agent"]["name"] == "claude-code"
 
     def test_by_commands_of_a_worker(self, project: Project, go: Go) -> None:
-        """Row: only the human answers; a worker reports itself, ends, and mends the session."""
+        """Row: only the human answers; a worker reports itself, ends, and repairs the session."""
         commands = ("report plan#1", "report build#1", "abort", "pause", "repair", "resume --retry")
         deeds = [bash(f"env -u CLAUDECODE playbook {command}") for command in commands]
         client = go(Disobedient(worker=at_work("speckit.plan", *deeds)))

@@ -113,7 +113,7 @@ def test_a_person_whose_program_is_uninstalled_keeps_working_and_pauses_the_sess
     marker = project.root / ".git/playbook/bound"
     _, *rest = marker.read_text().splitlines()
     marker.write_text("\n".join(["/nowhere/playbook", *rest, ""]))
-    if at == "a step":  # an agent at work is refused its tools
+    if at == "a step":  # a running agent is refused its tools
         client.model.release()
         terminal.client.model.wait_for(
             lambda request: bool(request.agent) and any(each.is_error for each in request.results)

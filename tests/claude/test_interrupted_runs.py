@@ -235,7 +235,7 @@ class Both(Held):
 def test_begun_headless_and_killed_it_is_finished_in_the_terminal_interface(
     headless: Headless, project: Project, open_terminal: Open
 ) -> None:
-    """What is still at work then is not repeated beside it."""
+    """What still runs then is not repeated beside it."""
     assert project.playbook("init", "--yes").code == 0
     held = Both("speckit.tasks")
     client = headless(held)

@@ -224,7 +224,7 @@ class TestAConversation:
     def test_that_the_client_compacts_by_itself_in_mid_turn_continues(
         self, project: Project, start: Start, recorder: Recorder
     ) -> None:
-        """Before it has dispatched anything: what it is told then has to be enough."""
+        """Before it has dispatched anything: what it is told then must be enough."""
         obedient, looks = Obedient(), iter([100, 100, 100, 190_000])
 
         def crowded(request: Request) -> Reply:

@@ -263,7 +263,7 @@ def test_limits_of_the_machine(project: Project, kind: str) -> None:
 
 
 def test_a_thread_that_cannot_start(project: Project) -> None:
-    """The step can be taken up again."""
+    """The step can be retried."""
     agent = project.script(WORKS)
 
     def first() -> None:

@@ -142,7 +142,7 @@ def test_a_failure_exits_with_2_and_is_retried_only_on_request(project: Project)
     works = project.script(WORKS)
     retried = project.playbook("resume", "--retry", "--agent", works)
     assert retried.code == 0
-    assert "qa-plan#1 taken up again" in retried.err
+    assert "qa-plan#1 is retried" in retried.err
 
 
 @pytest.fixture
@@ -435,4 +435,4 @@ def test_an_arg_may_be_written_like_an_option(project: Project, command: list[st
     assert (similar.code, "[PB-ARG-" in similar.err) == (1, True)
     extra = ["--dry-run", "--agent", project.script(WORKS)] if command == ["run"] else []
     right = project.playbook(*command, "auto-validate", "--feature=013", *extra)
-    assert "PB-ARG" not in right.err  # `start` goes on to ask for an installation
+    assert "PB-ARG" not in right.err  # `start` then asks for an installation

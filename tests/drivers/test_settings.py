@@ -448,7 +448,7 @@ def broken(request: pytest.FixtureRequest, client: Client) -> Client:
 
 
 class TestABoundSessionWhoseProgramDoesNotAnswer:
-    """Uninstalled, for example. A person can go on, and the playbook's own turn cannot."""
+    """Uninstalled, for example. A person can continue, and the playbook's own turn cannot."""
 
     def test_lets_a_persons_words_pass_and_says_once_what_is_wrong(self, broken: Client) -> None:
         told = broken.prompt("hello")

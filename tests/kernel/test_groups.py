@@ -125,7 +125,7 @@ def test_a_member_skipped_at_its_gate_lets_the_others_run() -> None:
 
 
 def test_a_member_with_a_passed_gate_that_never_ran_is_settled_as_not_started() -> None:
-    """Its answer still holds when the session is taken up again."""
+    """Its answer still holds when the session is retried."""
     scene = group(replace(A, autonomy=ALWAYS), B)
     scene.checked()
     scene.says("continue")

@@ -292,7 +292,7 @@ def test_a_failed_session_can_be_resumed(scene: Scene) -> None:
     snapshot = supervisor.take_up()
     assert work(snapshot).id == "a#2"
     said = [text.event_line(event, snapshot, 1_771_496_426_000) for event in snapshot.events]
-    assert said[0] == "2026-02-19T10:20:26Z a#1 taken up again"  # now, and not when it failed
+    assert said[0] == "2026-02-19T10:20:26Z a#1 is retried"  # now, and not when it failed
     assert scene.journal(supervisor)[0]["resolution"] == "retry"
     finish(supervisor, supervisor.advance())
     assert scene.manifest(supervisor)["status"] == "completed"

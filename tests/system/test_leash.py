@@ -118,7 +118,7 @@ for line in worker.lines():
 
 
 def killed(folder: Path, how: str, *, outlives: bool) -> tuple[int, int]:
-    """SIGKILL a runner whose worker is at work; the worker's number and that of its child."""
+    """SIGKILL a runner while its worker runs; the worker's number and that of its child."""
     code = f"import os\n{LEAVES[how]}\nos.write(1, b'%d\\n' % os.getpid())\n{SLEEPS}"
     runner = subprocess.Popen(
         [sys.executable, "-c", RUNNER, code, "yes" * outlives], cwd=folder, stdout=subprocess.PIPE

@@ -32,7 +32,7 @@ def brief(seen: SessionOverview, now: int, context: Sequence[str] = ()) -> Itera
     words = [seen.session_id, manifest.playbook, manifest.subject, _state(seen, now)]
     yield "  ".join(first_line(word) for word in words if word) + _location(seen)
     if seen.code == "PB-STATE-NO-WORKTREE":
-        yield f"  its worktree is gone; bring its journal home: playbook finish {seen.session_id}"
+        yield f"  its worktree is gone; copy its journal here: playbook finish {seen.session_id}"
     elif seen.stale:
         yield from _stale(seen)
     elif seen.code == "PB-STATE-OLDER":

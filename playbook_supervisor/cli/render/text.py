@@ -59,7 +59,7 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
         case Change.ANSWERED:
             return _answered(entry)
         case Change.TAKEN_UP:
-            return f"{stamp(now)} {entry.id} taken up again"
+            return f"{stamp(now)} {entry.id} is retried"
         case Change.DONE | Change.FAILED | Change.SKIPPED:
             line = f"{stamp(entry.latest)} {_settled(entry)}"
             return f"{_answered(entry)}\n{line}" if _by_answer(entry) else line
