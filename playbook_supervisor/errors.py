@@ -124,7 +124,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-LINT-GATE": "Give the publishing step `gate_always`.",
     "PB-CHECK-LINT-NAME": "Use the same name for the file and the playbook.",
     "PB-CHECK-LINT-ORDER": "Move the step that provides it before the one that needs it.",
-    "PB-CHECK-LINT-RETRY": "Remove a trigger, or write `gate` or `stop`.",
+    "PB-CHECK-LINT-RETRY": "Remove the trigger, or set `error_policy` to `gate` or `stop`.",
     "PB-CHECK-LINT-TRIGGER": "Give the step postconditions, or remove the trigger.",
     "PB-CHECK-LINT-UNSEEN": "Name a condition that holds once the work is done.",
     "PB-CHECK-VERSION": 'Write `version: "1.0"`.',
@@ -149,10 +149,10 @@ _GUIDANCE: dict[str, str] = {
     "PB-STATE-NO-SESSION": "Begin one: `playbook run PLAYBOOK FEATURE`.",
     "PB-STATE-OPEN": "Resume it, abort it, or begin in a second worktree: `playbook start`.",
     "PB-STATE-DRIVEN": "Wait for it, or end the process that drives it.",
-    "PB-STATE-BUSY": "Another process has held the session for unusually long; try again.",
+    "PB-STATE-BUSY": "Another process has locked the session for unusually long; try again.",
     "PB-STATE-REFUSED": "`playbook next` prints what is outstanding.",
     "PB-STATE-NO-GATE": "`playbook status` shows what the session waits for.",
-    "PB-STATE-NO-LOG": "`playbook show` lists the attempts; logs stay where the attempts ran.",
+    "PB-STATE-NO-LOG": "`playbook show` lists the attempts; logs are kept where they ran.",
     "PB-STATE-OLDER": (
         "Merge that branch or switch to it; `playbook repair {session} --take` takes this copy."
     ),
@@ -166,10 +166,10 @@ _GUIDANCE: dict[str, str] = {
     ),
     "PB-STATE-NEWER": "Upgrade playbook: `uv tool upgrade playbook-supervisor`.",
     "PB-STATE-TAMPERED": (
-        "`playbook repair {session}` shows it; --take accepts it, --restore undoes it."
+        "`playbook repair {session}` shows the change; --take accepts it, --restore undoes it."
     ),
     "PB-STATE-UNCONFIRMED": (
-        "A person looks at it at a terminal: `playbook repair {session}`; --take accepts it."
+        "A person must check it at a terminal: `playbook repair {session}`; --take accepts it."
     ),
     "PB-STATE-DIVERGED": (
         "The journal and the playbook disagree; `playbook repair {session}` shows where."
@@ -189,7 +189,7 @@ _GUIDANCE: dict[str, str] = {
     # conditions
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume {session} --retry`.",
     "PB-COND-POSTCONDITION": "Fix it, or run the step again: `playbook resume {session} --retry`.",
-    "PB-COND-TRIGGER": "Answer the gate; the report that the message names has the finding.",
+    "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
     "PB-AGENT-NONE": "Install Claude Code, or name an agent: --agent exec:PROGRAM.",
@@ -201,10 +201,11 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-BUDGET": "Raise the limit, as in `playbook resume {session} --retry --max-turns N`.",
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
     "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
-    "PB-AGENT-LOGIN": "Log the agent in, or correct its key: `claude`, then /login.",
+    "PB-AGENT-LOGIN": "Log in (start `claude` and type /login), or correct the API key.",
     "PB-AGENT-RATE": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-LIMIT": (
-        "Retry it then, or set `agents.claude.wait_for_limit: true` before a session begins."
+        "Try again after the reset; a session that begins with "
+        "`agents.claude.wait_for_limit: true` waits for it."
     ),
     "PB-AGENT-PERMISSION": (
         "Add the rule to `agents.claude.allowed_tools` in config.yaml; "
@@ -213,7 +214,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",
     "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
     # policies
-    "PB-POLICY-ANSWER": "One of those people answers, from any terminal; the gate stays open.",
+    "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",
     "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people use --from.",
     "PB-POLICY-TIGHTENS": "Nothing to do: sessions of this playbook run as the policy demands.",
     # files and programs

@@ -9,7 +9,11 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
+from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.directives import Finish
+from playbook_supervisor.sessions.snapshot import Snapshot
 
 
 @options.command
@@ -35,15 +39,15 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
       playbook answer --gate 'pr#1?1' continue
     """
     snapshot = driving.answer(words, session=session, gate=gate)
-    output.show_notices(snapshot.notices)
     output.write(*(text.event_line(event, snapshot, log.now()) for event in snapshot.events))
+    sys.stdout.flush()  # what was recorded is read before what follows from it
+    output.show_notices(snapshot.notices)
     if protocol.in_a_client(snapshot):
         output.write("next: Claude Code continues at your next message there")
         return 0
     driven = view.driven(snapshot)
     if resume and not driven:
-        sys.stdout.flush()  # what was recorded is read before what follows from it
-        return _resume(snapshot.session_id)
+        return _resume(snapshot)
     name = locate.required_id(snapshot)
     output.write(text.next_move(snapshot, name, driven=driven))
     if not driven and (where := locate.other_worktree(snapshot)):
@@ -51,11 +55,16 @@ def answer(words: tuple[str, ...], *, gate: str, resume: bool, session: str) -> 
     return 0
 
 
-def _resume(session: str) -> int:
+def _resume(snapshot: Snapshot) -> int:
     from playbook_supervisor.cli.drive import drive_and_show
 
+    def drive(observer: Observer, prompter: Prompter | None) -> DriveResult:
+        if isinstance(snapshot.directive, Finish):  # the answer has ended the session
+            return DriveResult(snapshot, snapshot.manifest.status.value)
+        return driving.resume(snapshot.session_id, observer=observer, prompter=prompter)
+
     return drive_and_show(
-        lambda observer, prompter: driving.resume(session, observer=observer, prompter=prompter),
+        drive,
         options.level(),
         json=False,
     )

@@ -62,7 +62,7 @@ def _of_the_machine(error: Exception) -> StorageError | None:
             pass
         case _:
             return None
-    return StorageError("PB-IO-LIMIT", f"this machine does not allow it: {reason}", cause=reason)
+    return StorageError("PB-IO-LIMIT", f"a limit of this system: {reason}", cause=reason)
 
 
 def wants_json(argv: Sequence[str]) -> bool:

@@ -188,15 +188,17 @@ def answer(
         )
         raise locate.with_waiting_sessions(no_gate, cwd)
     if gate and gate != asked.id:
-        raise StateError("PB-STATE-REFUSED", f"the gate {gate} is not open; {asked.id} is")
+        wrong = f"the gate {gate} is not open; the open one is {asked.id}"
+        raise StateError("PB-STATE-REFUSED", wrong)
     reply = read_answer(text, asked.choices)
     if reply.resolution is None:
         choices = ", ".join(asked.choices)
+        said = f"{first_line(text, 80)!r} does not answer this gate"
         raise ArgumentError(
             "PB-ARG-ANSWER",
-            f"{text[:80]!r} is no answer here{': ' + reply.question if reply.question else ''}",
+            f"{said}: {reply.question}" if reply.question else said,
             where=snapshot.question,
-            guidance=f"Answer with one of: {choices}.",
+            guidance=f"Begin or end with one of: {choices}; as in `{asked.choices[1]}: REASON`.",
         )
     answered = supervisor.answer(asked.id, reply.resolution, text, _person(store))
     if said := _settings_notice(store, session_id):

@@ -15,9 +15,9 @@ def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
     session_id, status = snapshot.session_id, snapshot.manifest.status
     if status in OPEN or (or_failed and status is SessionStatus.FAILED):
         return
-    message, guidance = f"session {session_id} is {status} already", "Begin a new session."
+    message, guidance = f"session {session_id} is already {status}", "Begin a new session."
     if status is SessionStatus.FAILED:
-        message = f"session {session_id} has failed already"
+        message = f"session {session_id} has already failed"
         guidance = f"`playbook resume {session_id} --retry` resumes it, `playbook abort` ends it."
     raise StateError("PB-STATE-ENDED", message, guidance=guidance)
 

@@ -203,10 +203,11 @@ def _matches(store: SessionStore, session_id: str, request: RunRequest) -> bool:
 def another_is_open(store: SessionStore, session_id: str) -> StateError:
     """The error that names the open session, and what can be done with it."""
     known = store.manifest(session_id)
+    name = f"{known.playbook} on {known.subject}" if known.subject else known.playbook
     at = f" at {known.current_step}" if known.current_step else ""
     return StateError(
         "PB-STATE-OPEN",
-        f"session {session_id} ({known.playbook} {known.subject}) is open here{at}",
+        f"session {session_id} ({name}) is open here{at}",
         guidance=f"Continue with `playbook resume {session_id}`, end it with `playbook abort "
         f"{session_id}`, or begin in a second worktree with `playbook start`.",
     )

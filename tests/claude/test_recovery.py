@@ -167,7 +167,7 @@ class TestAFailedSession:
         good = start(Obedient())
         good.run("/playbook.resume --retry", *FREE)
         assert steps(project) == ["plan#1 failed", "plan#2 done", "tasks#1 done"]
-        assert "is completed already" in good.run("/playbook.resume", *FREE).text
+        assert "is already completed" in good.run("/playbook.resume", *FREE).text
 
 
 class TestASessionOfBothDrivers:

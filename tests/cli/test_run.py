@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+import program
 import pytest
 from held import Held
 from project import Project
@@ -97,10 +98,16 @@ def test_an_answer_can_continue_at_once(project: Project) -> None:
 def test_an_answer_that_continues_ends_at_the_next_gate_or_with_the_session(gated: Project) -> None:
     agent = gated.script("default: {fail: it broke}")
     gated.playbook("run", "gated", "--agent", agent)
-    assert gated.playbook("answer", "continue", "--resume").code == 2
+    argv = ("answer", "continue", "--resume")
+    failed = program.run(argv, cwd=gated.root, env=gated.environment, merged=True)
+    assert failed.code == 2
+    assert failed.out.index(" answered continue") < failed.out.index(" start /feature.pr")
     assert gated.journal()[-1]["status"] == "failed"
     gated.playbook("run", "gated", "--agent", agent)
-    assert gated.playbook("answer", "abort", "--resume").code == 2
+    aborted = gated.playbook("answer", "abort", "--resume")
+    assert aborted.code == 2
+    assert "aborted, 0/1 step" in aborted.err
+    assert "nothing to do" not in aborted.err
 
 
 @pytest.mark.parametrize("origin", [True, False], ids=["by its remote", "by its name"])
@@ -182,7 +189,7 @@ def test_a_step_has_deadlines(long: Project) -> None:
         done = long.playbook(*command, "--agent", agent, option, "0.3")
         assert done.code == 2
         assert long.journal()[-1]["error_code"] == "PB-AGENT-TIMEOUT"
-    assert "has failed already" in long.playbook("pause").err
+    assert "has already failed" in long.playbook("pause").err
 
 
 def test_a_failed_session_can_be_aborted(project: Project) -> None:
@@ -198,7 +205,7 @@ def test_a_failed_session_can_be_aborted(project: Project) -> None:
     assert ended["human_response"] == "not worth a retry"
     assert "launched_at" not in ended
     assert project.playbook("audit").code == 0
-    assert "is aborted already" in project.playbook("abort").err
+    assert "is already aborted" in project.playbook("abort").err
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "soon", "nan", "inf"])
@@ -282,7 +289,7 @@ def test_a_session_without_a_driver_can_be_paused_and_aborted(gated: Project) ->
     for command in ("abort", "pause"):
         again = gated.playbook(command)
         assert again.code == 3
-        assert "is aborted already" in again.err
+        assert "is already aborted" in again.err
 
 
 def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
@@ -291,12 +298,12 @@ def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
     for words in (["maybe"], ["don't", "continue"], ["retry"]):
         asked = gated.playbook("answer", *words)
         assert asked.code == 1
-        assert "Answer with one of: continue, skip, abort." in asked.err
+        assert "Begin or end with one of: continue, skip, abort; as in `skip: REASON`." in asked.err
         assert "Run /feature.pr" in asked.err
     unsure = gated.playbook("answer", "no")
     assert "Skip this step, or abort the run?" in unsure.err
     other = gated.playbook("answer", "--gate", "publish#1?2", "continue")
-    assert (other.code, "publish#1?1 is" in other.err) == (3, True)
+    assert (other.code, "the open one is publish#1?1" in other.err) == (3, True)
     assert gated.journal()[0]["gates"][0].keys() == {"id", "reason", "place", "opened_at"}
 
     (session,) = gated.sessions

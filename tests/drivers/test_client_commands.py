@@ -234,7 +234,7 @@ class TestResume:
         person.types("/playbook.abort")
         for line in ("resume", "pause", "abort"):
             error = refused(person, f"/playbook.{line}")
-            assert "is aborted already" in error.message
+            assert "is already aborted" in error.message
 
     @pytest.mark.parametrize("typed", ["--retri", "a b", "-x"])
     def test_takes_no_other_argument(self, at_work: Hooked, typed: str) -> None:
@@ -337,7 +337,7 @@ class TestAbort:
 
     def test_is_not_forgotten_by_the_next_session(self, at_work: Hooked) -> None:
         at_work.types("/playbook.abort")
-        assert "is aborted already" in refused(at_work, "/playbook.resume").message
+        assert "is already aborted" in refused(at_work, "/playbook.resume").message
         first = at_work.project.session.name
         at_work.types("/playbook.run two 013")
         (second,) = {folder.name for folder in at_work.project.sessions} - {first}
