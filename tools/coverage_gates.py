@@ -21,6 +21,7 @@ COMPLETE = (
     "project/verdicts.py",
     "sessions/journal.py",
     "sessions/serialize.py",
+    "sessions/session_folders.py",
     "sessions/store.py",
     "system/files.py",
     "system/locks.py",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.sessions import integrity
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
@@ -67,9 +68,8 @@ def require_newest(here: Checkout, folder: Path) -> None:
     from playbook_supervisor.sessions.merging import is_older
     from playbook_supervisor.system.git_history import on_branches
 
-    path = folder / JOURNAL
-    ours = read_bytes(path)
-    relative = path.relative_to(here.root).as_posix()
+    ours = integrity.read_file(folder, JOURNAL)
+    relative = (folder / JOURNAL).relative_to(here.root).as_posix()
     for branch, theirs in on_branches(here.root, f":(top,literal){relative}"):
         if theirs != ours and is_older(ours, theirs):
             raise StateError(
