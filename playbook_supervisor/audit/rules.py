@@ -37,7 +37,7 @@ READING = {
     ),
     "AUD-FORM": AuditRule(
         "a key is missing, or its value is not allowed in a journal",
-        "docs/format.md lists the keys and their values.",
+        "`playbook schema journal` lists the keys and their values.",
     ),
 }
 

@@ -34,7 +34,7 @@ PERMISSION_MODES = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 CODE = "PB-CHECK-CONFIG"
 
 _LARGEST = 1 << 20
-_CURE = "docs/config.md shows every key."
+_CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
 _HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 _PLACEHOLDER = r"\{([^{}]*)\}"

@@ -27,7 +27,7 @@ CODE = "PB-CHECK-POLICY"
 
 _MATCHED = ("command", "step", "playbook")
 _DEMANDED = ("autonomy", "postconditions", "answered_by")
-_CURE = "docs/policies.md shows every key."
+_CURE = "`playbook schema policy` describes every key."
 _LONGEST = 200  # characters of a pattern
 
 

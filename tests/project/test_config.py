@@ -62,7 +62,7 @@ def faults(root: Path, text: str) -> list[str]:
     assert error.code == "PB-CHECK-CONFIG"
     assert error.details[0].startswith(f"{error.where}: {first}. ")
     told = (line.removeprefix(f"{FILE}:") for line in error.details)
-    return [line.removesuffix(". docs/config.md shows every key.") for line in told]
+    return [line.removesuffix(". `playbook schema config` describes every key.") for line in told]
 
 
 def test_without_a_file_the_defaults_apply(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class TestAnAnswer:
         refused = gated.playbook("answer", "continue")
         assert (refused.code, refused.out) == (3, "")
         assert "[PB-POLICY-ANSWER]" in refused.err
-        assert "do: One of those people answers" in refused.err
+        assert "do: One of those people must answer" in refused.err
         sign(gated, "rita@release.example.org")
         driving.answer(["continue"], cwd=gated.root)
         assert gated.journal()[0]["gates"][0]["by"].endswith("<rita@release.example.org>")
@@ -303,7 +303,7 @@ class TestCheck:
         assert done.out.splitlines() == [
             "config.yaml:1:1: error: agnet: unknown key. Did you mean `agent`? [PB-CHECK-CONFIG]",
             "config.yaml:2:16: error: push_sessions: must be true or false, without quotes. "
-            "docs/config.md shows every key. [PB-CHECK-CONFIG]",
+            "`playbook schema config` describes every key. [PB-CHECK-CONFIG]",
         ]
         gated.write(".playbooks/config.yaml", "agent: [\n")
         assert self.problems(gated, ".playbooks/config.yaml")[0][3] == "PB-CHECK-YAML"
