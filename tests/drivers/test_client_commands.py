@@ -320,6 +320,11 @@ class TestAbort:
         assert (entry["resolution"], entry["human_response"]) == ("abort", "it was a mistake")
         assert not binding.bound(checkout.find(person.project.root))
 
+    def test_ends_a_failed_session_too(self, person: Hooked) -> None:
+        assert person.project.playbook("run", "two", "013", "--agent", "exec:false").code == 2
+        assert "is aborted" in person.types("/playbook.abort").reason
+        assert person.steps == ["plan#1 failed", "plan#2 skipped"]
+
     def test_stops_the_working_agents_and_then_releases_the_session(self, at_work: Hooked) -> None:
         at_work.types("/playbook.abort")
         assert at_work.project.manifest()["status"] == "aborted"
