@@ -229,9 +229,9 @@ def _look(store: DiskStore, session_id: str) -> SessionOverview:
         if driver is None and client is not None and client.lives:
             driver = Driver(client.pid, _CLAUDE)
         manifest = store.manifest(session_id)
-        if stale := _is_stale(store, manifest):
+        refused, stale = _refused(store, manifest), _is_stale(store, manifest)
+        if stale or (refused and refused.code == "PB-STATE-OLDER"):
             manifest = replace(manifest, gate=None)  # it may have been answered
-        refused = _refused(store, manifest)
         return SessionOverview(
             store,
             session_id,

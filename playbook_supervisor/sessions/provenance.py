@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.sessions import integrity
+from playbook_supervisor.sessions import integrity, session_ids
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.system.ab_file import ABFile
 from playbook_supervisor.system.checkout import Checkout
@@ -70,7 +70,8 @@ def require_newest(here: Checkout, folder: Path) -> None:
 
     ours = integrity.read_file(folder, JOURNAL)
     relative = (folder / JOURNAL).relative_to(here.root).as_posix()
-    for branch, theirs in on_branches(here.root, f":(top,literal){relative}"):
+    since = session_ids.earliest(folder.name)
+    for branch, theirs in on_branches(here.root, f":(top,literal){relative}", since):
         if theirs != ours and is_older(ours, theirs):
             raise StateError(
                 "PB-STATE-OLDER",

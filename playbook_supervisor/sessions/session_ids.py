@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playbook_supervisor.errors import StateError
-from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.formats.timestamps import from_time, to_time
 from playbook_supervisor.sessions.manifest import SESSION_ID
 from playbook_supervisor.system.files import ensure_folder, reserve_folder
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_TWO_DAYS = 2 * 86_400  # seconds
 
 
 def reserve(ids: Path, now: int, taken: Callable[[str], bool]) -> str:
@@ -54,3 +55,9 @@ def unknown(session_id: str) -> StateError:
         f"there is no session {session_id} here",
         guidance="`playbook status --all` lists the sessions.",
     )
+
+
+def earliest(session_id: str) -> int:
+    """A time before every commit of the session, in seconds: two days before the date of its id."""
+    day = from_time(f"{session_id[:4]}-{session_id[4:6]}-{session_id[6:8]}T00:00:00Z")
+    return max(0, (day or 0) // 1000 - _TWO_DAYS)

@@ -68,14 +68,16 @@ def as_of(root: Path, path: str, ms: int) -> bytes | None:
         return None
 
 
-def on_branches(root: Path, path: str) -> Iterator[tuple[str, bytes]]:
+def on_branches(root: Path, path: str, since: int) -> Iterator[tuple[str, bytes]]:
     """The file as each branch committed it last, with the branch; the branch changed last first.
 
-    Branches of remotes count as they were fetched. At most 20 contents, each once.
+    Branches of remotes count as they were fetched, and commits since that time, in seconds: the
+    whole history of a large repository takes long. At most 20 contents, each once.
     """
     try:
         shown = ("--format=%S", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AM")
-        log = ask(root, "log", "--branches", "--remotes", *shown, "--", path)
+        recent = f"--since=@{since} +0000"
+        log = ask(root, "log", "--branches", "--remotes", recent, *shown, "--", path)
         blobs: dict[str, str] = {}
         branch = ""
         for line in log.splitlines():

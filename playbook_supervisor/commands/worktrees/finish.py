@@ -28,6 +28,7 @@ from playbook_supervisor.commands.worktrees.merge_detection import (
 from playbook_supervisor.errors import GitError, StateError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import session_ids
 from playbook_supervisor.sessions.manifest import SESSION_ID, Manifest, read_manifest
 from playbook_supervisor.sessions.selection import OPEN, open_here
 from playbook_supervisor.sessions.store import SESSIONS, DiskStore
@@ -166,7 +167,7 @@ def _left_branch(cwd: Path | None, session: str) -> FinishPlan | None:
     if not SESSION_ID.match(session_id):
         return None
     file = f":(top,literal){SESSIONS}/{session_id}/session.yaml"
-    for _, text in git_history.on_branches(main, file):
+    for _, text in git_history.on_branches(main, file, session_ids.earliest(session_id)):
         with suppress(StateError):
             manifest = read_manifest(text, session_id)
             if manifest.branch in start_point.heads(main):
