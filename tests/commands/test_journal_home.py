@@ -357,7 +357,7 @@ def test_what_cannot_be_merged_is_refused(
 def test_a_journal_that_something_else_changed_is_refused(late: Late) -> None:
     journal = late.file("journal.yaml", late.tree.root)
     journal.write_text(journal.read_text().replace("status: done", "status: skipped", 1))
-    assert f"`playbook repair {late.id}` shows it" in late.refused()
+    assert f"`playbook repair {late.id}` shows the change" in late.refused()
 
 
 # ── what the worktree has of it ─────────────────────────────────────────────────────────────

@@ -101,7 +101,7 @@ class TestASuggestedCommandNamesTheSession:
         drive = driving.DriveOptions(agent=agent)
         assert driving.run("auto-validate", ["013"], drive=drive, cwd=project.root).why == "failed"
         with pytest.raises(StateError) as caught:
-            driving.abort(cwd=project.root)
+            driving.pause(cwd=project.root)
         assert caught.value.guidance == (
             f"`playbook resume {project.session.name} --retry` resumes it."
         )

@@ -170,7 +170,7 @@ def test_changed_data_stop_the_next_command_which_names_the_entry(
     assert said in error.message
     assert error.where.endswith(f"{half_way.id}/journal.yaml")
     assert scene.file(half_way, "journal.yaml").read_bytes() == edited
-    assert f"`playbook repair {half_way.id}` shows it" in error.guidance
+    assert f"`playbook repair {half_way.id}` shows the change" in error.guidance
 
 
 def test_the_process_that_wrote_it_sees_a_change_as_well(
