@@ -17,8 +17,9 @@ from playbook_supervisor.system.files import ensure_folder, read_bytes, write_at
 HEAD = TAIL = 256 * 1024
 """Bytes that are kept of the beginning and of the end."""
 
-_MARK = b"\n[\xe2\x80\xa6 %15d bytes left out \xe2\x80\xa6]\n"
-_CUT_SIZE = HEAD + len(_MARK % 0) + TAIL
+_MARK = b"\n[\xe2\x80\xa6 %d bytes left out \xe2\x80\xa6]"
+_MARK_SIZE = 64  # with blanks and a line end, for any number of bytes
+_CUT_SIZE = HEAD + _MARK_SIZE + TAIL
 _LARGEST = _CUT_SIZE + TAIL
 """The file is cut again when its end has doubled, so that cutting stays rare."""
 
@@ -58,9 +59,10 @@ class LogFile:
 
     def _cut(self) -> None:
         data = read_bytes(self._path)
-        marked = HEAD + (len(_MARK % 0) if self._omitted else 0)
+        marked = HEAD + (_MARK_SIZE if self._omitted else 0)
         self._omitted += len(data) - TAIL - marked
-        cut = data[:HEAD] + _MARK % self._omitted + data[-TAIL:]
+        mark = (_MARK % self._omitted).ljust(_MARK_SIZE - 1) + b"\n"
+        cut = data[:HEAD] + mark + data[-TAIL:]
         write_atomically(self._path, cut, durable=False)
         os.close(self._descriptor)
         self._descriptor = self._open()

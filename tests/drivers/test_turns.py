@@ -765,7 +765,8 @@ def question(asked: Hooked) -> str:
 
 def dialog(asked: Hooked) -> str:
     """The question as the dialog shows it, with what helps to answer it."""
-    branch = f"branch {FEATURE}, no commits since the session began"
+    (session,) = asked.project.playbook("status", "--json").json["sessions"]
+    (branch,) = [line for line in session["gate"]["context"] if line.startswith("branch ")]
     return "\n".join([question(asked), "plan#1 said last: done", branch])
 
 
