@@ -18,7 +18,8 @@ def require_open(snapshot: Snapshot, *, or_failed: bool = False) -> None:
     message, guidance = f"session {session_id} is already {status}", "Begin a new session."
     if status is SessionStatus.FAILED:
         message = f"session {session_id} has already failed"
-        guidance = f"`playbook resume {session_id} --retry` resumes it, `playbook abort` ends it."
+        retry, end = f"playbook resume {session_id} --retry", f"playbook abort {session_id}"
+        guidance = f"`{retry}` resumes it, `{end}` ends it."
     raise StateError("PB-STATE-ENDED", message, guidance=guidance)
 
 

@@ -102,8 +102,9 @@ class TestASuggestedCommandNamesTheSession:
         assert driving.run("auto-validate", ["013"], drive=drive, cwd=project.root).why == "failed"
         with pytest.raises(StateError) as caught:
             driving.pause(cwd=project.root)
+        name = project.session.name
         assert caught.value.guidance == (
-            f"`playbook resume {project.session.name} --retry` resumes it."
+            f"`playbook resume {name} --retry` resumes it, `playbook abort {name}` ends it."
         )
 
     def test_where_its_journal_is_gone(self, project: Project) -> None:
