@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from playbook_supervisor.cli import fast_path, streams
+from playbook_supervisor.cli import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def program() -> NoReturn:
     A quick command skips the interpreter's own cleanup, which takes longer than the command.
     """
     code = main()
-    if sys.argv[1:2] and sys.argv[1] in {*fast_path.COMMANDS, "hook"}:
+    if _is_quick(sys.argv[1:]):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -36,9 +36,23 @@ def main() -> int:
     streams.prepare()
     argv = sys.argv[1:]
     try:
-        return _hook() if argv == ["hook"] else _guarded(fast_path.parse(argv), argv)
+        return _hook() if argv == ["hook"] else _command(argv)
     finally:
         gc.freeze()  # spares the three collections that the interpreter runs at its end
+
+
+def _is_quick(argv: Sequence[str]) -> bool:
+    if argv == ["hook"]:
+        return True
+    from playbook_supervisor.cli import fast_path
+
+    return bool(argv) and argv[0] in fast_path.COMMANDS
+
+
+def _command(argv: Sequence[str]) -> int:
+    from playbook_supervisor.cli import fast_path
+
+    return _guarded(fast_path.parse(argv), argv)
 
 
 def _guarded(call: Callable[[], int] | None, argv: Sequence[str]) -> int:

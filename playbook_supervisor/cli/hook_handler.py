@@ -7,7 +7,6 @@ import os
 import sys
 
 from playbook_supervisor.cli import output
-from playbook_supervisor.errors import PlaybookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ def handle(payload: object) -> int:
     client. A typed command that fails is blocked with its error, so that no model sees it.
     """
     from playbook_supervisor.commands import protocol
+    from playbook_supervisor.errors import PlaybookError
 
     if not isinstance(payload, dict):
         output.inform("playbook hook: stdin is not the JSON object of a hook")

@@ -83,6 +83,7 @@ class Runner(Record, frozen=False):
     kill: bool = False
     by: Principal = Principal("")
     _workers: WorkerPool = field(init=False)
+    _secrets: tuple[str, ...] = field(init=False)
     _launched: set[str] = field(default_factory=set)
     _shown_notices: set[str] = field(default_factory=set)
     _pausing: bool = False
@@ -90,6 +91,7 @@ class Runner(Record, frozen=False):
 
     def __post_init__(self) -> None:
         self._workers = WorkerPool(self.agent, self.supervisor.private)
+        self._secrets = secret_values(os.environ)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
         """Drive to the session's end, to a gate that is not answered here, or to an interruption.
@@ -178,11 +180,11 @@ class Runner(Record, frozen=False):
             model=attempt.step.model,
             env=self.supervisor.environment(snapshot, work),
             worker_file=self.supervisor.worker_file(attempt),
-            outlives=self.supervisor.config.orphans == "wait",
+            outlives=snapshot.config.orphans == "wait",
             wall=self.wall,
             idle=self.idle,
             budget=budget.remaining(self.limits, self.supervisor, snapshot),
-            secrets=secret_values(os.environ),
+            secrets=self._secrets,
         )
         self._workers.launch(attempt, call)
 

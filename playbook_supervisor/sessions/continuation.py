@@ -13,7 +13,6 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Ask
 from playbook_supervisor.sessions import integrity, opening, serialize
 from playbook_supervisor.sessions.journal import parse_journal
-from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
 from playbook_supervisor.sessions.manifest import manifest_from_json
 from playbook_supervisor.sessions.session import OpenSession
@@ -56,7 +55,7 @@ def restore_missing(held: OpenSession) -> list[str]:
 
 def _put_copies_back(held: OpenSession) -> None:
     """Make the copies in the git directory those of what this process wrote last."""
-    files = {JOURNAL: held.written.journal, "session.yaml": held.written.manifest}
+    files = {JOURNAL: held.written.journal.data, "session.yaml": held.written.manifest}
     for name, data in {**files, **held.pinned.files}.items():
         write_atomically(held.private / name, data, durable=False)
 
@@ -76,7 +75,7 @@ def _with_answers(held: OpenSession) -> Runtime:
         held.pinned,
         serialize.state_from_json(runtime.state, held.playbook),
         manifest_from_json(runtime.manifest),
-        JournalText.placed(held.written.journal, runtime.text),
+        held.written.journal,
         runtime,
         held.place,
         held.written.manifest,

@@ -48,7 +48,7 @@ class Written(Record):
     """What was on the disk after a write: the runtime state, and the files that belong to it."""
 
     runtime: bytes
-    journal: bytes
+    journal: JournalText
     manifest: bytes
 
 
@@ -64,7 +64,7 @@ class OpenSession(Record, frozen=False):
     runtime: Runtime
     place: ABFile
     _manifest_text: bytes = b""
-    written: Written = field(init=False, default=Written(b"", b"", b""))
+    written: Written = field(init=False, default=Written(b"", JournalText(), b""))
     _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
@@ -166,7 +166,7 @@ class OpenSession(Record, frozen=False):
 
     def note(self) -> None:
         """Remember what is on the disk now as what this process wrote or accepted."""
-        self.written = Written(self.place.content, self.text.data, self._manifest_text)
+        self.written = Written(self.place.content, self.text, self._manifest_text)
         self._seen = self._look()
 
     def expect(self) -> None:

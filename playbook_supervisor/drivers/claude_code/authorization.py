@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.drivers import driver_lock, own_agents
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.claude_code.binding import Binding
 from playbook_supervisor.drivers.claude_code.marker import MARK
@@ -89,6 +88,8 @@ def require_human(
     decide where the record was overwritten, where a conversation once drove, or where the driver
     is unknown.
     """
+    from playbook_supervisor.drivers import driver_lock, own_agents
+
     own_agents.require_none_above(here, command)
     bound = binding.load(private)
     headless = driver_lock.ever_driven(private)

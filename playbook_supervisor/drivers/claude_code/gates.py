@@ -9,8 +9,6 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.vocabulary import GateReason, Resolution
-from playbook_supervisor.sessions import gate_text, principal
-from playbook_supervisor.sessions.gate_context import gate_context
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -68,6 +66,9 @@ def show_dialog(hook: HookContext, snapshot: Snapshot) -> HookReply | None:
 
     None if there is no person to ask, or if the dialog has come back empty several times.
     """
+    from playbook_supervisor.sessions import gate_text
+    from playbook_supervisor.sessions.gate_context import gate_context
+
     gate = snapshot.directive
     assert isinstance(gate, Ask)  # noqa: S101 - the allow-list asks only at an open gate
     if not hook.interactive or hook.bound.refusals >= _MAX_REFUSALS:
@@ -124,6 +125,8 @@ def record_answer(
 
     If a policy does not let them answer, they are told so and nothing is journaled.
     """
+    from playbook_supervisor.sessions import principal
+
     by = principal.local(hook.here.root, "Claude Code")
     try:
         before = hook.supervisor.answer(gate.id, resolution, text, by)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.drivers import notifications, own_agents
+from playbook_supervisor.drivers import notifications
 from playbook_supervisor.drivers.claude_code import (
     allowlist,
     authorization,
@@ -56,6 +56,7 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
     if event == "UserPromptExpansion":
         if not str(payload.get("command_name", "")).startswith(_COMMAND):
             return None
+        from playbook_supervisor.drivers import own_agents
         from playbook_supervisor.drivers.claude_code.commands import command
 
         own_agents.require_none_above(here, str(payload["command_name"]))

@@ -16,7 +16,6 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
 from playbook_supervisor.sessions.snapshot import Snapshot
 
 TYPE_CHECKING = False
@@ -224,6 +223,8 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
     agent = {key: value for key, value in known.items() if value}
+    from playbook_supervisor.sessions.attempt_log import keep_words, secret_values
+
     keep_words(hook.private, attempt, text, secret_values(hook.environment))
     snapshot = hook.supervisor.report(attempt, Outcome(error, text, agent))
     del bound.workers[attempt]
