@@ -148,13 +148,14 @@ def _client(folder: Path) -> Iterator[Row]:
         what = f"`playbook {command}`, 60 steps, 10 journal entries"
         yield _ratio(what, took, passed, 4.0)
         few, many = (
-            _client_call(command, folder / f"{command}-{entries}", entries, 1060)
-            for entries in (10, 1000)
+            took / passed
+            for took, passed in (
+                _client_call(command, folder / f"{command}-{entries}", entries, 1060)
+                for entries in (10, 1000)
+            )
         )
-        row = _grown(
-            f"`playbook {command}`, 1,060 steps, 1,000 entries against 10", few[0], many[0]
-        )
-        yield replace(row, absolute=f"{many[0] / many[1]:.1f} × against {few[0] / few[1]:.1f} ×")
+        row = _grown(f"`playbook {command}`, 1,060 steps, 1,000 entries against 10", few, many)
+        yield replace(row, absolute=f"{many:.1f} × against {few:.1f} ×")
     sample.part_of_the_way(root := sample.repository(folder / "gate"), 10, 60, gate=True)
     yield _whole("`playbook next` at a gate, with its context", ["next"], root, 4.0)
 
