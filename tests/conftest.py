@@ -184,22 +184,18 @@ def home(
 
 
 @pytest.fixture(autouse=True)
-def _measured_or_not(request: pytest.FixtureRequest) -> None:
-    """Start the processes of an unmeasured test without coverage, too."""
-    if request.node.get_closest_marker("unmeasured"):
-        request.getfixturevalue("unmeasured")
+def _processes_measured_or_not(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start processes without coverage, unless the test is marked as `measured`.
 
-
-@pytest.fixture
-def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start processes without coverage.
-
-    For processes that are killed, whose lines would be counted by chance, and for those that run
-    no code of the package: starting coverage takes several times as long as starting Python.
+    Starting coverage takes several times as long as starting Python, and what a killed process ran
+    would be counted by chance.
     """
-    for name in os.environ:
-        if name.startswith("COVERAGE_"):
-            monkeypatch.delenv(name)
+    if not request.node.get_closest_marker("measured"):
+        for name in os.environ:
+            if name.startswith("COVERAGE_"):
+                monkeypatch.delenv(name)
 
 
 @pytest.fixture

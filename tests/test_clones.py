@@ -19,8 +19,6 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.process_groups import MARK
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 REPORT = f".agreements/{FEATURE}/check-report.md"
 VERDICT = f".qa/{FEATURE}/verdict.md"
 PLAN = f"specs/{FEATURE}/plan.md"

@@ -148,7 +148,6 @@ patch = ["subprocess"]
 """
 
 
-@pytest.mark.usefixtures("unmeasured")
 def test_a_process_that_a_test_starts_is_measured_unless_it_is_killed(tmp_path: Path) -> None:
     """A killed one leaves nothing behind, and does not harm the measurement of the others."""
     for name, text in {

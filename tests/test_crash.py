@@ -26,9 +26,6 @@ def shards(number: int) -> list[Any]:
     return [(0, number), *others]
 
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
-
 def experiment(tmp_path: Path, *args: object) -> dict[str, Any]:
     argv = [sys.executable, HERE / "crash.py", args[0], tmp_path / "work", *args[1:]]
     environment = {**os.environ, "PYTHONPATH": str(HERE)}

@@ -14,6 +14,8 @@ from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 from project import Project
 
+pytestmark = pytest.mark.measured
+
 DECIDING = {
     "answer": ["answer", "continue"],
     "abort": ["abort"],

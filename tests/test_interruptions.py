@@ -36,6 +36,8 @@ from playbook_supervisor.sessions.snapshot import Snapshot, running
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.process_groups import worker_alive
 
+pytestmark = pytest.mark.measured
+
 SLEEPER = "exec:sleep 600"
 
 

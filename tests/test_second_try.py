@@ -56,7 +56,6 @@ def test_what_fails_twice_fails(run: Run) -> None:
     assert "1 failed, 1 failed once" in out
 
 
-@pytest.mark.usefixtures("unmeasured")
 def test_both_hold_in_workers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     text = f"{ONCE.format(name='a')}\n{TWICE}"

@@ -19,6 +19,8 @@ from test_journeys import at_work, playbook, wait_until
 
 from playbook_supervisor.system.process_groups import kill_worker
 
+pytestmark = pytest.mark.measured
+
 INTERRUPTED = "PB-STATE-INTERRUPTED"
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 HELD = """\

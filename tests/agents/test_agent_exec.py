@@ -17,8 +17,6 @@ from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import replace
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 CONFORMING = """\
 import fcntl, os, pathlib, signal, subprocess, sys, time
 

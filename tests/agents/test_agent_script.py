@@ -24,6 +24,8 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.system.process_groups import worker_alive
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck, call_for
 
+pytestmark = pytest.mark.measured
+
 REPOSITORY = Path(__file__).parents[2]
 
 CONFORMING = """\

@@ -19,6 +19,8 @@ from project import Project
 
 from cli.scripts import GATED, WORKS
 
+pytestmark = pytest.mark.measured
+
 OTHER = 65534  # a user who owns nothing here
 
 COMMANDS: dict[str, tuple[list[str], int]] = {

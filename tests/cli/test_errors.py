@@ -17,6 +17,8 @@ from cli.scripts import GATED, WORKS, conforms
 from playbook_supervisor.cli.app import SUMMARIES, invoke, load
 from playbook_supervisor.errors import ArgumentError
 
+pytestmark = pytest.mark.measured
+
 BUG = """
 import sys
 from playbook_supervisor import __main__

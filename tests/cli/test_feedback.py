@@ -10,6 +10,8 @@ from claude import playbooks
 from hooked import Hooked
 from project import FEATURE, Project
 
+pytestmark = pytest.mark.measured
+
 STRICT = """\
 name: strict
 description: A step that is asked about when it fails

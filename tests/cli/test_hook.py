@@ -24,6 +24,8 @@ from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.sessions.principal import Principal
 
+pytestmark = pytest.mark.measured
+
 EVENTS = (
     "ConfigChange",
     "PermissionRequest",

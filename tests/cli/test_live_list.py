@@ -27,6 +27,8 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus
 from playbook_supervisor.sessions.snapshot import Snapshot
 
+pytestmark = pytest.mark.measured
+
 HEAD = 'name: many\ndescription: Many steps\nversion: "1.0"\nargs: []\nsteps:\n'
 STEP = "  - {id: %s, command: /qa.plan, autonomy: %s, error_policy: %s%s}\n"
 SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")

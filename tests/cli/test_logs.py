@@ -14,6 +14,8 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.system import log_file
 from playbook_supervisor.system.log_file import LogFile, followed, whole
 
+pytestmark = pytest.mark.measured
+
 PLAN = "specs/013-playbook-create/plan.md"
 THINK = """\
 name: think

@@ -18,6 +18,8 @@ from project import Project
 from cli.scripts import GATED, WORKS, conforms
 from playbook_supervisor.system.process_groups import until
 
+pytestmark = pytest.mark.measured
+
 FEATURE = "013-playbook-create"
 
 

@@ -45,7 +45,6 @@ def test_the_program_summarizes_a_command_as_its_own_help_does(name: str) -> Non
     assert command.get_short_help_str(limit=100) == SUMMARIES[name]
 
 
-@pytest.mark.usefixtures("unmeasured")
 def test_the_reference_is_what_the_program_says() -> None:
     done = subprocess.run(
         [sys.executable, "tools/generate_reference.py", "--check"],

@@ -16,6 +16,8 @@ from project import Project
 
 from cli.scripts import FAILS, GATED, HANGS, LONG, WORKS, conforms
 
+pytestmark = pytest.mark.measured
+
 
 def until(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + 120

@@ -10,6 +10,8 @@ from project import FEATURE, Project
 
 from cli.scripts import FAILS, GATED, WORKS, conforms
 
+pytestmark = pytest.mark.measured
+
 LEGACY = {
     "session.yaml": """\
 session_id: "20260219-a7k"

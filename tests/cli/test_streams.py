@@ -13,6 +13,8 @@ import pytest
 import playbook_supervisor
 from playbook_supervisor.cli import output, streams
 
+pytestmark = pytest.mark.measured
+
 Made = Callable[[str], BytesIO]
 
 

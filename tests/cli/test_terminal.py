@@ -14,6 +14,8 @@ from screen import Screen
 from cli.scripts import GATED, WORKS
 from cli.terminal import Terminal
 
+pytestmark = pytest.mark.measured
+
 
 @pytest.fixture
 def gated(project: Project) -> Project:

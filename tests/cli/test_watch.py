@@ -25,6 +25,8 @@ from playbook_supervisor.commands.progress import Progress
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import checkout
 
+pytestmark = pytest.mark.measured
+
 Look = Callable[[], tuple[Progress, ...]]
 
 

@@ -24,6 +24,8 @@ from playbook_supervisor.sessions import selection
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout, git
 
+pytestmark = pytest.mark.measured
+
 NEW = "014-new-thing"
 
 

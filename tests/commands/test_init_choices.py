@@ -17,6 +17,8 @@ from playbook_supervisor.project.slash_commands import is_ours
 from playbook_supervisor.project.verdicts import read_report
 from playbook_supervisor.system import templates
 
+pytestmark = pytest.mark.measured
+
 FOREIGN = ".claude/commands/playbook.run.md"
 ALSO = ".claude/commands/playbook.resume.md"
 SPECKIT = [name for name in COMMANDS if name.startswith("speckit.")]

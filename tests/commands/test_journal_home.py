@@ -447,7 +447,6 @@ def test_in_a_second_clone_the_end_comes_home_as_well(cloned: Late) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("unmeasured")
 @pytest.mark.timeout(600)
 def test_killed_at_any_write_in_a_second_clone_the_end_is_there(
     cloned: Late, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -560,7 +559,6 @@ def main_has_none(late: Late) -> None:
     folder_removed(late)
 
 
-@pytest.mark.usefixtures("unmeasured")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("done", "step"),

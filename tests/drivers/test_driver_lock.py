@@ -21,6 +21,8 @@ from playbook_supervisor.errors import StateError
 from playbook_supervisor.system import ancestry, channel, checkout
 from playbook_supervisor.system.channel import Connection
 
+pytestmark = pytest.mark.measured
+
 
 @pytest.fixture(autouse=True)
 def former() -> Iterator[None]:

@@ -21,9 +21,6 @@ from playbook_supervisor.system import files
 REFUSALS = [errno.ENOSPC, errno.EIO, errno.EROFS]
 
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
-
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
     """A real process that runs this code with the arguments in `sys.argv`."""
     argv = [sys.executable, "-c", code, *map(str, arguments)]
@@ -57,6 +54,14 @@ def test_a_folder_is_renamed_where_that_is_possible(tmp_path: Path) -> None:
     assert not files.rename_folder(tmp_path / "old", tmp_path / "missing/new")
     assert files.rename_folder(tmp_path / "old", tmp_path / "new")
     assert names(tmp_path) == ["new"]
+
+
+def test_a_folder_is_put_aside_or_the_refusal_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    files.put_aside(tmp_path / "whole")
+    assert [name for name, _ in files.unfinished(tmp_path)] == ["whole"]
+    with pytest.raises(StorageError, match="cannot remove"):
+        files.put_aside(tmp_path / "whole")
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────

@@ -15,8 +15,6 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 from playbook_supervisor.system.processes import Worker
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 SLEEPS = "os.write(1, b'%d\\n' % os.getpid()); import time; time.sleep(600)"
 LEAVES = {
     "in the background": f"if os.fork() == 0: {SLEEPS}",

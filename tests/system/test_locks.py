@@ -15,8 +15,6 @@ from pytest_mock import MockerFixture
 from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.system.locks import locked
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
     """A real process that runs this code with the arguments in `sys.argv`."""

@@ -21,8 +21,6 @@ from playbook_supervisor.system.capture import Capture, LineSplitter, redact
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 from playbook_supervisor.system.processes import Worker, run
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 FOREVER = 600
 """Seconds that no test waits for: tests put the clock forward instead."""
 

@@ -16,8 +16,6 @@ from playbook_supervisor.errors import StateError, StorageError
 from playbook_supervisor.system import files
 from playbook_supervisor.system.stamps import Stamp, rewritten, stamp
 
-pytestmark = pytest.mark.usefixtures("unmeasured")
-
 
 def test_a_stamp_detects_a_file_that_was_written_again(tmp_path: Path) -> None:
     """The same bytes written again are a new file (kai FR4)."""
