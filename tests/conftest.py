@@ -60,6 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o022)
     time.tzset()
     leave_terminal()
+    # Only a loss of power would show the difference, and it costs more than most writes.
+    for sync in ("fsync", "fdatasync"):
+        setattr(os, sync, lambda _: None)
     # In the background of a script, SIGINT is ignored; the processes that tests start inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

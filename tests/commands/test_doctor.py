@@ -54,8 +54,18 @@ class Clinic:
         return [name for name, each in self.findings().items() if each.state == "wrong"]
 
 
+@pytest.fixture(scope="module")
+def healthy(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project after `init`, made once."""
+    folder = tmp_path_factory.mktemp("healthy")
+    project = Project.copied(pristine, folder / "project", home=folder)
+    init.apply(init.plan(cwd=project.root))
+    return project.root
+
+
 @pytest.fixture
-def clinic(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clinic:
+def clinic(healthy: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Clinic:
+    project = Project.copied(healthy, tmp_path / "project", home=home)
     clinic = Clinic(project, tmp_path / "bin")
     clinic.bin.mkdir()
     for name in ("cat", "git", "sh"):
@@ -64,7 +74,6 @@ def clinic(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     clinic.program("gh", "exit 0")
     clinic.program("claude", "echo '2.1.329 (Claude Code)'")
     monkeypatch.setenv("PATH", str(clinic.bin))
-    init.apply(init.plan(cwd=project.root))
     clinic.settings(defaultMode="acceptEdits", allow=["Bash(make *)"])
     return clinic
 
