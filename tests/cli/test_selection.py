@@ -128,4 +128,4 @@ def test_a_session_without_a_feature_is_listed_with_its_arguments(project: Proje
     for command in ("status", "show"):
         assert "gated  topic=release notes" in project.playbook(command).out
     refused = project.playbook("run", "auto-validate", "013")
-    assert "gated topic=release notes" in refused.err
+    assert "gated on topic=release notes" in refused.err
