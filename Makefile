@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A failed test is repeated once, at most one in each process: docs/decisions/0070.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --second-tries=1
 
-# COVERAGE=1 doubles the time. The long families would add nothing to it.
+# COVERAGE=1 takes longer. The long families would add nothing to it.
 ifdef COVERAGE
 MEASURED := --cov --cov-report= --cov-report=json:.coverage.json
 export HYPOTHESIS_PROFILE := full
