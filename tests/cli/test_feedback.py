@@ -23,7 +23,7 @@ steps:
     args: "{{feature}}"
     autonomy: auto
     preconditions: [spec_exists]
-    postconditions: [plan_exists]
+    postconditions: [spec_exists, plan_exists]
     error_policy: gate
 """
 WORDS = "retry, and this time without the CLI"
@@ -69,6 +69,7 @@ def test_an_agent_on_stdin_reads_it_after_the_command(strict: Project) -> None:
     assert (command, empty) == (f"/speckit.plan {FEATURE}", "")
     assert "(plan#1)" in lines[0]
     assert any(line.startswith(f"What did not hold: {MISSING}") for line in lines)
+    assert any(line.startswith("What held: spec_exists") for line in lines)
     person = lines.index("A person said:")
     assert lines[person + 1 : person + 3] == [f"  {WORDS}", "  First read the specification"]
     assert in_environment.splitlines() == lines

@@ -598,12 +598,13 @@ def test_a_question_says_what_happened_what_is_asked_and_the_progress(
     assert question(scene.gate, scene.last, done=3, total=8) == said
 
 
-def test_a_question_is_short_even_if_the_error_is_long() -> None:
+@pytest.mark.parametrize("error", ["the build\n  is broken " + "and so on " * 999, "x" * 9999])
+def test_a_question_is_short_even_if_the_error_is_long(error: str) -> None:
     """kai S-U2: the choices come after the error and must not be cut off."""
-    error = Failure("PB-AGENT-FAILED", "the build\n  is broken " + "and so on " * 999)
-    scene = failed(Trigger.SUBAGENT_ERROR, error=error, report=found())
+    failure = Failure("PB-AGENT-FAILED", error)
+    scene = failed(Trigger.SUBAGENT_ERROR, error=failure, report=found())
     said = question(scene.gate, scene.last, done=0, total=2)
-    assert said.startswith("The agent failed at a: the build is broken and so on")
+    assert said.startswith(f"The agent failed at a: {' '.join(error.split())[:30]}")
     assert "… Fix it and continue, retry the step, accept it as it is, or abort?" in said
     assert len(said) < 400
 
