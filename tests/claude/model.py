@@ -121,13 +121,13 @@ class Model:
         self._thread.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         self._closed.set()
         self._released.set()
         self._server.shutdown()
         self._thread.join()
-        self.network.__exit__(*error)
-        if self.errors and error is None:
+        self.network.__exit__(kind, *error)
+        if self.errors and kind is None:
             raise self.errors[0]
 
     def _answer(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> tuple[int, Reply]:

@@ -450,7 +450,9 @@ class TestAConversation:
         self, start: Start, recorder: Recorder, how: list[str], source: str
     ) -> None:
         recorder.answer(
-            "SessionStart", specific("SessionStart", additionalContext="Bound."), saying=source
+            "SessionStart",
+            specific("SessionStart", additionalContext="Bound."),
+            saying=f'"source": "{source}"',
         )
         client = start(says("ok"))
         first = client.run("one")
