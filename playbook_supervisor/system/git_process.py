@@ -20,7 +20,7 @@ _TIMEOUT = 20.0
 _MAX_OUTPUT = 1 << 26
 _MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
-_CLOCK_LAG = 50  # ms by which a file's time may lag behind the clock
+_CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
 _GIT = ("git", "-c", "core.quotePath=false")
 _DIFF = ("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
 _NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")

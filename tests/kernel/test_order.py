@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -535,11 +536,13 @@ def calls(work: Callable[[], object]) -> int:
         count += event == "call"
 
     former = sys.getprofile()
+    gc.disable()  # a collection calls back into Python
     sys.setprofile(seen)
     try:
         work()
     finally:
         sys.setprofile(former)
+        gc.enable()
     return count
 
 
