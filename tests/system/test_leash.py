@@ -146,9 +146,17 @@ def test_a_worker_that_may_outlive_its_runner_is_ended_with_all_that_it_started(
     assert eventually(lambda: gone(worker) and gone(child))
 
 
+def signals_its_leash(name: str, folder: Path) -> Worker:
+    """A worker that sends its leash this signal, once the leash has reported the start."""
+    code = (
+        "import os, signal, sys\nsys.stdin.readline()\n"
+        f"os.kill(os.getppid(), signal.{name}); {SLEEPS}"
+    )
+    return Worker(python(code), cwd=folder, worker_file=folder / "w", stdin=b"go\n")
+
+
 def test_a_worker_that_kills_its_leash_ends_with_it(tmp_path: Path) -> None:
-    code = f"import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); {SLEEPS}"
-    worker = Worker(python(code), cwd=tmp_path, worker_file=tmp_path / "w")
+    worker = signals_its_leash("SIGKILL", tmp_path)
     said = list(worker.lines())
     assert worker.returncode == -signal.SIGKILL
     assert eventually(lambda: all(gone(int(pid)) for pid in said))
@@ -160,8 +168,7 @@ def test_a_stopped_leash_cannot_keep_the_worker_alive(
 ) -> None:
     monkeypatch.setattr("playbook_supervisor.system.processes.GRACE", 0.1)
     monkeypatch.setattr("playbook_supervisor.system.processes.PATIENCE", 0.5)
-    code = f"import os, signal; os.kill(os.getppid(), signal.SIGSTOP); {SLEEPS}"
-    worker = Worker(python(code), cwd=tmp_path, worker_file=tmp_path / "w")
+    worker = signals_its_leash("SIGSTOP", tmp_path)
     lines = worker.lines()
     pid = int(next(lines))
     worker.stop()
