@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.system.cancellation import Interrupted, cancel_requested
 from playbook_supervisor.system.process_groups import signal_group
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ def read_outputs(
 
     Without `subprocess`, whose import takes longer than git. StorageError as `not_startable`.
     TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
-    bytes; they are then ended.
+    bytes, and Interrupted if a person asks to stop; they are then ended.
     """
     import select
 
@@ -90,7 +91,9 @@ def read_outputs(
             left = ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            for output, _ in poll.poll(left * 1000):
+            if cancel_requested():
+                raise Interrupted
+            for output, _ in poll.poll(min(left, _TICK) * 1000):
                 chunk = os.read(output, _CHUNK)
                 pipes[output] += chunk
                 if not chunk:

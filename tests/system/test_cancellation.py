@@ -16,6 +16,7 @@ from playbook_supervisor.system.cancellation import (
     cancelled_by,
     uncancellable,
 )
+from playbook_supervisor.system.child_process import read_outputs
 from playbook_supervisor.system.processes import run
 
 
@@ -23,6 +24,16 @@ def test_a_request_to_stop_ends_the_program(tmp_path: Path) -> None:
     calls = iter([False, True])
     with cancelled_by(lambda: next(calls)), pytest.raises(Interrupted):
         run(["sleep", "600"], cwd=tmp_path)
+
+
+def test_a_request_to_stop_ends_programs_that_run_side_by_side(tmp_path: Path) -> None:
+    files = [tmp_path / "first", tmp_path / "second"]
+    sleeps = 'echo $$ > "$0.half"; mv "$0.half" "$0"; exec sleep 600'
+    commands = [["sh", "-c", sleeps, str(file)] for file in files]
+    both_started = cancelled_by(lambda: all(file.exists() for file in files))
+    with both_started, pytest.raises(Interrupted):
+        read_outputs(commands, os.environ, timeout=60, cap=1000)
+    assert all(gone(int(file.read_text())) for file in files)
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="the system cannot wait without reaping")

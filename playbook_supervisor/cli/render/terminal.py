@@ -225,7 +225,7 @@ class Board:
 
 
 class _Drawing:
-    """A thread that calls `draw` at intervals; the run goes on without it if it cannot."""
+    """A thread that calls `draw` at intervals; the run continues without it if it cannot."""
 
     def __init__(self, draw: Callable[[], None]) -> None:
         self._draw = draw

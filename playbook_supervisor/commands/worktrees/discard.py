@@ -43,7 +43,7 @@ class Discarded(Record):
 def discard(session: str = "", *, cwd: Path | None = None) -> Discarded:
     """Remove a session that came to nothing; without an end in the journal, which goes with it.
 
-    If it was killed, the next call goes on. StateError PB-STATE-KEPT, with every reason to keep
+    If it was killed, the next call continues. StateError PB-STATE-KEPT, with every reason to keep
     it, before anything is changed.
     """
     if done := _completed(locate.store(cwd), session):
