@@ -31,6 +31,15 @@ while [ ! -e "{held}.go" ]; do sleep 0.05; done
 """
 
 
+HANGING_DIFF = """\
+#!/bin/sh
+case " $* " in
+*" diff "*) echo $$ >> "{held}.new"; cp "{held}.new" "{held}"; exec sleep 600 ;;
+esac
+exec {git} "$@"
+"""
+
+
 @dataclass(frozen=True)
 class Hook:
     """A git hook, or a `gh`, that waits until it is released."""
@@ -250,3 +259,31 @@ def test_an_interruption_at_a_gate_leaves_it_open(number: int, code: int, projec
     assert project.playbook("answer", "continue").code == 0
     assert project.playbook("resume").code == 0
     assert [entry["status"] for entry in project.journal()] == ["done", "done"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["log", "json"])
+@pytest.mark.parametrize(("number", "code"), SIGNALS, ids=["SIGINT", "SIGTERM"])
+def test_an_interruption_ends_a_git_that_hangs_at_a_gate(
+    number: int, code: int, options: tuple[str, ...], project: Project
+) -> None:
+    """The changes that a gate shows are not asked for again: git would hang again."""
+    name = playbook(project, "qa /qa.plan auto stop", "pr /feature.pr gate_always stop")
+    agent = project.script("steps: {}")
+    asked = hanging_diff(project)
+    with project.spawn("run", name, "013", "--agent", agent, *options) as runner:
+        wait_until(asked.exists)
+        runner.send_signal(number)
+        _, err = runner.communicate(timeout=120)
+    (only,) = asked.read_text().split()
+    assert (runner.returncode, gone(int(only))) == (code, True), err
+    assert project.manifest()["gate"]["id"] == "pr#1?1"
+
+
+def hanging_diff(project: Project) -> Path:
+    """Put a `git` on PATH whose `diff` hangs; return the file that lists these processes."""
+    project.gh("open")
+    folder = project.root.with_name(f"{project.root.name}-bin")
+    asked, git = folder / "asked", shutil.which("git")
+    (folder / "git").write_text(HANGING_DIFF.format(held=asked, git=git))
+    (folder / "git").chmod(0o755)
+    return asked

@@ -32,9 +32,11 @@ def drive_and_show(
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
     snapshot, entries = result.snapshot, protocol.entries(result.snapshot)
-    context = result.context or gate_context(snapshot)
+    context = result.context
     name = locate.required_id(snapshot)
     if json:
+        if context is None and result.why != "interrupted":  # git may be what was hanging
+            context = gate_context(snapshot)
         output.write_json(
             json_shapes.result(snapshot, result.why, result.exit_code, entries, context)
         )
