@@ -25,6 +25,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,11 @@ SHOWN_ONLY = frozenset({"text", "sh", "mermaid"})
 ANY_LINES = "…"
 
 _FENCE = re.compile(r"^(```+)([^`\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_PLAIN = re.compile(r"playbook (?!answer)[^$`&|;<>()*?~\n]*\Z")
-"""What needs neither a shell nor time: an answer must not come in the moment of its question."""
+_PLAIN = re.compile(r"playbook [^$`&|;<>()*?~\n]*\Z")
+"""What needs no shell."""
+_ANSWER = re.compile(r"playbook (answer|abort)\b")
+_THOUGHT = 0.15
+"""Seconds before an answer: a summary does not mention a wait at gates of less than 0.1 s."""
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d{8}-[a-z0-9]{3}\b"), "SESSION"),
@@ -190,6 +194,8 @@ class Stage:
 
         A command that needs no shell is run in this process.
         """
+        if _ANSWER.search(command):
+            time.sleep(_THOUGHT)
         printed = self._ours(command) if _PLAIN.match(command) else self._in_a_shell(command)
         for folder, name in ((self.project.root, "~/project"), (self.project.home, "~")):
             printed = printed.replace(str(folder), name)
