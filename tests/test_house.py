@@ -23,7 +23,7 @@ WRITTEN = sorted(
 ) + [path for path in REPOSITORY.iterdir() if path.suffix in {".md", ".toml"}]
 
 LARGEST = 350
-PACKAGES = 10
+PACKAGES = 11
 SHORT = 5  # lines
 NAMELESS = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")

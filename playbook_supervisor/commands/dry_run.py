@@ -18,7 +18,7 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode
+from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.project import conditions, features
 from playbook_supervisor.project.references import interpolate
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
@@ -248,7 +248,7 @@ def _phases(
     return tuple(tuple(map(planned, phase)) for phase in playbook.phases)
 
 
-def _provider(condition: Condition, now: Mapping[Condition, Probed], earlier: list[Step]) -> str:
+def _provider(condition: str, now: Mapping[str, Probed], earlier: list[Step]) -> str:
     """The step that provides a condition that does not hold yet; empty if it holds or none does."""
     if now[condition].held:
         return ""

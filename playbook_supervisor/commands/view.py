@@ -169,7 +169,6 @@ def probe(
 
     A trigger holds if it would fire.
     """
-    from playbook_supervisor.kernel.vocabulary import Condition
     from playbook_supervisor.project import conditions
 
     _require_known(names)
@@ -180,9 +179,9 @@ def probe(
     meant = _feature(store, feature, session_id, settings)
     world = conditions.Workspace(root, meant.name, branch, settings)
     probed = tuple(
-        conditions.probe(Condition(name), world)
-        if name in set(Condition)
-        else _trigger(name, world)
+        _trigger(name, world)
+        if name in conditions.REPORT_TRIGGERS
+        else conditions.probe(name, world)
         for name in names
     )
     return probed, meant.warning

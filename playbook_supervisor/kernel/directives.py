@@ -19,6 +19,10 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record, field
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 # ── directives ────────────────────────────────────────────────────────────────────────────
 
 
@@ -167,12 +171,15 @@ class Outcome(Record):
     `error` is None if the worker succeeded; else its code begins with `PB-AGENT-` or `PB-STEP-`.
     `output` is the whole output, capped: before it reaches the kernel, the session cuts it to its
     last words, which the journal keeps. `agent` is the journal's usage record (`name`, `id`,
-    `model`, `cost_usd`, …).
+    `model`, `cost_usd`, …). `data` is the output of a step that promises JSON, and `files` are the
+    paths that it made; the kernel looks at neither.
     """
 
     error: Failure | None = None
     output: str = ""
     agent: Mapping[str, str | int | float] = field(default_factory=dict)
+    data: Any = None
+    files: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

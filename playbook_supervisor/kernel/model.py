@@ -8,23 +8,60 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import (
+    ArgType,
+    Autonomy,
+    ErrorPolicy,
+    OutputFormat,
+    Transform,
+    Trigger,
+)
 from playbook_supervisor.records import Record
+
+SLASH = "slash"
+"""The namespace of a slash command; every other namespace is the first word of `command`."""
 
 
 class Arg(Record):
-    """A declared parameter of a playbook (kai data model, Arg)."""
+    """A declared parameter of a playbook (kai data model, Arg; cat FR-2).
+
+    `values` are those of an enum. `default` is text, as a person would give it; None for none.
+    """
 
     name: str
     description: str
     required: bool
+    type: ArgType = ArgType.STRING
+    values: tuple[str, ...] = ()
+    default: str | None = None
+    transform: Transform | None = None
+    secret: bool = False
+
+
+class Limits(Record):
+    """What a step, or all steps of a playbook, may use at most; None for no limit of its own."""
+
+    timeout_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    max_output_bytes: int | None = None
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+
+
+NO_LIMITS = Limits()
 
 
 class Step(Record):
     """One unit of work (kai data model, Step; `model` comes from kai's real playbooks).
 
-    `command` begins with `/` and contains no space. `args` is text in which each `{{arg}}` is still
-    to be replaced. `model` and `parallel_group` are empty if the playbook does not set them.
+    `command` is a slash command, which contains no space, or a namespace and what it works on
+    (`cli make test`). `args` is text in which each `{{arg}}` is still to be replaced. Conditions
+    are named by their canonical text: `plan_exists`, `command_succeeds=test`. `options` is the
+    `with:` of the file and `output_schema` a JSON Schema, both as JSON text; `stdin` and `when`
+    refer to earlier steps (`$build.stdout`); the paths in `outputs` must exist after the step.
+    Text is empty if the playbook does not set it.
     """
 
     id: str
@@ -33,10 +70,27 @@ class Step(Record):
     error_policy: ErrorPolicy
     args: str = ""
     model: str = ""
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
+    preconditions: tuple[str, ...] = ()
+    postconditions: tuple[str, ...] = ()
     escalation_triggers: tuple[Trigger, ...] = ()
     parallel_group: str = ""
+    title: str = ""
+    options: str = ""
+    stdin: str = ""
+    output: OutputFormat = OutputFormat.TEXT
+    output_schema: str = ""
+    when: str = ""
+    skip_if: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    cwd: str = ""
+    tools: tuple[str, ...] = ()
+    limits: Limits = NO_LIMITS
+    feedback: bool = True
+
+    @property
+    def namespace(self) -> str:
+        """`slash`, or the first word of the command."""
+        return SLASH if self.command.startswith("/") else self.command.split(maxsplit=1)[0]
 
 
 Phase = tuple[Step, ...]
@@ -51,6 +105,9 @@ class Playbook(Record, slots=False):
     version: str
     args: tuple[Arg, ...]
     steps: tuple[Step, ...]
+    owner: str = ""
+    outputs: tuple[str, ...] = ()
+    limits: Limits = NO_LIMITS
 
     @cached_property
     def _by_id(self) -> dict[str, Step]:

@@ -47,6 +47,30 @@ class Condition(StrEnum):
     PR_CREATED = "pr_created"
 
 
+class ArgType(StrEnum):
+    """The types of an arg (cat FR-2.2)."""
+
+    STRING = "string"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    ENUM = "enum"
+
+
+class Transform(StrEnum):
+    """How the value of an arg is rewritten before it is used (cat FR-2.3)."""
+
+    KEBAB_CASE = "kebab-case"
+    SNAKE_CASE = "snake-case"
+    CAMEL_CASE = "camel-case"
+
+
+class OutputFormat(StrEnum):
+    """What a later step may read of a step's output (tyr 14)."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class SessionStatus(StrEnum):
     """The status of a session (kai data model, Session)."""
 

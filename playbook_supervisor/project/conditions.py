@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.errors import ConditionError, StorageError
-from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project import probes
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
+from playbook_supervisor.project.requirement import Requirement, requirement
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, digest
 from playbook_supervisor.system.stamps import Stamp, stamp
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.project.verdicts import Reading
 
-    Probe: TypeAlias = Callable[[Condition, Sequence[str], Workspace, LaunchRecord], Probed]
+    Probe: TypeAlias = Callable[[Requirement, Sequence[str], Workspace, LaunchRecord], Probed]
 
 
 # ── the registry ────────────────────────────────────────────────────────────────────────────
@@ -89,26 +90,29 @@ REPORT_TRIGGERS = tuple(trigger for trigger, traits in TRIGGERS.items() if trait
 """The triggers that look at reports."""
 
 
-def needs_feature(name: Condition | Trigger) -> bool:
-    """Whether it looks into the folders of a feature."""
-    if isinstance(name, Condition):
-        return CONDITIONS[name].needs_feature
-    return name in REPORT_TRIGGERS
+def traits(name: str) -> ConditionTraits:
+    """Those of the condition with this canonical text; ConditionError PB-COND-UNKNOWN."""
+    return CONDITIONS[requirement(name).condition]
 
 
-def publishes(conditions: Iterable[Condition]) -> bool:
+def needs_feature(name: str) -> bool:
+    """Whether a condition or trigger looks into the folders of a feature."""
+    return name in REPORT_TRIGGERS if name in TRIGGERS else traits(name).needs_feature
+
+
+def publishes(names: Iterable[str]) -> bool:
     """Whether a step with these postconditions makes its work public."""
-    return any(CONDITIONS[condition].publishes for condition in conditions)
+    return any(traits(name).publishes for name in names)
 
 
-def verdicts(names: Iterable[Condition]) -> tuple[Condition, ...]:
+def verdicts(names: Iterable[str]) -> tuple[str, ...]:
     """Those of the conditions that read the verdict of a report, each once."""
-    return tuple(dict.fromkeys(name for name in names if CONDITIONS[name].probe is probes.passes))
+    return tuple(dict.fromkeys(name for name in names if traits(name).probe is probes.passes))
 
 
-def need_network(conditions: Iterable[Condition]) -> bool:
-    """Whether one of them has to ask a program that uses the network."""
-    return any(CONDITIONS[condition].needs_network for condition in conditions)
+def need_network(names: Iterable[str]) -> bool:
+    """Whether one of the conditions has to ask a program that uses the network."""
+    return any(traits(name).needs_network for name in names)
 
 
 # ── asking ──────────────────────────────────────────────────────────────────────────────────
@@ -119,20 +123,14 @@ def artifacts(name: str, workspace: Workspace) -> tuple[str, ...]:
 
     ConditionError PB-COND-UNKNOWN for a word that is neither a condition nor a trigger.
     """
-    if name in CONDITIONS:
-        paths = CONDITIONS[Condition(name)].artifacts
-    elif name in TRIGGERS:
-        paths = TRIGGERS[Trigger(name)].artifacts
-    else:
-        near = suggestion(name, [*CONDITIONS, *TRIGGERS])
-        raise ConditionError("PB-COND-UNKNOWN", f"no condition {first_line(name, 60)!r}{near}")
+    paths = (TRIGGERS[Trigger(name)] if name in TRIGGERS else traits(name)).artifacts
     config = workspace.config
     folders = {"specs": config.specs, "agreements": config.agreements, "qa": config.qa}
     return tuple(path.format(feature=workspace.feature, **folders) for path in paths)
 
 
 def probe(
-    name: Condition,
+    name: str,
     workspace: Workspace,
     *,
     since: Since | None = None,
@@ -145,14 +143,16 @@ def probe(
     *exists* says so if it was not. If the record does not know a file, its modification time
     decides.
     """
-    traits = CONDITIONS[name]
+    required = requirement(name)
+    known = CONDITIONS[required.condition]
     from playbook_supervisor.project.features import of_branch  # `check` probes nothing
 
-    if traits.needs_feature and not of_branch(workspace.feature):
+    if known.needs_feature and not of_branch(workspace.feature):
         shown = first_line(workspace.feature, 60)
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
-    return traits.probe(name, artifacts(name, workspace), workspace, LaunchRecord(since, since_ms))
+    launch = LaunchRecord(since, since_ms)
+    return known.probe(required, artifacts(name, workspace), workspace, launch)
 
 
 def finding(

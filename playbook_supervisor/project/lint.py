@@ -12,7 +12,7 @@ from functools import cache
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Trigger
 from playbook_supervisor.project.conditions import needs_feature, publishes
 
 TYPE_CHECKING = False
@@ -89,7 +89,7 @@ def _feature(playbook: Playbook) -> Iterator[_Warning]:
                 return
 
 
-def _words(step: Step) -> Iterator[tuple[str, Condition | Trigger]]:
+def _words(step: Step) -> Iterator[tuple[str, str]]:
     yield from (("preconditions", condition) for condition in step.preconditions)
     yield from (("postconditions", condition) for condition in step.postconditions)
     yield from (("escalation_triggers", trigger) for trigger in step.escalation_triggers)
@@ -98,7 +98,7 @@ def _words(step: Step) -> Iterator[tuple[str, Condition | Trigger]]:
 def _too_early(playbook: Playbook) -> Iterator[_Warning]:
     """A precondition that only a later step, or one in the same group, provides."""
     phase_of = playbook.phase_of
-    providers: dict[Condition, list[str]] = {}
+    providers: dict[str, list[str]] = {}
     for step in _running(playbook):
         for condition in step.postconditions:
             providers.setdefault(condition, []).append(step.id)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.kernel.vocabulary import Condition
+from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, digest, read_bytes
 from playbook_supervisor.system.stamps import Stamp, rewritten
@@ -91,7 +91,7 @@ class LaunchRecord(Record):
 
 
 def exists(
-    name: Condition, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
     """Whether one of the artifacts is there."""
     found = [look(path, workspace.root) for path in paths]
@@ -101,9 +101,9 @@ def exists(
             remark = f", unchanged by this step{launch.remark(artifact)}" if unchanged else ""
             lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
             evidence = f"{artifact.path}, {counted(lines, 'line')}{remark}"
-            return Probed(name, Answer.HELD, evidence)
+            return Probed(required.name, Answer.HELD, evidence)
     answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
-    return Probed(name, answer, _flaws(found))
+    return Probed(required.name, answer, _flaws(found))
 
 
 def look(path: str, root: Path) -> Artifact:
@@ -157,7 +157,7 @@ def reading_of(report: Artifact) -> Reading:
 
 
 def passes(
-    name: Condition, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
 ) -> Probed:
     """Whether all reports that exist say PASS, and at least one was written since the launch."""
     found = [look(path, workspace.root) for path in paths]
@@ -165,7 +165,7 @@ def passes(
     readable = [report for report in found if not report.flaw]
     if flawed or not readable:
         answer = Answer.ERROR if any(report.error for report in flawed) else Answer.NOT_HELD
-        return Probed(name, answer, _flaws(flawed or found))
+        return Probed(required.name, answer, _flaws(flawed or found))
     readings = [reading_of(report) for report in readable]
     stated = "; ".join(
         f"{report.path} says {reading.verdict}"
@@ -174,54 +174,60 @@ def passes(
         for report, reading in zip(readable, readings, strict=True)
     )
     if len({reading.verdict for reading in readings}) > 1:
-        return Probed(name, Answer.NOT_HELD, f"the two verdicts differ: {stated}")
+        return Probed(required.name, Answer.NOT_HELD, f"the two verdicts differ: {stated}")
     fresh = [report for report in readable if launch.changed(report)]
     remark = launch.remark((fresh or readable)[0])
     if not fresh:
-        return Probed(name, Answer.NOT_HELD, f"{stated}; not written since the launch{remark}")
+        return Probed(
+            required.name, Answer.NOT_HELD, f"{stated}; not written since the launch{remark}"
+        )
     answer = Answer.HELD if readings[0].verdict == "PASS" else Answer.NOT_HELD
-    return Probed(name, answer, stated + remark)
+    return Probed(required.name, answer, stated + remark)
 
 
 # ── the forge ───────────────────────────────────────────────────────────────────────────────
 
 
 def pull_request(
-    name: Condition, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
+    required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
     """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
     from playbook_supervisor.system import github
 
     branch = workspace.branch
     if not branch:
-        return _unasked(name, "no branch is checked out", "switch to the one of the pull request")
+        return _unasked(
+            required, "no branch is checked out", "switch to the one of the pull request"
+        )
     if not github.is_plain(branch):
-        return _unasked(name, f"{first_line(branch, 60)!r} is no branch", "rename it")
+        return _unasked(required, f"{first_line(branch, 60)!r} is no branch", "rename it")
     try:
         done = github.pull_requests(workspace.root, branch, "all", "number", "url", "state")
     except StorageError as error:
-        return _unasked(name, first_line(error.message), "install GitHub's gh and put it on PATH")
+        return _unasked(
+            required, first_line(error.message), "install GitHub's gh and put it on PATH"
+        )
     if done.timed_out:
         return _unasked(
-            name, f"gh did not answer within {github.DEADLINE:g} s", "look at the network"
+            required, f"gh did not answer within {github.DEADLINE:g} s", "look at the network"
         )
     if done.returncode != 0:
-        return _refused(name, done)
+        return _refused(required, done)
     pulls = _by_state(github.parse_list(done.stdout))
     if pulls is None:
-        return _unasked(name, "gh answered with no list of pull requests", "update gh")
+        return _unasked(required, "gh answered with no list of pull requests", "update gh")
     for state in _STATES.values():
         if state in pulls:
             answer = Answer.NOT_HELD if state == "closed" else Answer.HELD
-            return Probed(name, answer, pulls[state])
-    return Probed(name, Answer.NOT_HELD, f"no pull request of branch {branch}")
+            return Probed(required.name, answer, pulls[state])
+    return Probed(required.name, Answer.NOT_HELD, f"no pull request of branch {branch}")
 
 
-def _refused(name: Condition, done: Completed) -> Probed:
+def _refused(required: Requirement, done: Completed) -> Probed:
     output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
     logged_out = done.returncode == _GH_LOGGED_OUT or "gh auth login" in done.stderr
     cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
-    return _unasked(name, f"gh failed ({output})", cure)
+    return _unasked(required, f"gh failed ({output})", cure)
 
 
 def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:
@@ -239,5 +245,5 @@ def _by_state(pulls: list[dict[str, Any]] | None) -> dict[str, str] | None:
         return None
 
 
-def _unasked(name: Condition, why: str, cure: str) -> Probed:
-    return Probed(name, Answer.ERROR, f"cannot ask for pull requests: {why}; {cure}")
+def _unasked(required: Requirement, why: str, cure: str) -> Probed:
+    return Probed(required.name, Answer.ERROR, f"cannot ask for pull requests: {why}; {cure}")

@@ -30,7 +30,7 @@ class Demand(Record):
     step: str
     policy: str
     autonomy: Autonomy | None = None
-    postconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
 
 
@@ -41,7 +41,7 @@ class Effect(Record):
     policy: str
     was: Autonomy
     autonomy: Autonomy
-    postconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
 
     @property
@@ -207,7 +207,7 @@ def demand_to_json(demand: Demand) -> dict[str, object]:
     if demand.autonomy:
         shape["autonomy"] = demand.autonomy.value
     if demand.postconditions:
-        shape["postconditions"] = [condition.value for condition in demand.postconditions]
+        shape["postconditions"] = list(demand.postconditions)
     if demand.answered_by:
         shape["answered_by"] = list(demand.answered_by)
     return shape

@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Place, Resolution, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import Record
@@ -139,7 +139,7 @@ def _basis(launch: Launch | None) -> _Since:
 
 
 def _probe(
-    condition: Condition, launched: _Since, inputs: CheckInputs, failing: dict[str, str]
+    condition: str, launched: _Since, inputs: CheckInputs, failing: dict[str, str]
 ) -> Probed:
     since, since_ms = launched
     probed = conditions.probe(condition, inputs.workspace, since=since, since_ms=since_ms)
@@ -171,7 +171,7 @@ def _finding(
     return Finding(trigger, evidence, Standing(said))
 
 
-def _changed(condition: Condition, known: Launch | None, workspace: Workspace) -> bool:
+def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool:
     """A condition that looks at no file counts as changed.
 
     Without a record of the launch, existing artifacts decide, as kai asks.
@@ -182,7 +182,7 @@ def _changed(condition: Condition, known: Launch | None, workspace: Workspace) -
     return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
 
 
-def _conditions(step: Step, place: Place) -> tuple[Condition, ...]:
+def _conditions(step: Step, place: Place) -> tuple[str, ...]:
     if step.autonomy is Autonomy.SKIP:
         return ()
     return step.preconditions if place is Place.BEFORE else step.postconditions

@@ -14,7 +14,7 @@ from playbook_supervisor.formats.sanitize import last_words
 from playbook_supervisor.kernel.directives import Ask, Probed
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry, Gate, last_entries
-from playbook_supervisor.kernel.vocabulary import Condition, Place, Resolution
+from playbook_supervisor.kernel.vocabulary import Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
@@ -135,7 +135,7 @@ def _logged(entry: Entry, private: Path) -> str:
     return "\n".join(last_lines(private, entry.id, _LOGGED_LINES))
 
 
-def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[Condition]:
+def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[str]:
     """The conditions that the step needs, and those of the steps that have run."""
     ran = {each.step_id for each in entries if each.ran}
     named = [name for step in playbook.steps if step.id in ran for name in step.postconditions]
@@ -143,7 +143,7 @@ def _judged(playbook: Playbook, entry: Entry, entries: Sequence[Entry]) -> list[
 
 
 def _verdicts(
-    judged: Sequence[Condition], manifest: Manifest, here: Checkout, settings: Config
+    judged: Sequence[str], manifest: Manifest, here: Checkout, settings: Config
 ) -> tuple[Probed, ...]:
     if not judged:
         return ()

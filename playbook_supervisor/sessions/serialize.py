@@ -19,14 +19,22 @@ from playbook_supervisor.kernel.directives import (
     Run,
     impossible_figures,
 )
-from playbook_supervisor.kernel.model import Arg, Playbook, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import (
+    ArgType,
+    Autonomy,
+    ErrorPolicy,
+    OutputFormat,
+    Transform,
+    Trigger,
+)
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.sessions.journal import entry_mapping, entry_of, valued
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     Json = dict[str, Any]
@@ -38,29 +46,21 @@ PROTOCOL = 1
 
 
 def playbook_to_json(playbook: Playbook) -> Json:
-    """A playbook with the keys of its file; a step without its empty keys."""
+    """A playbook without the fields that have their default."""
+    shape = _stated(playbook)
+    shape["args"] = [_stated(arg) for arg in playbook.args]
+    shape["steps"] = [_stated(step) for step in playbook.steps]
+    return shape
+
+
+def _stated(record: Record) -> Json:
+    """The fields that differ from their defaults; limits as a mapping."""
+    defaults = type(record).__defaults__
     return {
-        "name": playbook.name,
-        "description": playbook.description,
-        "version": playbook.version,
-        "args": [as_mapping(arg) for arg in playbook.args],
-        "steps": [_step_to_json(step) for step in playbook.steps],
+        name: _stated(value) if isinstance(value, Limits) else value
+        for name, value in as_mapping(record).items()
+        if name not in defaults or value != defaults[name]
     }
-
-
-def _step_to_json(step: Step) -> Json:
-    return valued(
-        id=step.id,
-        command=step.command,
-        args=step.args,
-        autonomy=step.autonomy,
-        model=step.model,
-        preconditions=list(step.preconditions),
-        postconditions=list(step.postconditions),
-        error_policy=step.error_policy,
-        escalation_triggers=list(step.escalation_triggers),
-        parallel_group=step.parallel_group,
-    )
 
 
 def playbook_from_json(shape: Json) -> Playbook:
@@ -69,29 +69,42 @@ def playbook_from_json(shape: Json) -> Playbook:
     ValueError for an unknown word, KeyError and TypeError for another structure.
     """
     return Playbook(
-        name=shape["name"],
-        description=shape["description"],
-        version=shape["version"],
-        args=tuple(Arg(**arg) for arg in shape["args"]),
-        steps=tuple(_step_from_json(step) for step in shape["steps"]),
+        **_restored(shape)
+        | {
+            "args": tuple(Arg(**_restored(arg)) for arg in shape["args"]),
+            "steps": tuple(Step(**_restored(step)) for step in shape["steps"]),
+        }
     )
 
 
-def _step_from_json(shape: Json) -> Step:
-    said = dict(shape)
-    for key, words in _WORDS_OF_A_STEP.items():
-        if key in said:
-            said[key] = tuple(map(words, said[key]))
-    said["autonomy"] = Autonomy(said["autonomy"])
-    said["error_policy"] = ErrorPolicy(said["error_policy"])
-    return Step(**said)
+def _restored(shape: Json) -> Json:
+    return {name: _KINDS[name](value) if name in _KINDS else value for name, value in shape.items()}
 
 
-_WORDS_OF_A_STEP = {
-    "preconditions": Condition,
-    "postconditions": Condition,
-    "escalation_triggers": Trigger,
+def _triggers(words: Sequence[str]) -> tuple[Trigger, ...]:
+    return tuple(map(Trigger, words))
+
+
+def _limits(shape: Json) -> Limits:
+    return Limits(**shape)
+
+
+_KINDS: Mapping[str, Callable[[Any], object]] = {
+    "type": ArgType,
+    "values": tuple,
+    "transform": Transform,
+    "autonomy": Autonomy,
+    "error_policy": ErrorPolicy,
+    "preconditions": tuple,
+    "postconditions": tuple,
+    "skip_if": tuple,
+    "escalation_triggers": _triggers,
+    "output": OutputFormat,
+    "outputs": tuple,
+    "tools": tuple,
+    "limits": _limits,
 }
+"""How a field becomes what it was; the other fields are what JSON has."""
 
 
 # ── the replayed state ──────────────────────────────────────────────────────────────────────

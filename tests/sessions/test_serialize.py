@@ -107,7 +107,7 @@ def test_an_entry_that_does_not_fit_is_a_value_error(change: dict[str, object]) 
 
 def test_a_playbook_whose_words_are_not_ours_is_a_value_error() -> None:
     shape = playbook_to_json(Playbook("x", "", "1.0", (), (STEP,)))
-    shape["steps"][0]["preconditions"] = ["sun_shines"]
+    shape["steps"][0]["autonomy"] = "sun_shines"
     with pytest.raises(ValueError, match="sun_shines"):
         playbook_from_json(shape)
 

@@ -14,9 +14,9 @@ from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.conditions import CONDITIONS, Workspace, artifacts, probe
+from playbook_supervisor.project.conditions import Workspace, artifacts, need_network, probe
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
@@ -116,7 +116,7 @@ class Preflight(Record):
         world = Workspace(self.tree, run.feature, branch, run.config)
         for step in _first(run.playbook):
             for condition in step.preconditions:
-                if CONDITIONS[condition].needs_network:  # no commit contains that
+                if need_network([condition]):  # no commit contains that
                     continue
                 probed = probe(condition, world)
                 absent = self._absent_artifact(condition, world)
@@ -125,7 +125,7 @@ class Preflight(Record):
                 elif not probed.held:
                     yield f"{probed.evidence} (on {self.base.name})"
 
-    def _absent_artifact(self, condition: Condition, world: Workspace) -> str:
+    def _absent_artifact(self, condition: str, world: Workspace) -> str:
         """The condition's only artifact if the commit does not contain it; else empty."""
         paths = artifacts(condition, world)
         return paths[0] if len(paths) == 1 and not os.path.lexists(self.tree / paths[0]) else ""

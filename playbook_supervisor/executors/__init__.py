@@ -1,0 +1,1 @@
+"""The executors: one file for each kind of step that needs no agent."""

@@ -1,0 +1,106 @@
+"""The contract of an executor, which carries out one kind of step without an agent.
+
+An executor knows nothing of sessions, of the journal or of other steps (cat FR-4.9). It is a plain
+function of a task and a context; a plugin need not know asyncio (cat FR-4.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.processes import Completed
+
+
+class Task(Record, kw_only=True):
+    """One attempt at one step, as an executor receives it, with every `{{arg}}` replaced.
+
+    `directive` is `test#1`. `words` follow the namespace in `command`, split by POSIX quoting
+    before interpolation: an arg fills exactly one word. `options` is `with:`, which conforms to
+    the executor's schema. `stdin` is the output that the step asked for, or empty. The values in
+    `secrets` never leave the executor.
+    """
+
+    directive: str
+    namespace: str
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    stdin: str = ""
+    output: OutputFormat = OutputFormat.TEXT
+    output_schema: Mapping[str, Any] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+class Context(Protocol):
+    """Where a task is carried out. Safe to use from several threads."""
+
+    @property
+    def root(self) -> Path:
+        """The top of the checkout; nothing outside it may be written."""
+
+    @property
+    def cwd(self) -> Path:
+        """The working directory of the step, inside `root`."""
+
+    @property
+    def config(self) -> Config:
+        """The settings that the session runs under; `allow` and `deny` are among them."""
+
+    @property
+    def cap(self) -> int:
+        """Bytes of output to keep."""
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline of the step; None for no deadline."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the step is to end now: its deadline has passed, or a person stopped it."""
+
+    def on_stop(self, end: Callable[[], None]) -> None:
+        """Call `end` when the step is stopped; at once if it already is."""
+
+    def say(self, line: str) -> None:
+        """Show a line of output and log it. It is sanitized, and secrets are removed."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        quiet: bool = False,
+    ) -> Completed:
+        """Run a program to its end and say its lines, unless `quiet`.
+
+        Its whole process group ends with the step. Exit statuses raise nothing. StorageError
+        PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
+        """
+
+
+class Stopped(Exception):  # noqa: N818 - not an error of the executor
+    """The step was stopped while a program ran; let it pass through `execute`."""
+
+
+class Executor(Protocol):
+    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract."""
+
+    @property
+    def namespace(self) -> str:
+        """The first word of the commands that it carries out."""
+
+    @property
+    def with_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema (draft-07) of `with:`, an object."""
+
+    def execute(self, task: Task, context: Context) -> Outcome:
+        """Carry out the task. What goes wrong is an outcome with an error `PB-STEP-…` or
+        `PB-POLICY-…`; an exception is a bug of the executor."""
