@@ -61,6 +61,26 @@ def steps(ctx: click.Context) -> Iterable[str]:
 
 
 @_completer
+def arguments(ctx: click.Context) -> Iterable[str]:
+    """`name=` for each arg that is not given yet, with its values if it has only a few."""
+    from playbook_supervisor.commands import view
+
+    reference = ctx.params.get("playbook")
+    if not reference:
+        return []
+    given = ctx.params.get("args") or ()
+    playbook = view.load_playbook(str(reference))
+    named = {str(word).partition("=")[0] for word in given}
+    positional = sum("=" not in str(word) for word in given)
+    return [
+        f"{arg.name}={value}"
+        for arg in playbook.args[positional:]
+        if arg.name not in named
+        for value in view.choices(arg)
+    ]
+
+
+@_completer
 def conditions(ctx: click.Context) -> Iterable[str]:
     """Names of conditions and of the triggers that can be probed."""
     del ctx

@@ -6,12 +6,13 @@ from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.commands import view
 from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.project.arguments import hint
 
 
 @options.command
 @options.json
 def list(*, json: bool) -> int:
-    """List the playbooks of this project.
+    """List the playbooks of this project, and what they take.
 
     \b
     Examples:
@@ -23,9 +24,14 @@ def list(*, json: bool) -> int:
         output.write_json(json_shapes.playbooks(playbooks))
         return 0
     rows = [
-        (each.name, "-", f"cannot run: {each.problem}")
+        (each.name, "-", "-", f"cannot run: {each.problem}")
         if each.problem
-        else (each.name, counted(each.steps, "step"), each.description)
+        else (
+            each.name,
+            counted(each.steps, "step"),
+            " ".join(map(hint, each.args)) or "-",
+            each.description,
+        )
         for each in playbooks
     ]
     output.write(*text.table(rows))

@@ -117,7 +117,7 @@ def chosen_session(named: str, session: str) -> str:
 def playbook(command: Command) -> Command:
     """`PLAYBOOK [ARG]…`."""
     name = click.argument("playbook", metavar="PLAYBOOK", shell_complete=completers.playbooks)
-    args = click.argument(_ARGS, metavar="[ARG]...", nargs=-1)
+    args = click.argument(_ARGS, metavar="[ARG]...", nargs=-1, shell_complete=completers.arguments)
     return name(args(command))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.commands.progress import Progress
     from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.kernel.state import Entry
     from playbook_supervisor.project.conditions import Workspace
     from playbook_supervisor.project.config import Config
@@ -43,6 +43,13 @@ def load_playbook(reference: str, *, cwd: Path | None = None) -> Playbook:
     from playbook_supervisor.system import checkout
 
     return library.find(checkout.find(cwd or locate.current_folder()).root, reference).playbook
+
+
+def choices(arg: Arg) -> tuple[str, ...]:
+    """The values that completion offers for an arg; an empty one where any text may follow."""
+    from playbook_supervisor.kernel.vocabulary import ArgType
+
+    return {ArgType.ENUM: arg.values, ArgType.BOOLEAN: ("true", "false")}.get(arg.type, ("",))
 
 
 # ── sessions ────────────────────────────────────────────────────────────────────────────────

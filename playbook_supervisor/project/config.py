@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.formats.versions import current
+from playbook_supervisor.project.references import HANDLE
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, read_bytes
 
@@ -36,7 +37,6 @@ CODE = "PB-CHECK-CONFIG"
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
-_HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 _PLACEHOLDER = r"\{([^{}]*)\}"
 
 
@@ -194,7 +194,7 @@ def _read(top: Section) -> Config:
         ),
         secrets={
             name: secrets.argv(name, needed=True)
-            for name in secrets.names(_HANDLE, "a handle: letters, digits and _")
+            for name in secrets.names(HANDLE, "a handle: letters, digits and _")
         },
         commit_sessions=top.choice("commit_sessions", _COMMITS, default.commit_sessions),
         push_sessions=top.switch("push_sessions", default=default.push_sessions),

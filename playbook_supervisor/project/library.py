@@ -27,7 +27,7 @@ from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import refuse_newer
 from playbook_supervisor.formats.yaml_errors import conflict_line
 from playbook_supervisor.formats.yaml_writer import scalar
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.project import yaml_folder
 from playbook_supervisor.project.schema import examine_document, required
 from playbook_supervisor.records import Record, field
@@ -123,6 +123,11 @@ class PlaybookFile(Record, slots=False):
     def steps(self) -> int:
         """The number of steps; 0 if the playbook is not valid."""
         return 0 if self.problem else len(self.playbook.steps)
+
+    @property
+    def args(self) -> tuple[Arg, ...]:
+        """What the playbook takes; nothing if it is not valid."""
+        return () if self.problem else self.playbook.args
 
     def may_state(self, name: str) -> bool:
         """False if the playbook surely has another name, which is cheaper than to parse it."""

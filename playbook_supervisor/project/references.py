@@ -1,22 +1,41 @@
 """Interpolates `{{arg}}` in the text of a step.
 
 One pass: `{{…}}` in a value is not replaced. An unknown name is an error, never an empty string
-(kai data model, Step `args`).
+(kai data model, Step `args`). A secret, `{{secret:NAME}}` or the arg that names one, may stand
+only in values of `env` and `headers` (tyr 28): everything else is journaled, logged or shown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from playbook_supervisor.errors import CheckError
+from playbook_supervisor.kernel.model import Arg
 
 _REFERENCE = r"\{\{([^{}]*)\}\}"
+_SECRET = "secret:"  # noqa: S105 - a prefix
+HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
+"""The name of a secret: of an environment variable, or of a program in the config."""
+SECRET_OPTIONS = frozenset({"env", "headers"})
+"""The keys of `with:` whose values may contain a secret."""
 
 
 def names(text: str) -> tuple[str, ...]:
     """The names between double braces, in order, each once; `{{ feature }}` is `feature`."""
     return tuple(dict.fromkeys(match.strip() for match in re.findall(_REFERENCE, text)))
+
+
+def secret_names(text: str, args: Iterable[Arg] = ()) -> tuple[str, ...]:
+    """Of the names in a text those that stand for a secret: `secret:NAME`, and each secret arg."""
+    secret = {arg.name for arg in args if arg.secret}
+    return tuple(name for name in names(text) if name in secret or handle(name))
+
+
+def handle(name: str) -> str:
+    """The handle in `secret:NAME`; empty for any other name."""
+    rest = name.removeprefix(_SECRET).strip()
+    return rest if name.startswith(_SECRET) and re.match(HANDLE, rest) else ""
 
 
 def interpolate(text: str, values: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
-from playbook_supervisor.project import arguments, config, features, library
+from playbook_supervisor.project import arguments, config, features, library, secrets
 from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
@@ -83,7 +83,7 @@ def prepare(
     policy = policy_in_force(root, playbook)
     if policy is not None:
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
-    args = arguments.bind(playbook, given)
+    args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
     missing, warnings = _commands(playbook, root)
     if tree is None:
         warnings = [*_on_default_branch(store.checkout), *warnings]

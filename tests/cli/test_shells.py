@@ -76,6 +76,9 @@ def test_tab_completes_commands_flags_playbooks_sessions_and_steps(
         assert shell.completed("playbook stat") == ["status"]
         assert shell.completed("playbook run auto-v") == ["run", "auto-validate"]
         assert shell.completed(f"playbook show {session[:6]}") == ["show", session]
+        assert shell.completed("playbook run auto-validate fea") == [
+            *("run", "auto-validate", "feature=")
+        ]
         steps = ["run", "auto-validate", "--from", "qa-plan"]
         assert shell.completed("playbook run auto-validate --from qa-p") == steps
         assert shell.completed("playbook probe --feat") == ["probe", "--feature"]

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy
-from playbook_supervisor.project.arguments import bind
+from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, ErrorPolicy, Transform
+from playbook_supervisor.project.arguments import bind, hint, transformed, wanted
+from playbook_supervisor.records import replace
 
 FEATURE = Arg("feature", "Feature number or folder", required=True)
 URL = Arg("target-url", "Where the application runs", required=False)
@@ -142,3 +143,172 @@ def test_any_arguments_are_bound_or_refused(given_args: list[str]) -> None:
         assert list(bound) == ["feature", "target-url"]
         assert bound["feature"].strip()
     assert printable(message) == message
+
+
+# ── types, defaults and transforms (version 1.1) ────────────────────────────────────────────
+
+
+COUNT = Arg("count", "How many", required=False, type=ArgType.NUMBER)
+DRAFT = Arg("draft", "Whether it is a draft", required=False, type=ArgType.BOOLEAN)
+KIND = Arg("kind", "What it is", required=True, type=ArgType.ENUM, values=("bug", "feature"))
+TOKEN = Arg("token", "For the forge", required=True, secret=True)
+
+
+def transforming(transform: Transform) -> Playbook:
+    return playbook(Arg("title", "A title", required=True, transform=transform))
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "2.50", "1e6", "007", "12345678901234567890"])
+def test_a_number_stays_as_it_was_typed(number: str) -> None:
+    """cat FR-2.2."""
+    assert bind(playbook(COUNT), [f"count={number}"]) == {"count": number}
+    assert bind(playbook(COUNT), [f" {number} "]) == {"count": number}
+
+
+@pytest.mark.parametrize("text", ["ten", "1,5", "0x10", "nan", "inf", "1_000", "--1", "1.", "٣"])
+def test_what_is_no_number_is_refused(text: str) -> None:
+    message = refused(playbook(COUNT), text).message
+    assert message == f'auto-feature: count must be a number, not "{text}"'
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        *[(typed, "true") for typed in ("true", "Yes", "on", "1", "y", " TRUE ")],
+        *[(typed, "false") for typed in ("false", "NO", "off", "0", "n")],
+    ],
+)
+def test_a_boolean_becomes_true_or_false(typed: str, value: str) -> None:
+    """cat FR-2.2."""
+    assert bind(playbook(DRAFT), [typed]) == {"draft": value}
+
+
+def test_what_is_neither_true_nor_false_is_refused() -> None:
+    message = refused(playbook(DRAFT), "maybe").message
+    assert message == 'auto-feature: draft must be true or false, not "maybe"'
+
+
+def test_an_enum_takes_one_of_its_values_and_says_which_one_was_meant() -> None:
+    """cat FR-2.4."""
+    assert bind(playbook(KIND), ["bug"]) == {"kind": "bug"}
+    message = refused(playbook(KIND), "featur").message
+    assert message == (
+        'auto-feature: kind must be one of bug, feature, not "featur"; did you mean feature?'
+    )
+    assert "must be one of" in refused(playbook(KIND), "Bug").message
+
+
+@pytest.mark.parametrize("given_args", [[], ["base="], ["base= "]])
+def test_a_default_applies_where_no_value_is_given(given_args: list[str]) -> None:
+    """cat FR-2.5."""
+    declared = playbook(Arg("base", "The branch", required=True, default="main"))
+    assert bind(declared, given_args) == {"base": "main"}
+    assert bind(declared, ["dev"]) == {"base": "dev"}
+
+
+def test_a_default_must_fit_its_type_as_a_given_value_must() -> None:
+    declared = playbook(replace(COUNT, default="many"))
+    assert 'count must be a number, not "many"' in refused(declared).message
+    assert bind(declared, ["3"]) == {"count": "3"}
+    assert bind(playbook(replace(DRAFT, default="yes")), []) == {"draft": "true"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "kebab", "snake", "camel"),
+    [
+        ("Add a Login Page", "add-a-login-page", "add_a_login_page", "addALoginPage"),
+        ("  --already_mixed.case!! ", "already-mixed-case", "already_mixed_case", None),
+        ("HTTPServer2Beta v10", "http-server2-beta-v10", "http_server2_beta_v10", None),
+        ("Über Größe", "über-größe", "über_größe", "überGröße"),
+        ("e\u0301te\u0301 2026", "été-2026", "été_2026", "été2026"),
+        ("हिन्दी पाठ", "हिन्दी-पाठ", "हिन्दी_पाठ", "हिन्दीपाठ"),
+        ("日本語 テスト", "日本語-テスト", "日本語_テスト", "日本語テスト"),
+        ("../../etc/passwd", "etc-passwd", "etc_passwd", "etcPasswd"),
+        ("a1", "a1", "a1", "a1"),
+    ],
+)
+def test_a_transform_writes_the_words_of_a_value_in_its_way(
+    typed: str, kebab: str, snake: str, camel: str | None
+) -> None:
+    """cat FR-2.3."""
+    assert bind(transforming(Transform.KEBAB_CASE), [typed]) == {"title": kebab}
+    assert bind(transforming(Transform.SNAKE_CASE), [typed]) == {"title": snake}
+    if camel is not None:
+        assert bind(transforming(Transform.CAMEL_CASE), [typed]) == {"title": camel}
+
+
+def test_a_value_of_which_a_transform_leaves_nothing_is_refused() -> None:
+    message = refused(transforming(Transform.KEBAB_CASE), "?!").message
+    assert message == 'auto-feature: title has no letter or digit to make kebab-case of: "?!"'
+
+
+@given(st.text(max_size=30), st.sampled_from([Transform.KEBAB_CASE, Transform.SNAKE_CASE]))
+def test_a_transformed_value_stays_as_it_is(text: str, transform: Transform) -> None:
+    once = transformed(text, transform)
+    assert transformed(once, transform) == once
+    assert not once.startswith(("-", "_"))
+
+
+def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
+    """tyr 28."""
+    bound = bind(playbook(TOKEN), ["GH_TOKEN"], is_secret={"GH_TOKEN"}.__contains__)
+    assert bound == {"token": "GH_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    "given_args",
+    [
+        ["ghp_1234secret"],
+        ["token=ghp_1234secret"],
+        ["token=gh p;1234secret"],
+        ["a=1", "ghp_1234secret"],
+        ["GH_TOKEN", "ghp_1234secret"],
+        ["Z2hwXzEyMzRzZWNyZXQ="],
+    ],
+)
+def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]) -> None:
+    """tyr 28."""
+    declared = playbook(TOKEN)
+    with pytest.raises(ArgumentError) as caught:
+        bind(declared, given_args, is_secret={"GH_TOKEN"}.__contains__)
+    said = f"{caught.value.message} {caught.value.guidance} {caught.value.details}"
+    assert "1234secret" not in said
+    assert "Z2hw" not in said
+
+
+def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> None:
+    """cat FR-2.6, FR-2.1."""
+    error = refused(playbook(KIND, COUNT, DRAFT, TOKEN), "idea", "count=ten", "draft=x")
+    assert error.message == (
+        'auto-feature: kind must be one of bug, feature, not "idea"; '
+        'count must be a number, not "ten"; draft must be true or false, not "x"; token is missing'
+    )
+    assert error.details == (
+        "kind (required, bug|feature): What it is",
+        "count (optional, number): How many",
+        "draft (optional, true|false): Whether it is a draft",
+        "token (required, name of a secret): For the forge",
+    )
+    assert error.guidance.endswith(
+        "For example: playbook run auto-feature bug [count=1] [draft=true] TOKEN"
+    )
+
+
+def test_what_an_arg_takes_says_its_default_and_its_transform() -> None:
+    arg = Arg("slug", "A name", True, default="two words", transform=Transform.KEBAB_CASE)
+    assert wanted(arg) == "slug (optional, made kebab-case, default two words): A name"
+    assert "playbook run auto-feature [slug='two words']" in refused(playbook(arg), "?").guidance
+
+
+@pytest.mark.parametrize(
+    ("arg", "shown"),
+    [
+        (FEATURE, "<feature>"),
+        (URL, "[target-url=…]"),
+        (COUNT, "[count=number]"),
+        (replace(KIND, required=False), "[kind=bug|feature]"),
+        (replace(KIND, default="bug"), "[kind=bug]"),
+    ],
+)
+def test_a_hint_shows_an_arg_as_usage_lines_do(arg: Arg, shown: str) -> None:
+    assert hint(arg) == shown

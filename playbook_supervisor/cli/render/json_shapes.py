@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.overview import SessionOverview
     from playbook_supervisor.kernel.directives import Probed
-    from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
     from playbook_supervisor.sessions.gate_context import GateContext
@@ -200,10 +200,26 @@ def playbooks(files: Sequence[PlaybookFile]) -> Json:
                 "file": str(each.file),
                 "description": each.description,
                 "steps": each.steps,
+                "args": list(map(_arg, each.args)),
                 **({"problem": each.problem} if each.problem else {}),
             }
             for each in files
         ],
+    }
+
+
+def _arg(arg: Arg) -> Json:
+    return {
+        "name": arg.name,
+        "description": arg.description,
+        "required": arg.required,
+        "type": arg.type,
+        **valued(
+            values=list(arg.values),
+            default=arg.default,
+            transform=arg.transform,
+            secret=arg.secret or None,
+        ),
     }
 
 

@@ -36,6 +36,9 @@ def lines(plan: RunPlan, *, colour: bool = False, width: int = 0) -> Iterator[st
     title = f"{plan.playbook.name}{feature} · {counted(len(steps), 'step')} · {agent}{mode}"
     yield paint(title, _BOLD)
     yield paint(f"  {first_line(plan.file)}", _DIM)
+    given = [f"{name}={value}" for name, value in plan.args.items() if value and name != "feature"]
+    if given:
+        yield f"  with {first_line(', '.join(given), _LINE)}"
     for number, phase in enumerate(plan.phases, 1):
         if number == 1 or any(planned.runs for planned in phase):
             yield ""
