@@ -13,10 +13,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from playbook_supervisor.errors import GitError
-from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.cancellation import Interrupted, uncancellable
 from playbook_supervisor.system.checkout import Checkout
+from playbook_supervisor.system.git_unattended import (
+    NO_CHORES,
+    NO_PROMPTS,
+    SAY_WHO,
+    lacks_identity,
+    lock_held,
+    patiently,
+    push_address,
+    push_remote,
+    quiet_ssh,
+    refusal,
+    under_way,
+)
 from playbook_supervisor.system.processes import Completed, run
 
 SESSION = "Playbook-Session"
@@ -25,35 +37,10 @@ NAME = "Playbook-Name"
 
 _SESSIONS = ".playbooks/sessions"
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
-_LOCK = r"'([^'\n]{1,4096}\.lock)'"
 _LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
 _LAST_LINES, _LAST_WORDS = 3, 300  # lines, characters
-_WHO = "git config --global user.email"  # what git advises in any language
-_SAY_WHO = (
-    "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`; "
-    "the next commit has all of {folder}."
-)
-_OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
-"""The lines of `git push --porcelain` itself on stdout."""
-_CREDENTIALS = r"//[^/@\s]{1,1000}@"
-_UNDER_WAY = {
-    "MERGE_HEAD": "a merge",
-    "rebase-merge": "a rebase",
-    "rebase-apply": "a rebase",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-}
-"""The file in git's directory → the operation that a person has not finished."""
-_NO_PROMPTS = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ASKPASS": "",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "GCM_INTERACTIVE": "never",
-    "GIT_EDITOR": ":",
-}
+_NEXT_COMMIT = "; the next commit has all of {folder}."
 _TERMINAL = frozenset({"GPG_TTY", "SSH_ASKPASS"})
-_NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
 
 class Commit(Record):
@@ -159,9 +146,8 @@ class SessionInGit:
         )
 
     def _require_a_branch(self, seen: _Seen) -> None:
-        git_dir = self._at.git_dir
-        if begun := [_UNDER_WAY[name] for name in _UNDER_WAY if os.path.lexists(git_dir / name)]:
-            why = f"{begun[0]} is under way"
+        if begun := under_way(self._at.git_dir):
+            why = f"{begun} is under way"
             guidance = f"Finish it, then commit {self._folder} yourself."
         elif not seen.head:
             why = "there is no commit yet, and the first one is yours"
@@ -209,12 +195,12 @@ class SessionInGit:
         made, branch = self.latest(), self._look().branch
         if made is None or not branch or not self._holds_nothing_else(made):
             return ""
-        if not (remote := self._remote(branch)):
+        if not (remote := push_remote(self._git, branch)):
             return ""
         ref, place = f"refs/heads/{branch}", f"{remote}/{branch}"
-        quietly = self._ssh()
-        elsewhere = self._git("config", "--get", f"remote.{remote}.pushurl").stdout.strip()
-        listed = self._git("ls-remote", "--quiet", "--", elsewhere or remote, ref, env=quietly)
+        quietly = quiet_ssh(self._git)
+        address = push_address(self._git, remote)
+        listed = self._git("ls-remote", "--quiet", "--", address, ref, env=quietly)
         if listed.returncode != 0:
             raise self._refused("PB-GIT-PUSH", "ls-remote", listed)
         tips = dict(line.split("\t")[::-1] for line in listed.stdout.splitlines())
@@ -249,50 +235,28 @@ class SessionInGit:
         names = changed.stdout.split("\0")[:-1]
         return bool(names) and all(name.startswith(f"{self._folder}/") for name in names)
 
-    def _remote(self, branch: str) -> str:
-        """The remote that git would push the branch to; else the only remote, or `origin`."""
-        asked = self._git(
-            "for-each-ref", "--format=%(push:remotename)", "--count=1", f"refs/heads/{branch}"
-        )
-        if named := asked.stdout.strip():
-            return "" if named == "." else named
-        remotes = self._git("remote").stdout.split()
-        if len(remotes) == 1:
-            return remotes[0]
-        return "origin" if "origin" in remotes else ""
-
-    def _ssh(self) -> dict[str, str]:
-        """Keep ssh from asking questions; a person's own ssh command stays as it is."""
-        own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys()
-        if own or self._git("config", "--get", "core.sshCommand").returncode == 0:
-            return {}
-        return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
-
     # ── git ─────────────────────────────────────────────────────────────────────────────────
 
     def _write(self, *arguments: str, stdin: bytes = b"") -> None:
         """Run a git command that takes locks; wait for one that another git holds."""
-        pauses = list(_PAUSES)
-        while (done := self._git(*arguments, stdin=stdin)).returncode != 0:
-            lock = re.search(_LOCK, done.stderr)
-            if done.timed_out or not lock:
-                raise self._refused("PB-GIT-COMMIT", arguments[0], done)
-            if not pauses:
-                raise GitError(
-                    "PB-GIT-COMMIT",
-                    f"another git holds {printable(lock[1])}",
-                    guidance=f"Remove it if no git runs here, then commit {self._folder} yourself.",
-                )
-            time.sleep(pauses.pop(0))
+        done = patiently(self._git, *arguments, stdin=stdin)
+        if held := lock_held(done):
+            raise GitError(
+                "PB-GIT-COMMIT",
+                f"another git holds {held}",
+                guidance=f"Remove it if no git runs here, then commit {self._folder} yourself.",
+            )
+        if done.returncode != 0:
+            raise self._refused("PB-GIT-COMMIT", arguments[0], done)
 
     def _git(
         self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
     ) -> Completed:
         inherited = {key: value for key, value in os.environ.items() if key not in _TERMINAL}
         return run(
-            ["git", *_NO_CHORES, *arguments],
+            ["git", *NO_CHORES, *arguments],
             cwd=self._at.root,
-            env={**inherited, **_NO_PROMPTS, **(env or {})},
+            env={**inherited, **NO_PROMPTS, **(env or {})},
             stdin=stdin,
             timeout=max(self._until - time.monotonic(), _LEAST),
         )
@@ -302,14 +266,12 @@ class SessionInGit:
             return GitError(
                 code, f"git {command} took longer than {self._timeout:g} seconds, and was ended"
             )
-        told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"  # the output of hooks
-        said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))
-        lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no message"]
-        no_identity = _WHO in said
+        lines = refusal(done)  # the output of hooks, too
+        no_identity = lacks_identity(lines)
         words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
         return GitError(
             code,
             f"git {command} was refused: {words}",
-            guidance=_SAY_WHO.format(folder=self._folder) if no_identity else "",
+            guidance=SAY_WHO + _NEXT_COMMIT.format(folder=self._folder) if no_identity else "",
             cause="\n".join(lines),
         )

@@ -1,0 +1,114 @@
+"""What commits and pushes have in common if no person can be asked: settings, questions, refusals.
+
+A caller passes a function that runs git in the checkout, so that it decides about deadlines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from playbook_supervisor.formats.sanitize import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from playbook_supervisor.system.processes import Completed
+
+    class Git(Protocol):
+        """Runs `git ARGUMENTS` in the checkout, with `env` added to its environment."""
+
+        def __call__(
+            self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+        ) -> Completed: ...
+
+
+NO_PROMPTS = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
+    "GIT_EDITOR": ":",
+}
+NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
+SAY_WHO = "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`"
+
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
+_LOCK = r"'([^'\n]{1,4096}\.lock)'"
+_WHO = "git config --global user.email"  # what git advises in any language
+_OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
+"""The lines of `git push --porcelain` itself on stdout."""
+_CREDENTIALS = r"//[^/@\s]{1,1000}@"
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+}
+"""The file in git's directory → the operation that a person has not finished."""
+
+
+def under_way(git_dir: Path) -> str:
+    """The operation in this checkout that a person has not finished; empty if there is none."""
+    begun = (_UNDER_WAY[name] for name in _UNDER_WAY if os.path.lexists(git_dir / name))
+    return next(begun, "")
+
+
+def push_remote(git: Git, branch: str) -> str:
+    """The remote that git would push the branch to; else the only remote, or `origin`.
+
+    Empty if there is none, and if the branch is pushed to another branch of this repository.
+    """
+    asked = git("for-each-ref", "--format=%(push:remotename)", "--count=1", f"refs/heads/{branch}")
+    if named := asked.stdout.strip():
+        return "" if named == "." else named
+    remotes = git("remote").stdout.split()
+    if len(remotes) == 1:
+        return remotes[0]
+    return "origin" if "origin" in remotes else ""
+
+
+def push_address(git: Git, remote: str) -> str:
+    """Where git pushes to, for commands that fetch: the remote, or its other address."""
+    return git("config", "--get", f"remote.{remote}.pushurl").stdout.strip() or remote
+
+
+def quiet_ssh(git: Git) -> dict[str, str]:
+    """Keep ssh from asking questions; a person's own ssh command stays as it is."""
+    own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys()
+    if own or git("config", "--get", "core.sshCommand").returncode == 0:
+        return {}
+    return {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+
+
+def patiently(git: Git, *arguments: str, stdin: bytes = b"") -> Completed:
+    """The result of a command that takes locks; while another git holds one, it is repeated."""
+    pauses = list(_PAUSES)
+    while lock_held(done := git(*arguments, stdin=stdin)) and pauses:
+        time.sleep(pauses.pop(0))
+    return done
+
+
+def lock_held(done: Completed) -> str:
+    """The lock of another git that a command failed because of; empty if that is not why."""
+    if done.returncode == 0 or done.timed_out:
+        return ""
+    held = re.search(_LOCK, done.stderr)
+    return printable(held[1]) if held else ""
+
+
+def refusal(done: Completed) -> list[str]:
+    """The lines of git and its hooks, at least one, without empty ones and credentials."""
+    told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"
+    said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))
+    return [line.strip() for line in said.splitlines() if line.strip()] or ["no message"]
+
+
+def lacks_identity(lines: list[str]) -> bool:
+    """Whether git refuses because it knows no author."""
+    return any(_WHO in line for line in lines)
