@@ -98,6 +98,10 @@ class AgentError(PlaybookError, exit_code=2):
     """The agent could not be started, or its work failed."""
 
 
+class StepError(PlaybookError, exit_code=2):
+    """A step that needs no agent failed."""
+
+
 class ConditionError(PlaybookError, exit_code=2):
     """A condition does not hold or could not be evaluated."""
 
@@ -134,6 +138,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-POLICY-UNUSED": "Correct the pattern, or remove the rule.",
     "PB-CHECK-SETTINGS": "Correct the client's settings there: plain JSON, without comments.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
+    "PB-CHECK-NAMESPACE": "Use a namespace that there is, or install the package that provides it.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # arguments
     "PB-ARG-USAGE": "See `playbook --help`.",
@@ -213,8 +218,14 @@ _GUIDANCE: dict[str, str] = {
     ),
     "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",
     "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
+    "PB-STEP-CRASHED": "`playbook resume {session} --retry` runs the step again.",
+    "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
+    "PB-STEP-OUTPUT": "Let the step print what `output` and `output_schema` promise.",
+    "PB-STEP-PROGRAM": "Install the program, or put it on PATH.",
+    "PB-STEP-TIMEOUT": "Raise `timeout_seconds` of the step or --timeout, or split the step.",
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",
+    "PB-POLICY-DENIED": "A person may permit it in .playbooks/config.yaml, under `allow`.",
     "PB-POLICY-SKIP": "Begin where those steps run, or let one of those people use --from.",
     "PB-POLICY-TIGHTENS": "Nothing to do: sessions of this playbook run as the policy demands.",
     # files and programs

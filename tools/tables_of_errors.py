@@ -22,6 +22,7 @@ FAMILIES: Mapping[str, tuple[str, type[PlaybookError]]] = {
     "STATE": ("Sessions", errors.StateError),
     "COND": ("Conditions", errors.ConditionError),
     "AGENT": ("Agents", errors.AgentError),
+    "STEP": ("Steps without an agent", errors.StepError),
     "POLICY": ("Policies", errors.PolicyError),
     "IO": ("Files and programs", errors.StorageError),
     "GIT": ("Git", errors.GitError),

@@ -14,11 +14,12 @@ from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.capture import redact
+from playbook_supervisor.system.leash import abandoned
+from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Worker
 
 Why = Literal["wall", "idle", "stop"]
 
-_NAMED = 5  # of the processes that a program left behind
 LAST_LINES = 15  # how many of a program's last lines a failure quotes as its cause
 
 
@@ -78,13 +79,8 @@ def _follow(worker: Worker, call: Call, name: str) -> Iterator[Message]:
 
 def left_behind(worker: Worker) -> Iterator[Message]:
     """Notices that name the processes that were still running when the program had ended."""
-    for found, became in (
-        (worker.left, "it left processes behind, which were ended"),
-        (worker.kept, "it left processes behind, which cannot be ended"),
-    ):
-        if found:
-            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield Message(f"{became}: {', '.join(found[:_NAMED])}{more}", notice=True)
+    for sentence in abandoned(worker.left, worker.kept):
+        yield Message(sentence, notice=True)
 
 
 class OutputMessages:
@@ -154,7 +150,7 @@ def badly_ended(worker: Worker, call: Call, name: str, output: str = "") -> Outc
     last, status = _last_lines(worker, call), worker.returncode
     code, end = "PB-AGENT-FAILED", f"ended with exit status {status}"
     if status is None or status < 0:
-        code, end = "PB-AGENT-CRASHED", f"was killed by {_signal_name(status or 0)}"
+        code, end = "PB-AGENT-CRASHED", f"was killed by {signal_name(status or 0)}"
     message = f"{name} {end}{f': {last[-1]}' if last else ''}"
     return failed(code, message, name=name, cause="\n".join(last), output=output)
 
@@ -166,12 +162,3 @@ def _last_lines(worker: Worker, call: Call) -> list[str]:
         if printed := [line for line in lines if line]:
             return printed[-LAST_LINES:]
     return []
-
-
-def _signal_name(status: int) -> str:
-    import signal
-
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.errors import CODES
+from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field
@@ -38,7 +39,7 @@ class Task(Record, kw_only=True):
 
 
 class Context(Protocol):
-    """Where a task is carried out. Safe to use from several threads."""
+    """Where a task is carried out. Safe to use from several threads: programs take turns."""
 
     @property
     def root(self) -> Path:
@@ -79,15 +80,32 @@ class Context(Protocol):
         cwd: Path | None = None,
         quiet: bool = False,
     ) -> Completed:
-        """Run a program to its end and say its lines, unless `quiet`.
+        """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
 
-        Its whole process group ends with the step. Exit statuses raise nothing. StorageError
+        It inherits our environment, and `env` is added to it; `cwd` is the step's by default. All
+        that it started ends with it. At most `cap` bytes of each output are returned, as they
+        were printed: secrets are not removed. Exit statuses raise nothing; a signal's is negative.
+        PolicyError PB-POLICY-DENIED if the project does not let steps run it, StorageError
         PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
         """
 
 
 class Stopped(Exception):  # noqa: N818 - not an error of the executor
     """The step was stopped while a program ran; let it pass through `execute`."""
+
+
+def failed(
+    code: str,
+    message: str,
+    *,
+    guidance: str = "",
+    cause: str = "",
+    output: str = "",
+    lasts: bool = False,
+) -> Outcome:
+    """The outcome of a task that failed; `lasts` if another attempt would fail in the same way."""
+    failure = Failure(code, message, guidance or CODES.get(code, ""), cause, lasts)
+    return Outcome(error=failure, output=output)
 
 
 class Executor(Protocol):

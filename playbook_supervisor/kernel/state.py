@@ -114,7 +114,7 @@ class Entry(Record):
     @property
     def erred(self) -> bool:
         """Whether the worker itself failed. The error code decides, never the message."""
-        return self.error_code.startswith(("PB-AGENT-", "PB-STEP-"))
+        return self.error_code.startswith(("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED"))
 
     @property
     def has_returned(self) -> bool:

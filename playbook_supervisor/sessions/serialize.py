@@ -151,7 +151,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
 # ── what a worker brought ───────────────────────────────────────────────────────────────────
 
 _OUTCOME_KEYS = ("error", "output", "agent")
-_WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-")
+_WORKER_ERRORS = ("PB-AGENT-", "PB-STEP-", "PB-POLICY-DENIED")
 
 
 def outcome_from_json(shape: object) -> Outcome:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from playbook_supervisor.system import leash_process
+
+_NAMED = 5  # of the processes that a program left behind
 
 
 class Leash:
@@ -70,3 +73,17 @@ class Leash:
             pass
         os.close(self._control)
         os.close(self.report)
+
+
+def abandoned(left: Sequence[str], kept: Sequence[str]) -> Iterator[str]:
+    """Sentences that name the processes that still ran when their program had ended.
+
+    `left` were ended then, `kept` cannot be ended.
+    """
+    for found, became in (
+        (left, "it left processes behind, which were ended"),
+        (kept, "it left processes behind, which cannot be ended"),
+    ):
+        if found:
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            yield f"{became}: {', '.join(found[:_NAMED])}{more}"

@@ -35,6 +35,16 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
+def signal_name(status: int) -> str:
+    """The signal that ended a process with this negative status: `SIGKILL`."""
+    import signal
+
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
 def detach() -> None:
     """Lead a new session, and close every inherited descriptor."""
     os.setsid()

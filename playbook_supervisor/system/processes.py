@@ -191,14 +191,15 @@ class Worker:
     def truncated(self) -> bool:
         return self._stdout.cut or self._stderr.cut
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, *, errors: bool = False) -> Iterator[str]:
         """Its standard output, line by line, invalid UTF-8 replaced. Read it once.
 
-        Ends with the child. A line of more than `cap` bytes is cut there and marked. If the
-        reader stops early, the group is ended.
+        With `errors`, its standard error, too. Ends with the child. A line of more than `cap` bytes
+        is cut there and marked. If the reader stops early, the group is ended.
         """
+        shown = (self._stdout, self._stderr) if errors else (self._stdout,)
         try:
-            for lines in self._read():
+            for lines in self._read({capture: LineSplitter(self._cap) for capture in shown}):
                 left = time.monotonic()
                 yield from lines
                 self._reader_time += time.monotonic() - left
@@ -262,12 +263,11 @@ class Worker:
             os.close(lock)
         return process
 
-    def _read(self) -> Iterator[list[str]]:
+    def _read(self, splitters: Mapping[Capture, LineSplitter]) -> Iterator[list[str]]:
         """Feed and read the child until it has ended; yield the lines of each round."""
         import selectors
 
         process = self._process
-        splitter = LineSplitter(self._cap)
         unfed = memoryview(self._stdin)
         last_output = self._started
         ended: float | None = None
@@ -294,8 +294,8 @@ class Worker:
                     chunk = os.read(key.fd, _CHUNK)
                     last_output = self._now()
                     key.data.add(chunk)
-                    if key.data is self._stdout:
-                        lines += splitter.feed(chunk)
+                    if key.data in splitters:
+                        lines += splitters[key.data].feed(chunk)
                     if not chunk:
                         selector.unregister(key.fileobj)
                 if lines:
@@ -308,7 +308,7 @@ class Worker:
                     ended = self._now()
                 elif self._now() - ended > _DRAIN:
                     break
-        yield splitter.rest()
+        yield [line for splitter in splitters.values() for line in splitter.rest()]
 
     def _now(self) -> float:
         return time.monotonic() - self._reader_time

@@ -139,7 +139,10 @@ class TestList:
         listed = project.playbook("list", cwd=project.root / "specs")
         assert listed.code == 0
         assert "gated          1 step   -          One step behind a gate" in listed.out
-        assert "auto-validate  2 steps  <feature>  Plan the tests of a feature and run them" in listed.out
+        assert (
+            "auto-validate  2 steps  <feature>  Plan the tests of a feature and run them"
+            in listed.out
+        )
         assert "cannot run: line" in listed.out
         shape = conforms("list", project.playbook("list", "--json").json)
         assert [each["name"] for each in shape["playbooks"] if "problem" in each] == ["gated"]

@@ -1,0 +1,192 @@
+"""Carries out one task to its end, whatever the executor does, and makes its outcome safe to keep.
+
+Deadlines, exceptions, control characters, secrets, caps and promised JSON are handled here, so
+that no executor needs to (cat FR-4.10, FR-4.11; tyr 18, 19, 28).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, NoReturn
+
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.executors.context import TaskContext
+from playbook_supervisor.executors.protocol import Executor, Stopped, Task, failed
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.records import replace
+from playbook_supervisor.system.capture import Capture, redact
+
+GRACE = 15.0
+"""Seconds that a stopped executor may take to return; then its thread is abandoned."""
+_MARK = 100  # bytes: the mark of an output that was cut before
+_FAMILIES = ("PB-STEP-", "PB-POLICY-")
+_LASTING = ("PB-STEP-PROGRAM", "PB-POLICY-DENIED")
+
+
+def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:
+    """The outcome of the task, within its deadline even if the executor ignores that.
+
+    An executor that raises has failed with PB-STEP-CRASHED. One that succeeded a moment before it
+    was stopped has succeeded.
+    """
+    outcomes: list[Outcome] = []
+    ended, over = threading.Event(), threading.Event()
+
+    def execute() -> None:
+        try:
+            outcomes.append(_executed(executor, task, context))
+        finally:
+            ended.set()
+            over.set()
+
+    context.on_stop(over.set)
+    threading.Thread(target=execute, daemon=True).start()
+    over.wait(context.remaining)
+    if not ended.is_set():
+        context.stop("wall")
+        ended.wait(GRACE)
+    outcome = outcomes[0] if outcomes else failed("PB-STEP-CRASHED", "it ended without an outcome")
+    if context.stopped and not outcome.ok:
+        outcome = _ended_early(context, task.namespace, outcome.output)
+    return _with_data(_harmless(outcome, task, context), task, context)
+
+
+def _executed(executor: Executor, task: Task, context: TaskContext) -> Outcome:
+    name = task.namespace
+    try:
+        outcome: object = executor.execute(task, context)
+    except Stopped:
+        return failed("PB-STEP-CRASHED", f"{name} was stopped before it ended")
+    except PlaybookError as error:
+        return of_error(error)
+    except (Exception, SystemExit) as error:  # a plugin's fault is a failed step, never more
+        message = f"the executor {name} raised {type(error).__name__}: {error}"
+        return failed("PB-STEP-CRASHED", message)
+    if not isinstance(outcome, Outcome):
+        return failed("PB-STEP-CRASHED", f"the executor {name} returned no outcome")
+    return outcome
+
+
+def of_error(error: PlaybookError) -> Outcome:
+    """The failed outcome of an error that was raised; its code is one of a step's."""
+    code, cause = error.code, error.cause
+    if code == "PB-IO-PROGRAM":
+        code = "PB-STEP-PROGRAM"
+    elif not code.startswith(_FAMILIES):
+        code, cause = "PB-STEP-FAILED", f"{code}: {cause}" if cause else code
+    lasts = code in _LASTING
+    return failed(code, error.message, guidance=error.guidance, cause=cause, lasts=lasts)
+
+
+def _ended_early(context: TaskContext, name: str, output: str) -> Outcome:
+    wall, idle = context.place.wall or 0, context.place.idle or 0
+    if context.why == "wall":
+        message = f"{name} ran for more than {wall:g} s"
+    elif context.why == "idle":
+        message = f"{name} printed nothing for {idle:g} s"
+    else:
+        message, cure = f"{name} was stopped before it ended", "`playbook resume` runs it again."
+        return failed("PB-STEP-CRASHED", message, guidance=cure, output=output)
+    return failed("PB-STEP-TIMEOUT", message, output=output)
+
+
+# ── what an outcome may contain ─────────────────────────────────────────────────────────────
+
+
+def harmless(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without control characters but tabs and line ends, and then without secrets.
+
+    In this order, because a control character could disguise a secret.
+    """
+    shown = "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
+    return redact(shown, secrets)
+
+
+def capped(text: str, cap: int) -> str:
+    """The text, or its beginning and its end where it is longer than `cap` bytes and a mark."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= cap + _MARK:
+        return text
+    capture = Capture(cap)
+    capture.add(data)
+    return capture.text()
+
+
+def _harmless(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
+    secrets = (*context.place.secrets, *task.secrets)
+    error = outcome.error
+    if error is not None:
+        error = replace(
+            error,
+            message=redact(printable(error.message), secrets),
+            guidance=redact(printable(error.guidance), secrets),
+            cause=harmless(error.cause, secrets),
+        )
+    return replace(
+        outcome,
+        error=error,
+        output=capped(harmless(outcome.output, secrets), context.cap),
+        data=_redacted(outcome.data, secrets),
+        files=tuple(redact(printable(file), secrets) for file in outcome.files),
+    )
+
+
+def _redacted(data: Any, secrets: tuple[str, ...]) -> Any:
+    if not secrets:
+        return data
+    if isinstance(data, str):
+        return redact(data, secrets)
+    if isinstance(data, dict):
+        return {redact(str(key), secrets): _redacted(each, secrets) for key, each in data.items()}
+    if isinstance(data, list | tuple):
+        return [_redacted(each, secrets) for each in data]
+    return data
+
+
+# ── output that promises JSON ───────────────────────────────────────────────────────────────
+
+
+def _with_data(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
+    """The outcome with its output as data, or failed if the output breaks the step's promise."""
+    if not outcome.ok or task.output is not OutputFormat.JSON:
+        return outcome
+    data = outcome.data
+    if data is None:
+        try:
+            data = parsed(outcome.output)
+        except ValueError as error:
+            cut = f" (it was cut at {context.cap:,} bytes)" * _was_cut(outcome, context.cap)
+            return _broken(outcome, f"its output is not JSON: {error}{cut}")
+    if task.output_schema is not None:
+        from playbook_supervisor.project.json_schemas import mismatch
+
+        if wrong := mismatch(data, task.output_schema):
+            return _broken(outcome, f"its output does not match output_schema at {wrong}")
+    return replace(outcome, data=data)
+
+
+def parsed(text: str) -> Any:
+    """The JSON value. ValueError says what is wrong, with line and column."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{where}: {error.msg[:1].lower()}{error.msg[1:]}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def _was_cut(outcome: Outcome, cap: int) -> bool:
+    return len(outcome.output.encode()) > cap
+
+
+def _broken(outcome: Outcome, message: str) -> Outcome:
+    error = failed("PB-STEP-OUTPUT", message).error
+    return replace(outcome, error=error, data=None)

@@ -1,0 +1,69 @@
+"""`cli ARGV`: a program of the project's, as an argv without a shell (cat FR-4.1, tyr 13).
+
+Exit status 0 means success; stdout is the output. `with:` may set variables and standard input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from playbook_supervisor.errors import StorageError
+from playbook_supervisor.executors.carry_out import harmless, of_error
+from playbook_supervisor.executors.protocol import Context, Task, failed
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.system.process_groups import signal_name
+from playbook_supervisor.system.processes import Completed
+
+_LAST_LINES = 15
+"""How many of a program's last lines a failure quotes as its cause."""
+
+
+class CliExecutor:
+    """Runs the words of the command."""
+
+    namespace = "cli"
+    with_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "env": {
+                "type": "object",
+                "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+                "additionalProperties": {"type": "string"},
+            },
+            "stdin": {"type": "string"},
+        },
+        "additionalProperties": False,
+    }
+
+    def execute(self, task: Task, context: Context) -> Outcome:
+        if not task.words:
+            return failed("PB-STEP-FAILED", "cli names no program", lasts=True)
+        stdin = task.stdin or task.options.get("stdin", "")
+        env = {**task.env, **task.options.get("env", {})}
+        try:
+            done = context.run(task.words, stdin=stdin.encode("utf-8", "replace"), env=env)
+        except StorageError as error:
+            return of_error(error)
+        if done.returncode == 0:
+            return Outcome(output=done.stdout)
+        return _badly_ended(first_line(task.words[0], 100), done, task.secrets)
+
+
+def _badly_ended(program: str, done: Completed, secrets: tuple[str, ...]) -> Outcome:
+    last = _last_lines(done, secrets)
+    code, end = "PB-STEP-FAILED", f"ended with exit status {done.returncode}"
+    if done.returncode < 0:
+        code, end = "PB-STEP-CRASHED", f"was killed by {signal_name(done.returncode)}"
+    message = f"{program} {end}{f': {last[-1]}' if last else ''}"
+    return failed(code, message, cause="\n".join(last), output=done.stdout)
+
+
+def _last_lines(done: Completed, secrets: tuple[str, ...]) -> list[str]:
+    """The last lines of stderr or, if it is blank, of stdout."""
+    for text in (done.stderr, done.stdout):
+        lines = [first_line(line) for line in harmless(text, secrets).splitlines()]
+        if printed := [line for line in lines if line]:
+            return printed[-_LAST_LINES:]
+    return []

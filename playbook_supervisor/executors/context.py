@@ -1,0 +1,181 @@
+"""The context of one task: its folder, its deadlines, its programs, and what it says."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.executors.protocol import Stopped
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.project.bounds import admit_program
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.system.capture import redact
+from playbook_supervisor.system.leash import abandoned
+from playbook_supervisor.system.processes import Completed, Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Why = Literal["", "wall", "idle", "stop"]
+
+CAP = 1_000_000
+"""Bytes of output that are kept unless the step says otherwise."""
+
+
+class Place(Record, kw_only=True):
+    """Where a task runs, and within which limits. `wall` and `idle` are seconds.
+
+    `env` is added to our environment for its programs. Every process of the task inherits
+    `worker_file`, open and locked, and ends with the task; with us, too, unless it `outlives` us.
+    The values in `secrets` are never shown.
+    """
+
+    root: Path
+    cwd: Path
+    config: Config
+    env: Mapping[str, str] = field(default_factory=dict)
+    cap: int = CAP
+    wall: float | None = None
+    idle: float | None = None
+    worker_file: Path | None = None
+    outlives: bool = False
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+class TaskContext:
+    """What an executor is given to work with; it conforms to `Context`.
+
+    `on_line` receives the lines to show, up to `cap` bytes, `log` all of them.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        on_line: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.place = place
+        self.why: Why = ""
+        self._on_line, self._log, self._on_notice = on_line, log, on_notice
+        self._left = place.cap
+        self._began = time.monotonic()
+        self._state, self._saying, self._turn = (threading.Lock() for _ in range(3))
+        self._ends: list[Callable[[], None]] = []
+
+    @property
+    def root(self) -> Path:
+        return self.place.root
+
+    @property
+    def cwd(self) -> Path:
+        return self.place.cwd
+
+    @property
+    def config(self) -> Config:
+        return self.place.config
+
+    @property
+    def cap(self) -> int:
+        return self.place.cap
+
+    @property
+    def remaining(self) -> float | None:
+        if self.place.wall is None:
+            return None
+        return max(0.0, self._began + self.place.wall - time.monotonic())
+
+    @property
+    def stopped(self) -> bool:
+        return self.why != ""
+
+    def on_stop(self, end: Callable[[], None]) -> None:
+        with self._state:
+            if not self.stopped:
+                self._ends.append(end)
+                return
+        end()
+
+    def stop(self, why: Why = "stop") -> None:
+        """Stop the task, from any thread; the first reason counts. Returns when its ends have."""
+        with self._state:
+            if self.stopped:
+                return
+            self.why = why
+            ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(Exception):  # a plugin's fault must not keep the others from ending
+                end()
+
+    def say(self, line: str) -> None:
+        for each in printable(line, keep_newlines=True).split("\n"):
+            text = redact(each, self.place.secrets)
+            if text.strip():
+                self._say(text)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        quiet: bool = False,
+    ) -> Completed:
+        place, folder = self.place, cwd or self.cwd
+        admit_program(place.config, argv, folder)
+        with self._turn:
+            if self.stopped:
+                raise Stopped
+            worker = Worker(
+                argv,
+                cwd=folder,
+                env={**os.environ, **place.env, **(env or {})},
+                stdin=stdin,
+                worker_file=place.worker_file,
+                outlives=place.outlives,
+                idle=place.idle,
+                cap=place.cap,
+            )
+            self.on_stop(worker.stop)
+            try:
+                for line in worker.lines(errors=True):
+                    if not quiet:
+                        self.say(line)
+            finally:
+                with self._state, suppress(ValueError):
+                    self._ends.remove(worker.stop)
+        self._tell_left_behind(worker)
+        if worker.stopped_by == "idle":
+            self.stop("idle")
+        if self.stopped or worker.stopped_by:
+            raise Stopped
+        return Completed(
+            returncode=worker.returncode or 0,  # never None: lines() ends with the process
+            stdout=worker.stdout,
+            stderr=worker.stderr,
+            timed_out=False,
+            truncated=worker.truncated,
+        )
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────
+
+    def _say(self, text: str) -> None:
+        with self._saying:
+            self._log(text)
+            if self._left < 0:
+                return
+            self._left -= len(text.encode())
+            cut = f"… cut: more than {self.cap} bytes of output"
+            self._on_line(text if self._left >= 0 else cut)
+
+    def _tell_left_behind(self, worker: Worker) -> None:
+        for notice in abandoned(worker.left, worker.kept):
+            self._log(notice)
+            self._on_notice(printable(notice))

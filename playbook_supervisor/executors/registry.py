@@ -1,0 +1,73 @@
+"""Which executors there are: our own, and those of installed packages (cat FR-4.9, tyr 24)."""
+
+from __future__ import annotations
+
+from playbook_supervisor.errors import CheckError
+from playbook_supervisor.formats.sanitize import first_line, suggestion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from playbook_supervisor.executors.protocol import Executor
+
+BUILT_IN: dict[str, str] = {
+    "cli": "playbook_supervisor.executors.cli:CliExecutor",
+}
+"""Namespace → the class that carries out its steps, imported when it is used."""
+
+RESERVED = ("node", "web")
+"""Namespaces that only an installed package provides."""
+
+ENTRY_POINTS = "playbook_supervisor.executors"
+"""Where a package offers an executor: the namespace, and what makes the executor when called."""
+
+
+def find(namespace: str) -> Executor:
+    """The executor of this namespace; ours come before those of installed packages.
+
+    CheckError PB-CHECK-NAMESPACE if there is none, or if the package's cannot be loaded.
+    """
+    if namespace in BUILT_IN:
+        from pkgutil import resolve_name
+
+        ours: Executor = resolve_name(BUILT_IN[namespace])()
+        return ours
+    plugins = _plugins()
+    if namespace in plugins:
+        return _load(plugins[namespace])
+    name = first_line(namespace, 60)
+    if namespace in RESERVED:
+        message = f"no installed package carries out `{name}` steps"
+        guidance = f"Install a package that provides the executor `{name}`."
+        raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance)
+    there = sorted({*BUILT_IN, *plugins})
+    raise CheckError(
+        "PB-CHECK-NAMESPACE",
+        f"there is no kind of step {name!r}{suggestion(namespace, there)}",
+        details=tuple(there),
+    )
+
+
+def known() -> tuple[str, ...]:
+    """Every namespace that an executor carries out here."""
+    return tuple(sorted({*BUILT_IN, *_plugins()}))
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+
+
+def _load(entry_point: EntryPoint) -> Executor:
+    try:
+        executor: Executor = entry_point.load()()
+    except Exception as error:
+        raise CheckError(
+            "PB-CHECK-NAMESPACE",
+            f"the executor {entry_point.name} of {entry_point.value} cannot be loaded",
+            cause=f"{type(error).__name__}: {error}",
+            guidance="Reinstall the package that provides it, or remove the step.",
+        ) from error
+    return executor

@@ -1,0 +1,66 @@
+"""What a value must be by a JSON Schema that people or plugins wrote: `output_schema`, `with:`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.formats.sanitize import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PLAIN = r"[A-Za-z_][A-Za-z0-9_-]*\Z"
+_TOO_DEEP = "it is nested too deeply"
+
+
+def mismatch(value: Any, schema: Mapping[str, Any]) -> str:
+    """Where and how the value breaks the schema, as in `$.items[2].name: 5 is not a string`.
+
+    Empty if it conforms. Nothing is fetched: a `$ref` to another document is a mismatch, too.
+    """
+    from jsonschema import exceptions
+    from jsonschema.validators import Draft7Validator, validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    validator = validator_for(schema, default=Draft7Validator)(schema, registry=Registry())
+    try:
+        error = exceptions.best_match(validator.iter_errors(value))
+    except Unresolvable as unknown:
+        return f"$: its schema names {one_line(str(unknown.ref), 100)}, which is not in it"
+    except RecursionError:
+        return f"$: {_TOO_DEEP}"
+    if error is None:
+        return ""
+    return f"{place(error.absolute_path)}: {one_line(error.message)}"
+
+
+def flaw(schema: Any) -> str:
+    """Why this is not a JSON Schema; empty if it is one."""
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft7Validator, validator_for
+
+    if not isinstance(schema, Mapping):
+        return "$: it is not a mapping"
+    try:
+        validator_for(schema, default=Draft7Validator).check_schema(dict(schema))
+    except SchemaError as error:
+        return f"{place(error.absolute_path)}: {one_line(error.message)}"
+    except RecursionError:
+        return f"$: {_TOO_DEEP}"
+    return ""
+
+
+def place(path: Sequence[str | int]) -> str:
+    """`$.items[2].name`; a key that is no name stands in quotes, `$["a b"]`."""
+    import json
+
+    steps = (
+        f".{one_line(part, 60)}"
+        if isinstance(part, str) and re.match(_PLAIN, part)
+        else f"[{json.dumps(part)}]"
+        for part in path
+    )
+    return "".join(["$", *steps])
