@@ -1,0 +1,193 @@
+"""Make `docs/requirements.md`: each requirement with the tests whose docstrings name it.
+
+    python tools/generate_requirements.py            # writes the page
+    python tools/generate_requirements.py --check    # names what lost its last test, exits with 1
+
+A docstring names ids behind their source: `kai FR24, FR32`, `kai FR1 to FR7`, `cat FR-4.11`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+from tables import table
+
+from playbook_supervisor.records import Record, field
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+DATA = REPOSITORY / "tools" / "requirements.yaml"
+TARGET = REPOSITORY / "docs" / "requirements.md"
+
+SOURCES = {
+    "kai": "kai",
+    "cat": "cat",
+    "Catalyst": "cat",
+    "tyr": "tyr",
+    "Tyrum": "tyr",
+    "own": "own",
+}
+"""How a docstring may write each source."""
+
+_ID = r"[A-Z]+[0-9]*(?:-[A-Z]*[0-9]*)?(?:\.[0-9]+)?|[0-9]+"
+_NAMED = re.compile(rf"\b({'|'.join(SOURCES)}) ((?:{_ID})(?:(?:,? and|,| to) (?:{_ID}))*)\b")
+_MEMBER = re.compile(rf"( to )?({_ID})")
+
+PAGE = """\
+# Requirements
+
+<!-- Made by tools/generate_requirements.py from tools/requirements.yaml and the tests. -->
+
+Three earlier designs are the source of these requirements: kai, Catalyst and Tyrum. Each is listed
+with the tests whose docstrings name it.
+
+{summary}{sections}"""
+
+
+class Group(Record):
+    """Requirements of one kind: id → sentence; `differs` maps ids to what is done instead."""
+
+    title: str
+    source: str
+    rows: Mapping[str, str]
+    planned: Sequence[str] = ()
+    differs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Mention(Record):
+    """A test that names an id; `name` is empty if the whole file does."""
+
+    file: str
+    name: str
+
+
+STATES = ("with a test", "met in another way", "without a test", "planned")
+
+Mentions = Mapping[tuple[str, str], Sequence[Mention]]
+"""(source, id) → the tests that name it."""
+
+
+def groups() -> list[Group]:
+    return [Group(**each) for each in yaml.safe_load(DATA.read_bytes())]
+
+
+def mentions(every: Sequence[Group], tests: Path = REPOSITORY / "tests") -> Mentions:
+    """Read the docstrings of all tests. ValueError for an id that is no requirement."""
+    known: dict[str, list[str]] = {}
+    for group in every:
+        known.setdefault(group.source, []).extend(group.rows)
+    found: dict[tuple[str, str], list[Mention]] = {}
+    for path in sorted(tests.rglob("test_*.py")):
+        file = str(path.relative_to(tests.parent))
+        for name, docstring in docstrings(path.read_text("utf-8")):
+            for source, each in named(docstring, known):
+                if each not in known[source]:
+                    raise ValueError(f"{file}: `{source} {each}` is no requirement")
+                mention = Mention(file, name)
+                if mention not in found.setdefault((source, each), []):
+                    found[source, each].append(mention)
+    return found
+
+
+def docstrings(code: str) -> Iterator[tuple[str, str]]:
+    """The docstrings of a module, its classes and its tests, each with the name of its owner."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            name = "" if isinstance(node, ast.Module) else node.name
+            is_test = name.startswith(("test_", "Test")) or not name
+            if is_test and (text := ast.get_docstring(node)):
+                yield name, " ".join(text.split())
+
+
+def named(docstring: str, known: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Each source and id that a docstring names, ranges included."""
+    for word, listed in _NAMED.findall(docstring):
+        source, before = SOURCES[word], ""
+        for to, each in _MEMBER.findall(listed):
+            ids = known[source]
+            if to and before in ids and each in ids:
+                for between in ids[ids.index(before) + 1 : ids.index(each)]:
+                    yield source, between
+            yield source, each
+            before = each
+
+
+# ── the page ────────────────────────────────────────────────────────────────────────────────
+
+
+def page(every: Sequence[Group], found: Mentions) -> str:
+    sections = [f"\n## {group.title}\n\n{_table(group, found)}" for group in every]
+    return PAGE.format(summary=_summary(every, found), sections="".join(sections))
+
+
+def _summary(every: Sequence[Group], found: Mentions) -> str:
+    count = sum(len(group.rows) for group in every)
+    states = [_state(group, each, found) for group in every for each in group.rows]
+    return table(("requirements", str(count)), [(each, str(states.count(each))) for each in STATES])
+
+
+def _state(group: Group, each: str, found: Mentions) -> str:
+    if found.get((group.source, each)):
+        return "with a test"
+    if each in group.differs:
+        return "met in another way"
+    return "planned" if each in group.planned else "without a test"
+
+
+def _table(group: Group, found: Mentions) -> str:
+    rows = [
+        (f"`{each}`", _sentence(group, each), _proof(group, each, found)) for each in group.rows
+    ]
+    return table(("id", "requirement", "tests"), rows) + "\n"
+
+
+def _sentence(group: Group, each: str) -> str:
+    instead = group.differs.get(each)
+    return group.rows[each] + (f" (instead: {instead})" if instead else "")
+
+
+def _proof(group: Group, each: str, found: Mentions) -> str:
+    by_file: dict[str, list[str]] = {}
+    for mention in found.get((group.source, each), ()):
+        by_file.setdefault(mention.file, []).append(mention.name)
+    if not by_file:
+        return f"*{_state(group, each, found)}*"
+    return "; ".join(
+        f"[{file.removeprefix('tests/')}](../{file}) {', '.join(filter(None, names))}".strip()
+        for file, names in by_file.items()
+    )
+
+
+# ── what was lost ───────────────────────────────────────────────────────────────────────────
+
+
+def proved(text: str) -> set[tuple[str, str]]:
+    """The heading and id of each row of a page that has a test."""
+    heading, found = "", set()
+    for line in text.splitlines():
+        if line.startswith("## "):
+            heading = line[3:]
+        elif (row := re.match(r"\| `([^`]+)` \|", line)) and "](../tests/" in line:
+            found.add((heading, row[1]))
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page, or with `--check` compare: 1 if a requirement lost its last test."""
+    every = groups()
+    made = page(every, mentions(every))
+    if "--check" not in arguments:
+        TARGET.write_text(made, "utf-8")
+        return 0
+    lost = sorted(proved(TARGET.read_text("utf-8")) - proved(made))
+    for heading, each in lost:
+        print(f"{heading}: no test names {each} any more")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
