@@ -222,6 +222,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
     "PB-STEP-OUTPUT": "Let the step print what `output` and `output_schema` promise.",
     "PB-STEP-PROGRAM": "Install the program, or put it on PATH.",
+    "PB-STEP-SECRET": "Set that environment variable, or name a program for it under `secrets`.",
     "PB-STEP-TIMEOUT": "Raise `timeout_seconds` of the step or --timeout, or split the step.",
     # policies
     "PB-POLICY-ANSWER": "One of those people must answer, from any terminal; the gate stays open.",

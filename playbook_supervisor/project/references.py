@@ -13,6 +13,10 @@ from collections.abc import Iterable, Mapping
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.model import Arg
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _REFERENCE = r"\{\{([^{}]*)\}\}"
 _SECRET = "secret:"  # noqa: S105 - a prefix
 HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
@@ -49,3 +53,26 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
             guidance=f"Declare it under `args`, or use a declared one: {declared}.",
         )
     return re.sub(_REFERENCE, lambda match: values[match[1].strip()], text)
+
+
+def fill(options: Mapping[str, Any], values: Mapping[str, str], secrets: Mapping[str, str]) -> Any:
+    """The `with:` of a step with every reference replaced, in all of its text but not in keys.
+
+    `secrets` has the values of secrets by name; elsewhere than in `env` and `headers` such a name
+    is unknown. CheckError as `interpolate`.
+    """
+    plain = {name: value for name, value in values.items() if name not in secrets}
+    return {
+        key: _filled(value, plain | dict(secrets) if key in SECRET_OPTIONS else plain)
+        for key, value in options.items()
+    }
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return interpolate(value, values)
+    if isinstance(value, dict):
+        return {key: _filled(each, values) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, values) for each in value]
+    return value

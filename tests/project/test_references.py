@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.errors import CheckError
-from playbook_supervisor.project.references import interpolate, names
+from playbook_supervisor.kernel.model import Arg
+from playbook_supervisor.project.references import fill, handle, interpolate, names, secret_names
 
 
 def test_the_names_come_in_order_and_each_once() -> None:
@@ -60,3 +61,37 @@ def test_every_name_found_is_one_that_interpolate_asks_for(text: str) -> None:
 def test_a_megabyte_of_braces_is_read_in_one_pass() -> None:
     assert names("{" * 1_000_000) == ()
     assert names("{{a" * 300_000) == ()
+
+
+def test_a_secret_is_named_by_its_handle_or_by_a_secret_arg() -> None:
+    token = Arg("token", "", required=True, secret=True)
+    plain = Arg("feature", "", required=True)
+    text = "{{feature}} {{ secret:API_TOKEN }} {{token}} {{secret:}} {{secret:a b}} {{secret}}"
+    assert secret_names(text, (plain, token)) == ("secret:API_TOKEN", "token")
+    assert secret_names(text) == ("secret:API_TOKEN",)
+    assert handle("secret:API_TOKEN") == "API_TOKEN"
+    assert handle("secret:a-b") == handle("API_TOKEN") == ""
+
+
+def test_all_text_of_the_options_is_filled_but_keys_are_not() -> None:
+    options = {"json": {"{{a}}": ["{{a}}", 1, None, {"b": "<{{a}}>"}]}, "title": "{{a}}"}
+    assert fill(options, {"a": "x"}, {}) == {
+        "json": {"{{a}}": ["x", 1, None, {"b": "<x>"}]},
+        "title": "x",
+    }
+
+
+@pytest.mark.parametrize("name", ["secret:TOKEN", "token"])
+def test_a_secret_fills_values_of_env_and_headers_and_nothing_else(name: str) -> None:
+    """tyr 28."""
+    values, secrets = {"token": "TOKEN", "a": "x"}, {name: "hunter2!"}
+    filled = fill({"headers": {"X": f"{{{{{name}}}}}-{{{{a}}}}"}}, values, secrets)
+    assert filled == {"headers": {"X": "hunter2!-x"}}
+    assert fill({"env": {"X": f"{{{{{name}}}}}"}}, values, secrets) == {"env": {"X": "hunter2!"}}
+    with pytest.raises(CheckError):
+        fill({"body": f"{{{{{name}}}}}"}, values, secrets)
+
+
+def test_a_secret_that_looks_like_a_reference_is_not_read_again() -> None:
+    filled = fill({"env": {"X": "{{secret:A}}"}}, {"b": "x"}, {"secret:A": "{{b}}"})
+    assert filled == {"env": {"X": "{{b}}"}}
