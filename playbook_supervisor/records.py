@@ -86,7 +86,8 @@ class _RecordMeta(type):
     ) -> _RecordMeta:
         if not bases:
             return super().__new__(cls, name, bases, body)
-        names = tuple(body.get("__annotations__", ()))
+        annotations = body.get("__annotations__", {})
+        names = tuple(key for key, kind in annotations.items() if not kind.startswith("ClassVar["))
         if bases != (Record,) or not names:
             raise TypeError(f"{name} needs fields, and no base but Record")
         defaults = {key: body.pop(key) for key in names if key in body}
@@ -129,8 +130,8 @@ class Record(metaclass=_RecordMeta):
 
     Arguments are positional, in the order of the fields, or by name (`kw_only=True`: by name
     only). Records of one class are equal if their fields are; frozen ones are hashable.
-    `frozen=False` lets attributes change; `slots=False` allows a `cached_property`. The defining
-    module needs `from __future__ import annotations`.
+    `frozen=False` lets attributes change; `slots=False` allows a `cached_property`. A `ClassVar` is
+    no field. The defining module needs `from __future__ import annotations`.
     """
 
     __slots__ = ()

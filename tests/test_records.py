@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import new_class
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -247,3 +247,17 @@ def test_records_do_not_import_what_makes_dataclasses_slow() -> None:
         check=True,
     )
     assert not {"dataclasses", "inspect", "typing", "re"} & set(done.stdout.split())
+
+
+class Shade(Record):
+    name: str
+
+    NONE: ClassVar[Shade]
+
+
+Shade.NONE = Shade("none")
+
+
+def test_a_class_variable_is_no_field() -> None:
+    assert fields(Shade) == ("name",)
+    assert Shade("none") == Shade.NONE

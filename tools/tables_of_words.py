@@ -15,7 +15,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Condition,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     GateReason,
     Resolution,
     SessionStatus,
@@ -30,11 +29,6 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
         "gate_on_breaking": "no one, unless a report of this session says breaking; then you",
         "gate_always": "you, every time",
         "skip": "the playbook: the step is skipped, and the journal records that",
-    },
-    ErrorPolicy: {
-        "stop": "the session ends as failed; `playbook resume --retry` continues it",
-        "retry_once": "the step runs once more if that can help; after a second failure as `stop`",
-        "gate": "you are asked",
     },
     Trigger: {
         "subagent_error": "the agent reported an error, crashed or ran out of time",
@@ -91,11 +85,22 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     },
 }
 
+ERROR_POLICIES: Mapping[str, str] = {
+    "stop": "the session ends as failed; `playbook resume --retry` continues it",
+    "retry_once": "the step runs once more if that can help; after a second failure as `stop`",
+    "gate": "you are asked",
+}
+
 
 def explained(words: type[StrEnum]) -> Iterator[tuple[str, str]]:
     """Every word of an enumeration as code, and what it means; KeyError for a new one."""
     for word in words:
         yield f"`{word}`", EXPLAINED[words][word]
+
+
+def error_policies() -> Iterator[tuple[str, str]]:
+    """As `explained`, for the words of `error_policy`."""
+    return ((f"`{word}`", meaning) for word, meaning in ERROR_POLICIES.items())
 
 
 def files_of(name: str) -> str:
@@ -121,7 +126,7 @@ def vocabulary() -> str:
             "**escalation_triggers** – what opens a gate, beside autonomy and error policy\n",
             table(("word", "fires when"), explained(Trigger)),
             "**error_policy** – what happens after a failure that no trigger catches\n",
-            table(("word", "what happens"), explained(ErrorPolicy)),
+            table(("word", "what happens"), error_policies()),
         ]
     )
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseEntry, LooseGate
 from playbook_supervisor.formats.problems import Problem
+from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     Resolution,
     Trigger,
 )
@@ -57,7 +57,8 @@ def _may_fire(context: AuditContext, entry: LooseEntry, trigger: Trigger) -> boo
         return True
     # the error policy raises these two, and so does a check after the answer `continue`
     asked_again = len(entry.gates) > 1 or not context.journal.ours
-    return trigger in _BY_POLICY and (asked_again or step.policy == ErrorPolicy.GATE)
+    by_policy = step.policy is not None and step.policy.reacts(Reaction.GATE)
+    return trigger in _BY_POLICY and (asked_again or by_policy)
 
 
 def _decided(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:

@@ -11,40 +11,37 @@ from functools import cached_property
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.strict_yaml import load
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
 from playbook_supervisor.kernel.model import Playbook
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.records import Record
 
-_GOES_ON = frozenset({"continue", "ignore"})
-_DIGITS = 6
+_GOES_ON = (Reaction.CONTINUE, Reaction.IGNORE)
 
 
 class LooseStep(Record):
-    """A step. `conditional`: it has a `when`, so it may be skipped."""
+    """A step. `conditional`: it has a `when` or a `skip_if`, so it may be skipped.
+
+    `policy` is None if it is not known.
+    """
 
     id: str
     command: str = ""
     autonomy: str = ""
-    policy: str = ""
+    policy: ErrorPolicy | None = None
     triggers: frozenset[str] = frozenset()
     postconditions: tuple[str, ...] = ()
     group: str = ""
     conditional: bool = False
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the run continues if the step fails."""
-        return self.policy in _GOES_ON
+    def handling(self, code: str) -> Handling | None:
+        """What is done about an error with this code; None if not known."""
+        return self.policy.handling(code) if self.policy is not None else None
 
-    @property
-    def retries(self) -> int | None:
-        """How many automatic retries are allowed; None if not known."""
-        if self.policy == ErrorPolicy.RETRY_ONCE:
-            return 1
-        kind, _, number = self.policy.partition(":")
-        if kind == "retry" and number.isdecimal() and len(number) < _DIGITS:
-            return int(number)
-        return 0 if self.policy else None
+    def goes_on(self, code: str) -> bool:
+        """Whether the run continues if the step fails with this error."""
+        handling = self.handling(code)
+        return handling is not None and handling.reaction in _GOES_ON
 
     @property
     def declared(self) -> frozenset[str]:
@@ -102,6 +99,7 @@ def of(playbook: Playbook) -> LoosePlaybook:
             triggers=frozenset(step.escalation_triggers),
             postconditions=step.postconditions,
             group=step.parallel_group,
+            conditional=bool(step.when or step.skip_if),
         )
         for step in playbook.steps
     )
@@ -113,12 +111,19 @@ def _step(step: Mapping[str, object]) -> LooseStep:
         id=_text(step, "id"),
         command=_text(step, "command"),
         autonomy=_text(step, "autonomy"),
-        policy=_text(step, "error_policy"),
+        policy=_policy(step),
         triggers=frozenset(_names(step, "escalation_triggers")),
         postconditions=_names(step, "postconditions"),
         group=_text(step, "parallel_group"),
-        conditional="when" in step,
+        conditional="when" in step or "skip_if" in step,
     )
+
+
+def _policy(step: Mapping[str, object]) -> ErrorPolicy | None:
+    try:
+        return ErrorPolicy.read(step.get("error_policy"))
+    except ValueError:
+        return None
 
 
 def _text(mapping: Mapping[str, object], key: str) -> str:

@@ -11,8 +11,9 @@ from playbook_supervisor.audit.lenient_session import LooseEntry
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.state import INTERRUPTED
-from playbook_supervisor.kernel.vocabulary import EntryStatus, ErrorPolicy, Resolution
+from playbook_supervisor.kernel.vocabulary import EntryStatus, Resolution
 
 
 def check(context: AuditContext) -> Iterator[Problem]:
@@ -69,19 +70,21 @@ def _again(attempts: list[LooseEntry]) -> Iterator[Problem]:
 
 def _retried(context: AuditContext, attempts: list[LooseEntry]) -> Iterator[Problem]:
     """The first retry of a step that its error policy does not allow."""
-    step = context.step(attempts[0])
-    foreign = not context.journal.ours
+    policy, foreign = context.step(attempts[0]).policy, not context.journal.ours
     # journals of other tools do not say who restarted a stopped session
-    if step.retries is None or (foreign and step.policy != ErrorPolicy.RETRY_ONCE):
+    if policy is None or (foreign and policy != ErrorPolicy.RETRY_ONCE):
         return
     automatic = 0
     for previous, entry in pairwise(attempts):
         asked = previous.resolution is Resolution.RETRY or previous.error_code == INTERRUPTED
         if foreign:
             asked = asked or bool(previous.human_response or entry.human_response)
-        automatic += previous.status is EntryStatus.FAILED and not asked
-        if automatic > step.retries:
-            message = f"{entry.name}: `{first_line(step.policy, 40)}` does not allow this attempt"
+        if asked or previous.status is not EntryStatus.FAILED:
+            continue
+        automatic += 1
+        handling = policy.handling(previous.error_code)
+        if automatic > handling.retries:
+            message = f"{entry.name}: `{handling.word}` does not allow this attempt"
             yield found("AUD-RETRY", message, entry, "step_id")
             return
 
@@ -123,7 +126,7 @@ def settled(context: AuditContext, entry: LooseEntry) -> bool:
     """Whether the run may continue after the entry, perhaps because a failure was waived."""
     if entry.status is not EntryStatus.FAILED or entry.resolution is Resolution.ABORT:
         return entry.passed
-    return bool(entry.waived) or context.step(entry).goes_on
+    return bool(entry.waived) or context.step(entry).goes_on(entry.error_code)
 
 
 def _overlaps(context: AuditContext, outline: LoosePlaybook) -> Iterator[Problem]:

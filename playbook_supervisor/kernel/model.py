@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
     Autonomy,
-    ErrorPolicy,
     OutputFormat,
     Transform,
     Trigger,

@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.directives import (
     Probed,
     TakenUp,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import (
     ABORTED,
@@ -25,7 +26,7 @@ from playbook_supervisor.kernel.state import (
     State,
     settle,
 )
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, ErrorPolicy, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
 from playbook_supervisor.records import replace
 
 _INTERRUPTED_TEXT = "interrupted before it returned"
@@ -90,16 +91,17 @@ def finished(conditions: Iterable[tuple[Probed, bool]]) -> bool:
 def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     """Whether another attempt follows the last, failed one.
 
-    It does after a human's `retry` and after an interruption. Without either it does under
-    `retry_once` only, once in a session, however many attempts humans and crashes have added
-    (kai FR30), and never after an error that the worker reports as lasting.
+    It does after a human's `retry` and after an interruption. Without either it does if the policy
+    retries the error, as often in a session as it says, however many attempts humans and crashes
+    have added (kai FR30), and never after an error that the worker reports as lasting.
     """
     last = attempts[-1]
     if last.resolution is Resolution.RETRY or last.error_code == INTERRUPTED:
         return True
-    if policy is not ErrorPolicy.RETRY_ONCE or last.error_lasts or not _failed_in_its_run(last):
+    handling = policy.handling(last.error_code)
+    if handling.reaction is not Reaction.RETRY or last.error_lasts or not _failed_in_its_run(last):
         return False
-    return not any(_failed_in_its_run(entry) for entry in attempts[:-1])
+    return sum(map(_failed_in_its_run, attempts[:-1])) < handling.retries
 
 
 def _failed_in_its_run(entry: Entry) -> bool:

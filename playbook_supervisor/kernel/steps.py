@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.directives import (
     Returned,
     Standing,
 )
+from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import (
     POSTCONDITION,
@@ -32,7 +33,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     GateReason,
     Place,
     Trigger,
@@ -72,7 +72,8 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         reason = GateReason.PRECONDITION_FAIL
         only_carried = len(carried) == len(failing)
         asked_before = any(gate.reason is reason for gate in entry.gates)
-        if step.error_policy is ErrorPolicy.GATE or only_carried or asked_before:
+        reaction = step.error_policy.handling(entry.error_code).reaction
+        if reaction is Reaction.GATE or only_carried or asked_before:
             return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
     if step.autonomy is Autonomy.GATE_ALWAYS and not gates.continued(
@@ -132,7 +133,8 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
             error_cause="",
             error_lasts=False,
         )
-    if not triggers and (rechecked or step.error_policy is ErrorPolicy.GATE):
+    reaction = step.error_policy.handling(entry.error_code).reaction
+    if not triggers and (rechecked or reaction is Reaction.GATE):
         triggers = [Trigger.SUBAGENT_ERROR if erred else Trigger.POSTCONDITION_FAIL]
     if triggers:
         reason = GateReason(triggers[0].value)

@@ -17,14 +17,6 @@ class Autonomy(StrEnum):
     SKIP = "skip"
 
 
-class ErrorPolicy(StrEnum):
-    """What happens when a step fails and no trigger fires (kai FR5)."""
-
-    STOP = "stop"
-    RETRY_ONCE = "retry_once"
-    GATE = "gate"
-
-
 class Trigger(StrEnum):
     """What turns a result into a gate (kai FR6). If several fire, the first of them is named."""
 

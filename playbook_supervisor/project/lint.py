@@ -11,8 +11,9 @@ from functools import cache
 
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.conditions import needs_feature, publishes
 
 TYPE_CHECKING = False
@@ -163,17 +164,25 @@ def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:
 
 def _idle_retry(step: Step, path: Path) -> Iterator[_Warning]:
     """Triggers come before the error policy: if they catch every failure, nothing is retried."""
+
     triggers = step.escalation_triggers
     caught = Trigger.SUBAGENT_ERROR in triggers and (
         Trigger.POSTCONDITION_FAIL in triggers or not step.postconditions
     )
-    if step.error_policy is ErrorPolicy.RETRY_ONCE and caught:
+    if caught and step.error_policy.reacts(Reaction.RETRY):
         yield (
             (*path, "error_policy"),
             "PB-CHECK-LINT-RETRY",
-            "`retry_once` has no effect: the triggers catch every failure",
+            f"`{_retrying(step)}` has no effect: the triggers catch every failure",
             "Remove a trigger, or write `gate` or `stop`.",
         )
+
+
+def _retrying(step: Step) -> str:
+    """The first word of the error policy that retries."""
+    return next(
+        each.word for each in step.error_policy.handlings if each.reaction is Reaction.RETRY
+    )
 
 
 def _unseen(step: Step, path: Path) -> Iterator[_Warning]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Trigger
 from playbook_supervisor.project import rules
 from playbook_supervisor.project.schema_problems import SCHEMA, explain
 
@@ -140,7 +141,7 @@ def _step(data: dict[str, Any]) -> Step:
         id=data["id"],
         command=data["command"],
         autonomy=Autonomy(data["autonomy"]),
-        error_policy=ErrorPolicy(data["error_policy"]),
+        error_policy=ErrorPolicy.read(data["error_policy"]),
         args=data.get("args", ""),
         model=data.get("model", ""),
         preconditions=tuple(map(Condition, data.get("preconditions", ()))),

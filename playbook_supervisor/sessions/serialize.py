@@ -19,12 +19,12 @@ from playbook_supervisor.kernel.directives import (
     Run,
     impossible_figures,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
     Autonomy,
-    ErrorPolicy,
     OutputFormat,
     Transform,
     Trigger,
@@ -57,10 +57,20 @@ def _stated(record: Record) -> Json:
     """The fields that differ from their defaults; limits as a mapping."""
     defaults = type(record).__defaults__
     return {
-        name: _stated(value) if isinstance(value, Limits) else value
+        name: _shape(value)
         for name, value in as_mapping(record).items()
         if name not in defaults or value != defaults[name]
     }
+
+
+def _shape(value: object) -> object:
+    match value:
+        case ErrorPolicy():
+            return value.written
+        case Limits():
+            return _stated(value)
+        case _:
+            return value
 
 
 def playbook_from_json(shape: Json) -> Playbook:
@@ -94,7 +104,7 @@ _KINDS: Mapping[str, Callable[[Any], object]] = {
     "values": tuple,
     "transform": Transform,
     "autonomy": Autonomy,
-    "error_policy": ErrorPolicy,
+    "error_policy": ErrorPolicy.read,
     "preconditions": tuple,
     "postconditions": tuple,
     "skip_if": tuple,

@@ -31,6 +31,7 @@ from playbook_supervisor.kernel.directives import (
     Standing,
     TakenUp,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.machine import decide, describe, directive, evolve, replay, status
 from playbook_supervisor.kernel.model import Step
@@ -49,7 +50,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     Place,
     Resolution,
     SessionStatus,
@@ -280,7 +280,7 @@ def retried_once(now: Moment) -> None:
             for former in attempts[:-1]
             if former.resolution is not Resolution.RETRY and former.error_code != INTERRUPTED
         ]
-        assert len(by_itself) <= (step.error_policy is ErrorPolicy.RETRY_ONCE)
+        assert len(by_itself) <= (step.error_policy == ErrorPolicy.RETRY_ONCE)
         assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
 
 

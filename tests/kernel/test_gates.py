@@ -6,6 +6,7 @@ import pytest
 
 from kernel.world import (
     AGENT_FAILED,
+    POLICIES,
     Scene,
     book,
     breaking,
@@ -24,6 +25,7 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Standing,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import CHOICES, question
 from playbook_supervisor.kernel.machine import steps_done
 from playbook_supervisor.kernel.state import Change, Gate
@@ -31,7 +33,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     GateReason,
     Place,
     Resolution,
@@ -219,7 +220,7 @@ def failed(
 ALL_FAIL = Report(missing("plan_exists").conditions, (verdict(), breaking()))
 
 
-@pytest.mark.parametrize("policy", ErrorPolicy)
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("autonomy", [Autonomy.AUTO, Autonomy.GATE_ON_BREAKING])
 @pytest.mark.parametrize(
     ("trigger", "error", "report"),
@@ -307,7 +308,7 @@ def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> No
     assert scene.check.id == "before:b#1.0"
 
 
-@pytest.mark.parametrize("policy", ErrorPolicy)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_failure_after_continue_asks_again_under_every_policy(
     policy: ErrorPolicy,
 ) -> None:

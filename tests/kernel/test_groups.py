@@ -15,6 +15,7 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Returned,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import steps_done
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Change
@@ -22,7 +23,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     GateReason,
     Resolution,
     SessionStatus,

@@ -34,6 +34,7 @@ from playbook_supervisor.kernel.directives import (
     Run,
     Standing,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import (
     decide,
     describe,
@@ -50,7 +51,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Condition,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     GateReason,
     Place,
     SessionStatus,

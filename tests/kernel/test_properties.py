@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from kernel import laws
 from kernel.laws import Known, Moment, moment
-from kernel.world import POST, PRE, Journal, any_legal, book, step
+from kernel.world import POLICIES, POST, PRE, Journal, any_legal, book, step
 from playbook_supervisor.kernel.directives import Checked
 from playbook_supervisor.kernel.machine import status, steps_done
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Trigger
+from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 
 
 @st.composite
@@ -26,7 +26,7 @@ def playbooks(draw: st.DrawFn) -> Playbook:
             step(
                 f"s{number}",
                 autonomy=draw(st.sampled_from([*Autonomy])),
-                policy=draw(st.sampled_from([*ErrorPolicy])),
+                policy=draw(st.sampled_from(POLICIES)),
                 pre=draw(st.sampled_from([(), PRE])),
                 post=draw(st.sampled_from([(), POST])),
                 triggers=tuple(draw(st.sets(st.sampled_from([*Trigger])))),

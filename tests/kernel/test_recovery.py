@@ -16,6 +16,7 @@ from playbook_supervisor.kernel.directives import (
     Report,
     Returned,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import directive, replay, steps_done
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
@@ -24,7 +25,6 @@ from playbook_supervisor.kernel.vocabulary import (
     Condition,
     Decision,
     EntryStatus,
-    ErrorPolicy,
     Resolution,
     SessionStatus,
     Trigger,

@@ -34,6 +34,7 @@ from kernel.world import (
     EVERYTHING,
     FEW,
     FEWEST,
+    POLICIES,
     POST,
     PRE,
     WITHOUT_SYNONYMS,
@@ -46,6 +47,7 @@ from kernel.world import (
 )
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Report
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, status
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.phases import position, positions
@@ -53,7 +55,6 @@ from playbook_supervisor.kernel.state import Entry, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
-    ErrorPolicy,
     GateReason,
     Place,
     Resolution,
@@ -111,7 +112,7 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         CONDITIONS.intersection(name for one in attempts for name in one.waived),
         not entry.settled
         and any(one.reason is GateReason.PRECONDITION_FAIL for one in entry.gates),
-        step.error_policy is ErrorPolicy.RETRY_ONCE
+        step.error_policy == ErrorPolicy.RETRY_ONCE
         and any(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
         ),
@@ -199,7 +200,7 @@ def test_one_step_obeys_every_law(autonomy: Autonomy, capsys: pytest.CaptureFixt
     kai FR2, FR5, FR6, FR18, FR19, FR27, FR29, FR30, FR31; chapter properties 1 to 10.
     """
     figures = Figures()
-    every = product(ErrorPolicy, ((), PRE), ((), POST), subsets(Trigger))
+    every = product(POLICIES, ((), PRE), ((), POST), subsets(Trigger))
     for policy, pre, post, triggers in every:
         only = step(autonomy=autonomy, policy=policy, pre=pre, post=post, triggers=triggers)
         if len(triggers) in (0, len(Trigger)):
@@ -212,7 +213,7 @@ def test_one_step_obeys_every_law(autonomy: Autonomy, capsys: pytest.CaptureFixt
 
 def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond() -> None:
     """Times that coincide are dropped from a settled entry; nothing may depend on them."""
-    for autonomy, policy in product(Autonomy, ErrorPolicy):
+    for autonomy, policy in product(Autonomy, POLICIES):
         only = step(autonomy=autonomy, policy=policy, triggers=(Trigger.SUBAGENT_ERROR,))
         stopped = walk(book(only), WITHOUT_SYNONYMS, ticking=False)
         ticking = walk(book(only), WITHOUT_SYNONYMS)
@@ -262,7 +263,7 @@ def test_a_group_of_three_obeys_every_law(capsys: pytest.CaptureFixture[str]) ->
 def every_row() -> Figures:
     """A walk of a few seconds that meets every row of the table."""
     figures = Figures()
-    for policy in ErrorPolicy:
+    for policy in POLICIES:
         auto = step(policy=policy, triggers=(Trigger.AGREEMENT_BREAKING,))
         figures += walk(book(auto), FEW)
         figures += walk(book(replace(auto, autonomy=Autonomy.GATE_ALWAYS)), FEW)
@@ -313,7 +314,7 @@ def random_book(dice: random.Random) -> Playbook:
                 step(
                     f"s{len(steps)}",
                     autonomy=dice.choice(list(Autonomy)),
-                    policy=dice.choice(list(ErrorPolicy)),
+                    policy=dice.choice(POLICIES),
                     pre=dice.choice(((), PRE, (*PRE, *POST))),
                     post=dice.choice(((), POST)),
                     triggers=tuple(one for one in Trigger if dice.random() < 0.3),

@@ -35,13 +35,13 @@ from playbook_supervisor.kernel.directives import (
     Standing,
     TakenUp,
 )
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.machine import decide, directive, evolve, status
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Event, Gate, State
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
-    ErrorPolicy,
     Place,
     Resolution,
     SessionStatus,
@@ -52,6 +52,7 @@ Journal = tuple[Entry, ...]
 
 AGENT_FAILED = Failure("PB-AGENT-FAILED", "the agent gave up")
 STEP_FAILED = Failure("PB-STEP-FAILED", "exit status 1")
+POLICIES = (ErrorPolicy.STOP, ErrorPolicy.RETRY_ONCE, ErrorPolicy.GATE)
 PRE = (Condition.SPEC_EXISTS,)
 POST = (Condition.PLAN_EXISTS,)
 

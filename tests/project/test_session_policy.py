@@ -14,11 +14,11 @@ from stored import Scene, ask, failed, finish, playbook, step, unsynced, work
 from playbook_supervisor.commands import repair, session_diff
 from playbook_supervisor.errors import PlaybookError, PolicyError, StateError
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     Condition,
-    ErrorPolicy,
     Mode,
     Resolution,
     SessionStatus,

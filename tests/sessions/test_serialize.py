@@ -15,11 +15,11 @@ from strategies import entries, pasts, playbooks
 import playbook_supervisor
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Finish, Outcome, Run
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
-    ErrorPolicy,
     GateReason,
     Place,
     Resolution,

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.model import Phase, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
     EntryStatus,
-    ErrorPolicy,
     Place,
     SessionStatus,
     Trigger,
@@ -98,8 +98,12 @@ class _Drawn(Record):
         """What raises the gate after the step: triggers, or a failure."""
         step, breaking = self.step, Trigger.AGREEMENT_BREAKING
         on_failure = tuple(str(each) for each in step.escalation_triggers if each is not breaking)
-        if step.error_policy is ErrorPolicy.GATE:
+        policy = step.error_policy
+        if policy.default.reaction is Reaction.GATE:
             on_failure = ("it fails",)
+        else:
+            asked = (code for code, each in policy.by_code if each.reaction is Reaction.GATE)
+            on_failure = (*on_failure, *asked)
         if step.autonomy is Autonomy.GATE_ON_BREAKING or breaking in step.escalation_triggers:
             return (*on_failure, str(breaking))
         return on_failure
@@ -182,13 +186,22 @@ def _label(drawn: _Drawn) -> list[str]:
         lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
     if step.postconditions:
         lines.append(_escaped(f"makes {', '.join(step.postconditions)}"))
-    if step.error_policy is ErrorPolicy.RETRY_ONCE:
-        lines.append("on failure: retry once, then stop")
+    lines += _on_failure(step.error_policy)
     if drawn.attempts:
         lines.append(_progress(drawn.attempts[-1]))
     elif step.autonomy is Autonomy.SKIP:
         lines.append("– skipped by the playbook")
     return lines
+
+
+def _on_failure(policy: ErrorPolicy) -> list[str]:
+    """What is neither a stop nor a gate, which is drawn."""
+    if policy == ErrorPolicy.RETRY_ONCE:
+        return ["on failure: retry once, then stop"]
+    if policy in (ErrorPolicy.STOP, ErrorPolicy.GATE):
+        return []
+    named = [f"{code} {handling.word}" for code, handling in policy.by_code]
+    return ["on failure: " + ", ".join([*named, ("else " if named else "") + policy.default.word])]
 
 
 def _progress(entry: Entry) -> str:

@@ -10,7 +10,8 @@ from playbook_supervisor.cli.render.json_shapes import tightening
 from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy, Mode
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
+from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
@@ -104,14 +105,31 @@ def _step(
 
 def _failing(planned: PlannedStep) -> str:
     """What happens on failure; empty if the session just stops."""
-    who = _who(planned)
-    step = planned.step
-    if step.error_policy is ErrorPolicy.GATE:
-        return f"asks {who}"
-    then = "retries once, then stops" if step.error_policy is ErrorPolicy.RETRY_ONCE else ""
-    if not step.escalation_triggers:
-        return then
-    return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then or 'stops'}"
+    who, step = _who(planned), planned.step
+    then = _by_policy(step.error_policy, who)
+    if not step.escalation_triggers or step.error_policy == ErrorPolicy.GATE:
+        return "" if step.error_policy == ErrorPolicy.STOP else then
+    return f"asks {who} on {', '.join(step.escalation_triggers)}; else {then}"
+
+
+def _by_policy(policy: ErrorPolicy, who: str) -> str:
+    named = [f"on {code} {_reaction(handling, who)}" for code, handling in policy.by_code]
+    return "; ".join([*named, ("else " if named else "") + _reaction(policy.default, who)])
+
+
+def _reaction(handling: Handling, who: str) -> str:
+    match handling.reaction:
+        case Reaction.STOP:
+            return "stops"
+        case Reaction.RETRY:
+            times = "once" if handling.retries == 1 else f"up to {handling.retries} times"
+            return f"retries {times}, then stops"
+        case Reaction.GATE:
+            return f"asks {who}"
+        case Reaction.CONTINUE:
+            return "goes on without it"
+        case Reaction.IGNORE:
+            return "counts as done"
 
 
 def _who(planned: PlannedStep) -> str:
@@ -202,7 +220,7 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
         **({"closed": True} if found and found.closed else {}),
         "args": planned.args,
         "autonomy": step.autonomy,
-        "error_policy": step.error_policy,
+        "error_policy": step.error_policy.written,
         "preconditions": [
             _condition(need.probed) | ({"from": need.provider} if need.provider else {})
             for need in planned.preconditions

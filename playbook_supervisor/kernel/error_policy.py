@@ -1,0 +1,142 @@
+"""What happens when a step fails and no trigger fires (kai FR5; tyr 4; cat FR-4.8 to FR-4.10).
+
+In a file, a policy is a word, or a map from error code to word with a `default`:
+
+    error_policy: retry_once
+    error_policy: {default: stop, PB-STEP-TIMEOUT: "retry:3", PB-STEP-FAILED: continue}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+MOST_RETRIES = 10
+DEFAULT = "default"
+"""The key of a map that is no error code."""
+
+_FIRST_WAIT = 1000  # ms before the first retry with backoff; each further wait is twice as long
+_RETRY = re.compile("retry:([1-9][0-9]?)")
+_CODE = re.compile("PB(-[A-Z0-9]+)+")
+
+
+class Reaction(StrEnum):
+    """What is done about a failure."""
+
+    STOP = "stop"
+    """The session fails."""
+    RETRY = "retry"
+    """The step runs again; after its last retry as `stop`."""
+    GATE = "gate"
+    """A human decides."""
+    CONTINUE = "continue"
+    """The step has failed, and the run goes on."""
+    IGNORE = "ignore"
+    """The step counts as done, and the error as waived."""
+
+
+class Handling(Record):
+    """The reaction to an error, and how often the step is retried at most.
+
+    With `backoff` the first retry waits for 1 s, the second for 2 s, the third for 4 s.
+    """
+
+    reaction: Reaction
+    retries: int = 0
+    backoff: bool = False
+
+    @property
+    def word(self) -> str:
+        """The word of a file: `stop`, `retry_once`, `retry:3`."""
+        if self.reaction is not Reaction.RETRY:
+            return self.reaction.value
+        return f"retry:{self.retries}" if self.backoff else "retry_once"
+
+    def wait(self, retry: int) -> int:
+        """How long the retry with this number, from 1, waits after the failure, in ms."""
+        return _FIRST_WAIT << (retry - 1) if self.backoff else 0
+
+
+_RETRY_ONCE = Handling(Reaction.RETRY, 1)
+_WORDS: Mapping[str, Handling] = {
+    "stop": Handling(Reaction.STOP),
+    "fail": Handling(Reaction.STOP),
+    "retry_once": _RETRY_ONCE,
+    "gate": Handling(Reaction.GATE),
+    "continue": Handling(Reaction.CONTINUE),
+    "ignore": Handling(Reaction.IGNORE),
+}
+WORDS = (*_WORDS, "retry:N")
+"""All words of a file."""
+
+
+class ErrorPolicy(Record):
+    """The handling of each error code, and of every other error. A code is named once."""
+
+    default: Handling
+    by_code: tuple[tuple[str, Handling], ...] = ()
+
+    STOP: ClassVar[ErrorPolicy]
+    RETRY_ONCE: ClassVar[ErrorPolicy]
+    GATE: ClassVar[ErrorPolicy]
+    CONTINUE: ClassVar[ErrorPolicy]
+    IGNORE: ClassVar[ErrorPolicy]
+
+    @classmethod
+    def read(cls, value: object) -> ErrorPolicy:
+        """The policy that a file states. ValueError, a sentence, for anything else."""
+        if not isinstance(value, Mapping):
+            return cls(_handling(value))
+        if DEFAULT not in value:
+            raise ValueError(f"an error policy for each code also needs `{DEFAULT}`")
+        for code in value:
+            if code != DEFAULT and not (isinstance(code, str) and _CODE.fullmatch(code)):
+                raise ValueError(f"{code!r} is not an error code such as `PB-STEP-FAILED`")
+        by_code = ((code, _handling(word)) for code, word in value.items() if code != DEFAULT)
+        return cls(_handling(value[DEFAULT]), tuple(by_code))
+
+    @property
+    def written(self) -> str | dict[str, str]:
+        """The policy as a file states it; `stop` for `fail`."""
+        if not self.by_code:
+            return self.default.word
+        return {DEFAULT: self.default.word, **{code: each.word for code, each in self.by_code}}
+
+    @property
+    def handlings(self) -> tuple[Handling, ...]:
+        """Each handling, the default first."""
+        return (self.default, *(each for _, each in self.by_code))
+
+    def handling(self, code: str) -> Handling:
+        """What is done about an error with this code."""
+        return next((each for named, each in self.by_code if named == code), self.default)
+
+    def reacts(self, reaction: Reaction) -> bool:
+        """Whether some error has this reaction."""
+        return any(each.reaction is reaction for each in self.handlings)
+
+
+ErrorPolicy.STOP = ErrorPolicy(_WORDS["stop"])
+ErrorPolicy.RETRY_ONCE = ErrorPolicy(_RETRY_ONCE)
+ErrorPolicy.GATE = ErrorPolicy(_WORDS["gate"])
+ErrorPolicy.CONTINUE = ErrorPolicy(_WORDS["continue"])
+ErrorPolicy.IGNORE = ErrorPolicy(_WORDS["ignore"])
+
+
+def _handling(word: object) -> Handling:
+    if isinstance(word, str):
+        if known := _WORDS.get(word):
+            return known
+        found = _RETRY.fullmatch(word)
+        if found and int(found[1]) <= MOST_RETRIES:
+            return Handling(Reaction.RETRY, int(found[1]), backoff=True)
+    raise ValueError(
+        f"{word!r} is not an error policy; allowed: {', '.join(WORDS)} (N from 1 to {MOST_RETRIES})"
+    )
