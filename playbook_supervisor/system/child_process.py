@@ -69,7 +69,8 @@ def read_outputs(
 ) -> list[tuple[int, bytes, bytes]]:
     """Run commands that only read, all at the same time: exit status, stdout, stderr of each.
 
-    Without `subprocess`, whose import takes longer than git. StorageError as `not_startable`.
+    Without `subprocess`, whose import takes longer than git. `env` is their environment as it is,
+    `POINTERS` included. StorageError as `not_startable`.
     TimeoutError if they take longer than that many seconds, OSError if one writes more than `cap`
     bytes, and Interrupted if a person asks to stop; they are then ended.
     """
@@ -121,9 +122,10 @@ def _started(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, tuple[in
         (os.POSIX_SPAWN_DUP2, to_stderr, 2),
     ]
     try:
-        return os.posix_spawnp(
-            argv[0], list(argv), without_pointers(env), file_actions=actions, setpgroup=0
-        ), (stdout, stderr)
+        return os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setpgroup=0), (
+            stdout,
+            stderr,
+        )
     except (OSError, ValueError) as error:
         os.close(stdout)
         os.close(stderr)

@@ -22,31 +22,49 @@ _MAX_TRACKED, _MAX_LINES = 8, 12
 _LAST_LINES, _LAST_CHARACTERS = 3, 400
 _CLOCK_LAG = 10  # ms by which a file's time may lag: the longest tick of a kernel's clock
 _GIT = ("git", "-c", "core.quotePath=false")
+_FOR_OWN_INDEX = (  # no hook, no monitor of the user's index, and no refusal because of line ends
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.safecrlf=false"),
+    *("-c", "advice.addEmbeddedRepo=false"),
+)
 _DIFF = ("diff", "--stat=80", "--no-color", "--no-ext-diff", "--no-textconv")
 _NEW = ("ls-files", "--others", "--exclude-standard", "--full-name", "-z")
 _SESSIONS = ":(exclude,top).playbooks/sessions"
 
 
-def ask(root: Path, *arguments: str) -> str:
+def ask(root: Path, *arguments: str, index: Path | None = None, seconds: float = _TIMEOUT) -> str:
     """The output of a command that only reads; it has 20 seconds.
 
+    With an `index` of our own, it may also change that file and add objects; it runs no hook.
     GitError PB-GIT-FAILED with git's own words, StorageError if git cannot be started.
     """
-    return _ask(root, arguments)[0]
+    return _ask(root, arguments, index=index, seconds=seconds)[0]
 
 
-def _ask(root: Path, *commands: Sequence[str]) -> list[str]:
+def _ask(
+    root: Path,
+    *commands: Sequence[str],
+    index: Path | None = None,
+    seconds: float = _TIMEOUT,
+) -> list[str]:
     """The outputs of several commands, run at the same time. Errors as `ask`."""
-    from playbook_supervisor.system.child_process import not_startable, read_outputs
+    from playbook_supervisor.system.child_process import (
+        not_startable,
+        read_outputs,
+        without_pointers,
+    )
 
-    argvs = [[*_GIT, "-C", str(root), *arguments] for arguments in commands]
+    git = _GIT if index is None else (*_GIT, *_FOR_OWN_INDEX)
+    argvs = [[*git, "-C", str(root), *arguments] for arguments in commands]
     if not root.is_dir():
         raise not_startable(argvs[0], root, FileNotFoundError())
-    environment = {**os.environ, **ENVIRONMENT}
+    pointers = {} if index is None else {"GIT_INDEX_FILE": str(index)}
+    environment = {**without_pointers(os.environ), **ENVIRONMENT, **pointers}
     try:
-        read = read_outputs(argvs, environment, timeout=_TIMEOUT, cap=_MAX_OUTPUT)
+        read = read_outputs(argvs, environment, timeout=seconds, cap=_MAX_OUTPUT)
     except TimeoutError:
-        raise failure(root, commands[0], f"it took longer than {_TIMEOUT:g} seconds") from None
+        raise failure(root, commands[0], f"it took longer than {seconds:g} seconds") from None
     except OSError as error:
         raise failure(root, commands[0], str(error)) from error
     for arguments, (status, _, stderr) in zip(commands, read, strict=True):
