@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Word = TypeVar("Word", bound=str)
 
+_EVER = float("inf")
 _EMPTY = "Give it a value, or remove the key."
 
 
@@ -121,6 +122,16 @@ class Section:
         value = getattr(self._data[key], "value", None)  # only unquoted scalars have it
         if not isinstance(value, bool):
             self.report(key, "must be true or false, without quotes")
+            return default
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        """A positive number of seconds."""
+        if key not in self._data:
+            return default
+        value = getattr(self._data[key], "value", None)  # only unquoted scalars have it
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _EVER:
+            self.report(key, "must be a number of seconds above 0, without quotes")
             return default
         return value
 

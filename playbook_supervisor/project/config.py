@@ -34,6 +34,9 @@ PERMISSION_MODES = ("acceptEdits", "default", "plan", "auto", "dontAsk")
 
 CODE = "PB-CHECK-CONFIG"
 
+CHECK_TIMEOUT = 1800.0
+"""Seconds that a check may run unless the settings say otherwise."""
+
 _LARGEST = 1 << 20
 _CURE = "`playbook schema config` describes every key."
 _AGENT_NAME = r"[a-z0-9][a-z0-9_-]{0,63}\Z"
@@ -56,13 +59,26 @@ class Bounds(Record):
     mcp: tuple[str, ...] | None = None
 
 
+class CheckSpec(Record):
+    """A program of the project's whose exit status proves something.
+
+    It may run for `timeout_seconds`; `env` is added to our environment.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    timeout_seconds: float = CHECK_TIMEOUT
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
 class Config(Record):
     """The settings of a project. The defaults apply without a file.
 
-    `agents_exec` and `secrets` map a name to an argv. `specs`, `agreements` and `qa` are folders
-    relative to the repository, without a trailing slash. `worktrees` is a path pattern with
-    `{repo}` and `{session}`, relative to the main checkout. `orphans` says whether the agents of a
-    runner that was killed are ended, or keep running and are waited for.
+    `agents_exec` and `secrets` map a name to an argv, `checks` to a check. `specs`,
+    `agreements` and `qa` are folders relative to the repository, without a trailing slash.
+    `worktrees` is a path pattern with `{repo}` and `{session}`, relative to the main checkout.
+    `orphans` says whether the agents of a runner that was killed are ended, or keep running and are
+    waited for.
     """
 
     agent: str = ""
@@ -78,6 +94,7 @@ class Config(Record):
     qa: str = ".qa"
     allow: Bounds = field(default_factory=Bounds)
     deny: Bounds = field(default_factory=Bounds)
+    checks: Mapping[str, CheckSpec] = field(default_factory=dict)
     notify: tuple[str, ...] = ()
     orphans: Orphans = "end"
 
@@ -161,11 +178,13 @@ _KEYS = (
     "artifacts",
     "allow",
     "deny",
+    "checks",
     "notify",
     "orphans",
 )
 _COMMITS: tuple[Commits, ...] = ("publish", "step", "never")
 _ORPHANS: tuple[Orphans, ...] = ("end", "wait")
+_CHECK_KEYS = ("run", "timeout_seconds", "env")
 _BOUNDS = ("cli", "http", "mcp")
 _OWN_AGENTS = ("exec", "script")
 
@@ -205,6 +224,7 @@ def _read(top: Section) -> Config:
         qa=folders.folder("qa", default.qa),
         allow=_bounds(top.section("allow", _BOUNDS)),
         deny=_bounds(top.section("deny", _BOUNDS)),
+        checks=_checks(top.section("checks")),
         notify=top.argv("notify"),
         orphans=top.choice("orphans", _ORPHANS, default.orphans),
     )
@@ -212,6 +232,21 @@ def _read(top: Section) -> Config:
 
 def _bounds(section: Section) -> Bounds:
     return Bounds(section.lines("cli"), section.lines("http"), section.lines("mcp"))
+
+
+def _checks(section: Section) -> dict[str, CheckSpec]:
+    names = section.names(_AGENT_NAME, "a name of a check: lowercase letters, digits, - and _")
+    return {name: _check(name, section.section(name, _CHECK_KEYS)) for name in names}
+
+
+def _check(name: str, section: Section) -> CheckSpec:
+    variables = section.section("env")
+    env = {
+        variable: variables.line(variable, "")
+        for variable in variables.names(HANDLE, "an environment variable: letters, digits and _")
+    }
+    argv = section.argv("run", needed=True)
+    return CheckSpec(name, argv, section.seconds("timeout_seconds", CHECK_TIMEOUT), env)
 
 
 def _pattern(top: Section, default: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playbook_supervisor.formats.yaml_writer import flow
 from playbook_supervisor.project import config
-from playbook_supervisor.project.config import Bounds, Claude, Config
+from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config
 from playbook_supervisor.records import Record, as_mapping
 
 TYPE_CHECKING = False
@@ -49,15 +49,18 @@ def read_settings(data: bytes, source: str) -> Config:
 
 def settings_to_json(settings: Config) -> dict[str, Any]:
     """The settings as JSON, which is read faster than the file."""
-    return {
+    data = {
         name: as_mapping(value) if isinstance(value, Record) else value
         for name, value in as_mapping(settings).items()
     }
+    return data | {"checks": [as_mapping(check) for check in settings.checks.values()]}
 
 
 def settings_from_json(data: Mapping[str, Any]) -> Config:
     """The inverse of `settings_to_json`."""
     values = {name: _tuples(value) for name, value in data.items()}
+    checks = (CheckSpec(**check) for check in values.get("checks", ()))
+    values["checks"] = {check.name: check for check in checks}
     return Config(**values | {name: kind(**values[name]) for name, kind in _NESTED.items()})
 
 
@@ -73,12 +76,21 @@ def _flat(settings: Config) -> dict[str, object]:
     flat: dict[str, object] = {}
     for name, value in as_mapping(settings).items():
         key = _KEYS.get(name, name)
-        if isinstance(value, (Record, Mapping)):
+        if name == "checks":
+            flat |= {
+                f"{key}.{check.name}": _as_written(check) for check in settings.checks.values()
+            }
+        elif isinstance(value, (Record, Mapping)):
             inner = as_mapping(value) if isinstance(value, Record) else value
             flat |= {f"{key}.{part}": each for part, each in inner.items()}
         else:
             flat[key] = value
     return flat
+
+
+def _as_written(check: CheckSpec) -> dict[str, object]:
+    written = {"run": check.argv, "timeout_seconds": check.timeout_seconds, "env": check.env}
+    return {key: value for key, value in written.items() if value}
 
 
 def _yaml(flat: Mapping[str, object], key: str) -> str:

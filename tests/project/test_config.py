@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 
 from playbook_supervisor.errors import CheckError, PlaybookError, StorageError
 from playbook_supervisor.formats.strict_yaml import load as load_yaml
-from playbook_supervisor.project.config import FILE, Bounds, Claude, Config, load
+from playbook_supervisor.project.config import FILE, Bounds, CheckSpec, Claude, Config, load
 from playbook_supervisor.project.schema import schema_text
 
 EVERYTHING = """\
@@ -35,13 +35,17 @@ worktrees: ../trees/{repo}/{session}
 artifacts: {specs: docs/specs/, agreements: ./agreements, qa: quality}
 allow: {cli: [make, "py*"], http: ["*.example.org"]}
 deny: {mcp: [github.delete_repo], cli: []}
+checks:
+  test: {run: [make, test], timeout_seconds: 90, env: {CI: "1"}}
+  lint_2: {run: ["./lint all"]}
 notify: [notify-send, playbook]
 orphans: wait
 """
 
 
 KEYS = """
-agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny notify
+agent agents secrets commit_sessions push_sessions feedback worktrees artifacts allow deny checks
+notify
 orphans
 """
 
@@ -116,6 +120,10 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
         qa="quality",
         allow=Bounds(cli=("make", "py*"), http=("*.example.org",), mcp=None),
         deny=Bounds(cli=(), http=None, mcp=("github.delete_repo",)),
+        checks={
+            "test": CheckSpec("test", ("make", "test"), 90, {"CI": "1"}),
+            "lint_2": CheckSpec("lint_2", ("./lint all",), 1800, {}),
+        },
         notify=("notify-send", "playbook"),
         orphans="wait",
     )
@@ -172,6 +180,35 @@ FAULTY = [
     (
         "secrets: {A: []}",
         "1:14: secrets.A: is missing: a list, the program first, then its arguments",
+    ),
+    ("checks: [test]", "1:9: checks: must be a mapping of keys to values"),
+    (
+        "checks: {test: {}}",
+        "1:16: checks.test.run: is missing: a list, the program first, then its arguments",
+    ),
+    (
+        "checks: {Test: {run: [x]}}",
+        "1:10: checks.Test: is not a name of a check: lowercase letters, digits, - and _",
+    ),
+    (
+        "checks: {test: {run: [x], timeout: 1}}",
+        "1:27: checks.test.timeout: unknown key. Did you mean `timeout_seconds`?",
+    ),
+    *(
+        (
+            f"checks: {{test: {{run: [x], timeout_seconds: {wrong}}}}}",
+            "1:44: checks.test.timeout_seconds: must be a number of seconds above 0, without "
+            "quotes",
+        )
+        for wrong in ("0", "-1", '"60"', "true", "soon", "[1]")
+    ),
+    (
+        "checks: {test: {run: [x], env: {A-B: x}}}",
+        "1:33: checks.test.env.A-B: is not an environment variable: letters, digits and _",
+    ),
+    (
+        "checks: {test: {run: [x], env: {A: [x]}}}",
+        "1:36: checks.test.env.A: must be a string",
     ),
     (
         "worktrees: ../trees",

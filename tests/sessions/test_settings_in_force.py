@@ -12,7 +12,7 @@ from project import FEATURE, Project
 
 from playbook_supervisor.errors import StateError
 from playbook_supervisor.project import session_settings
-from playbook_supervisor.project.config import Bounds, Claude, Config
+from playbook_supervisor.project.config import Bounds, CheckSpec, Claude, Config
 from playbook_supervisor.records import as_mapping, replace
 
 ONE = """\
@@ -198,6 +198,9 @@ configs = st.builds(
     claude=st.builds(Claude, allowed_tools=lines, wait_for_limit=st.booleans()),
     secrets=st.dictionaries(texts, lines, max_size=2),
     push_sessions=st.booleans(),
+    checks=st.dictionaries(texts, lines, max_size=2).map(
+        lambda argvs: {name: CheckSpec(name, argv, 60, {name: "1"}) for name, argv in argvs.items()}
+    ),
     allow=bounds,
     notify=lines,
 )
@@ -222,13 +225,17 @@ def test_every_setting_is_named_as_in_the_file() -> None:
         claude=Claude(permission_mode="plan"),
         specs="docs/specs",
         deny=Bounds(http=("*",)),
+        checks={"test": CheckSpec("test", ("make", "test"), 60, {"CI": "1"})},
     )
     assert [key for key, *_ in session_settings.changes(Config(), other)] == [
         "agents.claude.permission_mode",
         "artifacts.specs",
         "deny.http",
         "agents.own",
+        "checks.test",
     ]
+    run = '{run: [make, test], timeout_seconds: 60, env: {CI: "1"}}'
+    assert list(session_settings.changes(Config(), other))[-1] == ("checks.test", "nothing", run)
     assert replace(other, **as_mapping(other)) == other
 
 
