@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 BUILT_IN: dict[str, str] = {
     "cli": "playbook_supervisor.executors.cli:CliExecutor",
+    "http": "playbook_supervisor.executors.http:HttpExecutor",
 }
 """Namespace → the class that carries out its steps, imported when it is used."""
 

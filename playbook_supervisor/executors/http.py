@@ -1,0 +1,350 @@
+"""`http METHOD URL`: one request, and the answer to it (tyr 15).
+
+Hosts are checked against `allow` and `deny` before anything is sent, those of redirects, too.
+Nothing is taken from the environment but the certificates to trust (`SSL_CERT_FILE`,
+`SSL_CERT_DIR`): no proxy, no `.netrc`. httpx is imported at the first request.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from playbook_supervisor import __version__
+from playbook_supervisor.errors import StepError
+from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed
+from playbook_supervisor.formats.sanitize import first_line, one_line, suggestion
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.bounds import admit_host
+from playbook_supervisor.records import Record, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+
+    import httpx
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+REDIRECTS = 5
+"""How many redirects are followed."""
+MARK = "\n[… the rest was not read …]"
+CONNECT = 10.0
+"""Seconds within which a connection must be made, unless the deadline is sooner."""
+
+_STATUS = r"^[1-5](?:[0-9]{2}|[xX]{2})$"
+_ONE_STATUS = {
+    "anyOf": [
+        {"type": "integer", "minimum": 100, "maximum": 599},
+        {"type": "string", "pattern": _STATUS},
+    ]
+}
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a token (RFC 9110)
+_VALUE = r"[\x20-\x7e\t]*"
+_OURS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that decide where a request goes and where it ends."""
+_HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""The step's headers that another origin may see."""
+_TEXT = r"utf|ascii|iso8859|cp\d|mac|koi8|big5|gb|euc|shift|hz|johab"  # what codecs calls charsets
+
+
+class HttpExecutor:
+    """Sends a request with httpx; conforms to `Executor`."""
+
+    namespace = "http"
+    with_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "headers": {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{_NAME}$"},
+                "additionalProperties": {"type": "string"},
+            },
+            "json": {},
+            "body": {"type": "string"},
+            "expect_status": {
+                "anyOf": [
+                    *_ONE_STATUS["anyOf"],
+                    {"type": "array", "items": _ONE_STATUS, "minItems": 1},
+                ]
+            },
+        },
+        "not": {"required": ["json", "body"]},
+        "additionalProperties": False,
+    }
+
+    def execute(self, task: Task, context: Context) -> Outcome:
+        """The body as output. PB-STEP-HTTP for any other status than expected, PB-STEP-NETWORK
+        without an answer, PB-STEP-INPUT for a request that cannot be sent."""
+        try:
+            return _Exchange(_order(task), context).outcome()
+        except StepError as error:
+            return failed(error.code, error.message, lasts=True)
+
+
+class _Order(Record, kw_only=True):
+    """A request as the step asks for it."""
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    body: bytes = b""
+    expected: tuple[str, ...]
+    complete: bool
+
+    def expects(self, status: int) -> bool:
+        return bool({str(status), f"{status // 100}xx"} & {*self.expected})
+
+
+def _order(task: Task) -> _Order:
+    """StepError PB-STEP-INPUT."""
+    if len(task.words) != 2:
+        raise _unusable(f"`http` takes a method and a URL, not {len(task.words)} words")
+    method, url = task.words
+    if method.upper() not in METHODS:
+        name = one_line(method, 40)
+        raise _unusable(f"there is no method {name!r}{suggestion(name, METHODS)}")
+    headers = [_header(name, value) for name, value in task.options.get("headers", {}).items()]
+    body, kind = _body(task)
+    if kind and "content-type" not in {name.lower() for name, _ in headers}:
+        headers.append(("Content-Type", kind))
+    expected = task.options.get("expect_status", "2xx")
+    listed: Sequence[Any] = expected if isinstance(expected, list | tuple) else (expected,)
+    return _Order(
+        method=method.upper(),
+        url=url,
+        headers=tuple(headers),
+        body=body,
+        expected=tuple(str(each).lower() for each in listed),
+        complete=task.output is OutputFormat.JSON,
+    )
+
+
+def _header(name: str, value: str) -> tuple[str, str]:
+    """The header, if it cannot change the request around it. Its value may be a secret."""
+    if not re.fullmatch(_NAME, name):
+        raise _unusable(f"{one_line(name, 40)!r} is not the name of a header")
+    if name.lower() in _OURS:
+        raise _unusable(f"the header {name} cannot be set; it follows from the request")
+    if not re.fullmatch(_VALUE, value):
+        raise _unusable(f"the value of the header {name} is not one line of printable ASCII")
+    return name, value.strip()
+
+
+def _body(task: Task) -> tuple[bytes, str]:
+    """What is sent, and its type: `json`, else `body`, else what the step reads as stdin."""
+    given = {"json", "body"} & task.options.keys()
+    if given and task.stdin:
+        raise _unusable(f"the step has both `stdin` and `with.{min(given)}` to send")
+    if "json" in given:
+        return json.dumps(task.options["json"]).encode(), "application/json"
+    return task.options.get("body", task.stdin).encode("utf-8", "replace"), ""
+
+
+def _unusable(message: str) -> StepError:
+    return StepError("PB-STEP-INPUT", message)
+
+
+class _Exchange:
+    """A request, its redirects, and the answer. Another thread may end it."""
+
+    def __init__(self, order: _Order, context: Context) -> None:
+        self._order, self._context = order, context
+        self._lock = threading.Lock()
+        self._lines: list[socket.socket] = []
+
+    def outcome(self) -> Outcome:
+        """Raises Stopped, and errors of `_admit`."""
+        import httpx
+
+        self._context.on_stop(self._end)
+        remaining = self._context.remaining
+        connect = CONNECT if remaining is None else min(CONNECT, remaining)
+        client = httpx.Client(
+            verify=httpx.create_ssl_context(),
+            trust_env=False,
+            timeout=httpx.Timeout(remaining, connect=connect),
+            headers={
+                "User-Agent": f"playbook-supervisor/{__version__}",
+                "Accept-Encoding": "identity",
+            },
+        )
+        try:
+            with client:
+                return self._answer(client, self._first(client))
+        except httpx.HTTPError as error:
+            if self._context.stopped:
+                raise Stopped from error
+            return self._unanswered(error)
+        finally:
+            self._forget()
+
+    def _first(self, client: httpx.Client) -> httpx.Request:
+        import httpx
+
+        try:
+            url = httpx.URL(self._order.url)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise _unusable(f"{one_line(self._order.url, 80)!r} is not a URL: {error}") from error
+        self._admit(url)
+        return client.build_request(
+            self._order.method,
+            url,
+            headers=self._order.headers,
+            content=self._order.body or None,
+            extensions={"trace": self._watch},
+        )
+
+    def _answer(self, client: httpx.Client, request: httpx.Request) -> Outcome:
+        """Send the request, and follow redirects unless they are what the step expects."""
+        for _ in range(REDIRECTS + 1):
+            response = client.send(request, stream=True)
+            try:
+                following = response.next_request
+                if following is None or self._order.expects(response.status_code):
+                    return self._judged(response)
+            finally:
+                response.close()
+            self._context.say(f"{_status(response)} → {_place(following.url)}")
+            if request.url.scheme == "https" and following.url.scheme != "https":
+                return self._refused(request.url, f"redirects to {_place(following.url)}, unsafely")
+            if _origin(request.url) != _origin(following.url):
+                for name in {name for name, _ in self._order.headers}:
+                    if name.lower() not in _HARMLESS:
+                        following.headers.pop(name, None)
+            self._admit(following.url)
+            request = following
+        return self._refused(request.url, f"redirects more than {REDIRECTS} times")
+
+    def _admit(self, url: httpx.URL) -> None:
+        """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
+        if url.scheme not in ("http", "https") or not url.host:
+            raise _unusable(f"{_place(url)!r} is not a URL of http or https with a host")
+        if url.userinfo:
+            raise _unusable(
+                f"the URL of {url.host} contains credentials; send them in a header, "
+                "as `{{secret:NAME}}`"
+            )
+        port = url.port or (443 if url.scheme == "https" else 80)
+        admit_host(self._context.config, url.raw_host.decode("ascii"), port)
+
+    def _judged(self, response: httpx.Response) -> Outcome:
+        encoding = first_line(response.headers.get("content-encoding", ""), 40)
+        if encoding.lower() not in ("", "identity"):
+            return self._refused(response.url, f"answers in {encoding}, which was not asked for")
+        body, cut = self._read(response)
+        text = _decoded(body, response.charset_encoding) + MARK * cut
+        self._context.say(f"{_status(response)}, {len(body):,} bytes{' and more' * cut}")
+        self._context.say(text)
+        if not self._order.expects(response.status_code):
+            said = first_line(text)
+            return self._refused(
+                response.url,
+                f"answers {_status(response)}, not {' or '.join(self._order.expected)}"
+                f"{f': {said}' if said else ''}",
+                output=text,
+            )
+        if cut and self._order.complete:
+            message = f"the answer of {_place(response.url)} is longer than {len(body):,} bytes"
+            return failed(
+                "PB-STEP-OUTPUT", message, guidance="Raise `max_output_bytes`.", output=text
+            )
+        return Outcome(output=text)
+
+    def _read(self, response: httpx.Response) -> tuple[bytes, bool]:
+        """The body, and whether only its beginning was read, because it exceeds the cap."""
+        body = bytearray()
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) > self._context.cap:
+                return bytes(body[: max(0, self._context.cap - len(MARK.encode()))]), True
+        if self._context.stopped:  # to end the connection may look like the end of the body
+            raise Stopped
+        return bytes(body), False
+
+    def _refused(self, url: httpx.URL, why: str, *, output: str = "") -> Outcome:
+        return failed("PB-STEP-HTTP", f"{self._order.method} {_place(url)} {why}", output=output)
+
+    def _unanswered(self, error: httpx.HTTPError) -> Outcome:
+        import httpx
+
+        place = _place(error.request.url)
+        why = one_line(str(error)) or type(error).__name__
+        if isinstance(error, httpx.ConnectTimeout):
+            message = f"{place} cannot be reached: no connection within {CONNECT:g} s"
+        elif isinstance(error, httpx.TimeoutException):
+            message = f"{place} did not answer in time"
+            return failed("PB-STEP-TIMEOUT", message, cause=why)
+        elif isinstance(error, httpx.ConnectError):
+            message = f"{place} cannot be reached: {why}"
+        else:
+            message = f"the connection to {place} failed: {why}"
+        return failed("PB-STEP-NETWORK", message, cause=type(error).__name__)
+
+    # ── ending it early ─────────────────────────────────────────────────────────────────────
+
+    def _watch(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keep a second descriptor of each connection: to shut that down ends every wait."""
+        if event != "connection.connect_tcp.complete":
+            return
+        line: socket.socket = info["return_value"].get_extra_info("socket")
+        with self._lock:
+            self._lines.append(line.dup())
+        if self._context.stopped:
+            line.close()
+            raise Stopped
+
+    def _end(self) -> None:
+        with self._lock:
+            for line in self._lines:
+                with suppress(OSError):  # the other end has closed it
+                    line.shutdown(2)  # SHUT_RDWR
+
+    def _forget(self) -> None:
+        with self._lock:
+            for line in self._lines:
+                line.close()
+            self._lines.clear()
+
+
+def _status(response: httpx.Response) -> str:
+    return f"{response.status_code} {first_line(response.reason_phrase, 60)}".strip()
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _place(url: httpx.URL) -> str:
+    """The URL without credentials, and without its query, which is long and may be private."""
+    scheme = f"{url.scheme}://" if url.scheme else ""
+    return one_line(f"{scheme}{url.netloc.decode('ascii')}{url.path}", 150)
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """The body as text, what cannot be decoded replaced; as UTF-8 if the charset is not known."""
+    with suppress(LookupError, UnicodeError):
+        name = codecs.lookup(charset or "utf-8").name
+        if re.match(_TEXT, name) and name != "utf-7":
+            return body.decode(name, "replace")
+    return body.decode("utf-8", "replace")
