@@ -9,7 +9,7 @@ import click
 from playbook_supervisor.cli import options, output
 from playbook_supervisor.cli.render import log, text
 from playbook_supervisor.commands import driving, locate, protocol, view
-from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import Observer, Prompter
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Finish

@@ -12,7 +12,7 @@ from playbook_supervisor.cli.render import json_shapes, text
 from playbook_supervisor.cli.render.log import Level, Log
 from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate, protocol
-from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus

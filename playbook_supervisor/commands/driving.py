@@ -12,10 +12,17 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import changed_settings, locate
-from playbook_supervisor.drivers import budget, driver_lock, own_agents, session_control
+from playbook_supervisor.drivers import (
+    budget,
+    detached,
+    driver_lock,
+    own_agents,
+    session_control,
+)
 from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
-from playbook_supervisor.drivers.headless import DriveResult, Runner
+from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.drivers.live_output import LiveOutput
 from playbook_supervisor.drivers.notifier import Notifier
 from playbook_supervisor.drivers.observers import (
@@ -279,6 +286,7 @@ def _drive(
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
     with driver_lock.driving(private, drive.agent or agent.name):
+        detached.end(private)
 
         def first() -> Snapshot:
             store.hold(supervisor.id)

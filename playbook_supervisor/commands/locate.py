@@ -41,18 +41,22 @@ def store(cwd: Path | None = None) -> DiskStore:
     return DiskStore(checkout.find(here), seen_from=Path(os.path.realpath(here)))
 
 
-def supervisor(store: SessionStore, session_id: str, *, exports: bool = True) -> Supervisor:
+def supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """The supervisor for one command, which keeps copies of what it journals."""
     from playbook_supervisor.sessions.supervisor import Supervisor
 
-    return Supervisor(store, session_id, exports=exports, copies=True)
+    return Supervisor(store, session_id, copies=True)
 
 
 def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
-    """The supervisor for a client; StateError `PB-STATE-DRIVEN` while a runner drives it."""
-    from playbook_supervisor.drivers import driver_lock
+    """The supervisor for a client, which leaves the project's checks to `next --wait`.
 
-    found = supervisor(store, session_id, exports=False)
+    StateError `PB-STATE-DRIVEN` while a runner drives it.
+    """
+    from playbook_supervisor.drivers import driver_lock
+    from playbook_supervisor.sessions.supervisor import Supervisor
+
+    found = Supervisor(store, session_id, exports=False, runs_checks=False, copies=True)
     driver_lock.require_no_runner(found.private)
     return found
 

@@ -46,17 +46,40 @@ def begin(
 def next_directive(
     session: str = "", *, wait: bool = False, cwd: Path | None = None
 ) -> tuple[Snapshot, DirectiveDetails]:
-    """What is outstanding; with `wait`, as soon as it is more than what is running now."""
-    from time import sleep
+    """What is outstanding; with `wait`, as soon as it is more than what is running now.
 
+    With `wait`, the project's own checks are made, in a process that outlives this one.
+    """
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     snapshot = supervisor.advance()
     known = _running_ids(snapshot)
-    while wait and snapshot.repeated and _running_ids(snapshot) <= known:
-        while not supervisor.changed():
-            sleep(_INTERVAL)
+    while wait and _nothing_new(snapshot, known):
+        _await_change(supervisor, snapshot)
+        supervisor = locate.admitted_supervisor(supervisor.store, supervisor.id)
         snapshot = supervisor.advance()
     return _reply(supervisor, snapshot)
+
+
+def _nothing_new(snapshot: Snapshot, known: set[str]) -> bool:
+    from playbook_supervisor.kernel.directives import Check
+
+    if isinstance(snapshot.directive, Check):
+        return True
+    return snapshot.repeated and _running_ids(snapshot) <= known
+
+
+def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
+    from time import sleep
+
+    from playbook_supervisor.kernel.directives import Check
+
+    if isinstance(snapshot.directive, Check):
+        from playbook_supervisor.drivers import detached
+
+        detached.attend(supervisor)
+        return
+    while not supervisor.changed():
+        sleep(_INTERVAL)
 
 
 def report(

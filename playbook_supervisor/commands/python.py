@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import checking, driving, view
-from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.problems import FileReport

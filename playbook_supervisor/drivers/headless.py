@@ -8,19 +8,21 @@ write. A program that the main thread waits for is stopped when a signal arrives
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from queue import Empty
 
 from playbook_supervisor.agents.protocol import Agent, Budget, Call
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
-from playbook_supervisor.drivers.observers import Observer, Prompter
+from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
-from playbook_supervisor.kernel.state import Change, Entry, last_entries
+from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
@@ -33,32 +35,6 @@ from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
 _QUIET = 0.05  # seconds without an event after which there is time to write copies
 _ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
-
-
-class DriveResult(Record):
-    """How a drive ended: `why` is the session's status, `waiting`, `paused` or `interrupted`."""
-
-    snapshot: Snapshot
-    why: str
-    signal: int = 0
-    context: GateContext | None = None  # helps to answer the gate that is left open
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The whole journal as it is now, oldest first."""
-        return self.snapshot.store.journal(self.snapshot.session_id).entries
-
-    @property
-    def steps(self) -> dict[str, Entry]:
-        """The last attempt at each step that began, by the step's id."""
-        return last_entries(self.entries)
-
-    @property
-    def exit_code(self) -> int:
-        """0 completed, 2 failed or aborted, 4 waiting or paused, 128 + signal interrupted."""
-        if self.why == "interrupted":
-            return 128 + self.signal
-        return {"completed": 0, "failed": 2, "aborted": 2}.get(self.why, 4)
 
 
 _Progress = tuple[Snapshot, DriveResult | None]
@@ -107,6 +83,7 @@ class Runner(Record, frozen=False):
                 ),
                 cancelled_by(self._is_interrupted),
             ):
+                self.supervisor.watch = self._watch_check
                 snapshot, result = self._interruptible(lambda: (first(), None))
                 while result is None:
                     for event in snapshot.events:
@@ -129,10 +106,12 @@ class Runner(Record, frozen=False):
             self._workers.close()
 
     def _interruptible(self, move: Callable[[], _Progress]) -> _Progress:
-        """Make the move; if a signal ends a program that it waits for, handle the signal."""
+        """Make the move; if something ends a program that it waits for, handle that."""
         try:
             return move()
         except Interrupted:
+            if not self._pending_signal:
+                return self._handle(self.supervisor.look(), self._workers.events.get())
             return self._handle_signal(self.supervisor.look(), self._pending_signal)
 
     def _show_notices(self, snapshot: Snapshot) -> None:
@@ -289,6 +268,18 @@ class Runner(Record, frozen=False):
 
     def _is_interrupted(self) -> bool:
         return self._pending_signal != 0
+
+    @contextmanager
+    def _watch_check(self, attempt: Attempt, check: str) -> Iterator[None]:
+        """Show that a check of the project runs, and end it also when a person requests something.
+
+        No worker runs meanwhile, so that nothing else is in the queue.
+        """
+        with (
+            showing_check(self.observer, attempt, check),
+            cancelled_by(lambda: self._is_interrupted() or not self._workers.events.empty()),
+        ):
+            yield
 
     def _handle(self, snapshot: Snapshot, event: WorkerEvent) -> _Progress:
         if event.request is not None:

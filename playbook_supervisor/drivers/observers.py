@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.state import Event
 from playbook_supervisor.records import Record
@@ -13,6 +18,8 @@ from playbook_supervisor.sessions.snapshot import Snapshot
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.sessions.gate_context import GateContext
+
+_TICK = 1.0  # seconds between two reports of a running check
 
 
 class PromptAnswer(Record):
@@ -46,6 +53,9 @@ class Observer(Protocol):
     def on_output(self, attempt: Attempt, line: str) -> None:
         """A worker printed a line, safe for a terminal."""
 
+    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+        """A check of the project has run for so long; called each second, from another thread."""
+
     def on_gate(self, snapshot: Snapshot) -> None:
         """A gate is open."""
 
@@ -62,6 +72,8 @@ class NullObserver:
     def on_event(self, event: Event, snapshot: Snapshot) -> None: ...
 
     def on_output(self, attempt: Attempt, line: str) -> None: ...
+
+    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None: ...
 
     def on_gate(self, snapshot: Snapshot) -> None: ...
 
@@ -83,6 +95,10 @@ class CompositeObserver(Record):
         for observer in self.observers:
             observer.on_output(attempt, line)
 
+    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+        for observer in self.observers:
+            observer.on_check(attempt, check, seconds)
+
     def on_gate(self, snapshot: Snapshot) -> None:
         for observer in self.observers:
             observer.on_gate(snapshot)
@@ -94,3 +110,29 @@ class CompositeObserver(Record):
     def on_notice(self, text: str) -> None:
         for observer in self.observers:
             observer.on_notice(text)
+
+
+@contextmanager
+def showing_check(observer: Observer, attempt: Attempt, check: str) -> Iterator[None]:
+    """Tell the observer each second that the check still runs, until the end of the block."""
+    over, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not over.wait(_TICK):
+            observer.on_check(attempt, check, round(time.monotonic() - began))
+
+    observer.on_check(attempt, check, 0)
+    thread = threading.Thread(target=tell, daemon=True)
+    with suppress(RuntimeError):  # the system allows no more threads
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.is_alive():
+            thread.join()
+
+
+def check_line(check: str, seconds: int) -> str:
+    """`checking test 12 s`."""
+    return f"checking {first_line(check)}{f' {duration(seconds * 1000)}' if seconds else ''}"

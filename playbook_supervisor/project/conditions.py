@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 class ConditionTraits(Record):
     """How a condition is probed, and what it needs.
 
-    `artifacts` are paths with the folders of the config and `{feature}` in braces. `publishes`: a
-    step that has it as a postcondition makes its work public.
+    `artifacts` are paths with the folders of the config and `{feature}` in braces. `runs_checks`:
+    it starts a check of the project, which may take an hour. `publishes`: a step that has it as a
+    postcondition makes its work public.
     """
 
     probe: Probe
     artifacts: tuple[str, ...] = ()
     needs_feature: bool = True
     needs_network: bool = False
+    runs_checks: bool = False
     publishes: bool = False
 
 
@@ -113,6 +115,11 @@ def verdicts(names: Iterable[str]) -> tuple[str, ...]:
 def need_network(names: Iterable[str]) -> bool:
     """Whether one of the conditions has to ask a program that uses the network."""
     return any(traits(name).needs_network for name in names)
+
+
+def run_checks(names: Iterable[str]) -> bool:
+    """Whether one of the conditions starts a check of the project."""
+    return any(traits(name).runs_checks for name in names)
 
 
 # ── asking ──────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,8 @@ but no verdict does: nothing shows that it was written by the attempt.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from playbook_supervisor.kernel.directives import (
     Attempt,
     Check,
@@ -36,9 +38,13 @@ if TYPE_CHECKING:
 
 def runs_programs(check: Check) -> bool:
     """Whether answering starts a program, for which the lock must not be held."""
-    return any(
-        conditions.need_network(_conditions(member.step, check.place)) for member in check.members
-    )
+    asked = _all_conditions(check)
+    return conditions.need_network(asked) or conditions.run_checks(asked)
+
+
+def runs_checks(check: Check) -> bool:
+    """Whether one of those programs is a check of the project, which may take an hour."""
+    return conditions.run_checks(_all_conditions(check))
 
 
 def asks_nothing(check: Check) -> bool:
@@ -70,13 +76,18 @@ class CheckInputs(Record):
         return self.runtime.begun or Launch(self.began_at, "", {})
 
 
-def answer(check: Check, inputs: CheckInputs, at: int) -> tuple[Checked, dict[str, str]]:
-    """The answer to a check, and digests of the evidence of what fails, by name."""
+def answer(
+    check: Check, inputs: CheckInputs, clock: Callable[[], int]
+) -> tuple[Checked, dict[str, str]]:
+    """The answer to a check, and digests of the evidence of what fails, by name.
+
+    `clock` tells when the answer is known, in ms: that may be long after the question.
+    """
     failing: dict[str, str] = {}
     reports = {
         member.step.id: _report(member, check.place, inputs, failing) for member in check.members
     }
-    return Checked(at, check.id, reports), failing
+    return Checked(clock(), check.id, reports), failing
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
@@ -180,6 +191,10 @@ def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool
     if known is None or not now:
         return True
     return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
+
+
+def _all_conditions(check: Check) -> list[str]:
+    return [name for member in check.members for name in _conditions(member.step, check.place)]
 
 
 def _conditions(step: Step, place: Place) -> tuple[str, ...]:

@@ -28,21 +28,27 @@ Artifacts = dict[str, Stamp | None]
 
 
 class Launch(Record):
-    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty."""
+    """What was known when an attempt was launched. `at` in ms, `head` a commit id or empty.
+
+    `tree` is the id of all that was in the work tree; empty where no postcondition needs it, or
+    where git could not tell.
+    """
 
     at: int
     head: str
     artifacts: Artifacts
+    tree: str = ""
 
     def as_json(self) -> dict[str, Any]:
         stamps = {path: stamp and stamp.as_list() for path, stamp in self.artifacts.items()}
-        return {"at": self.at, "head": self.head, "artifacts": stamps}
+        tree = {"tree": self.tree} if self.tree else {}
+        return {"at": self.at, "head": self.head, "artifacts": stamps} | tree
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Launch:
         stamps = data["artifacts"].items()
         artifacts = {path: Stamp.from_list(stamp) if stamp else None for path, stamp in stamps}
-        return cls(data["at"], data["head"], artifacts)
+        return cls(data["at"], data["head"], artifacts, data.get("tree", ""))
 
 
 class Runtime(Record, frozen=False):

@@ -136,13 +136,14 @@ def _launch(fields: Fields) -> Launch:
         path: Stamp.of_content(known) if known else None
         for path, known in fields.strings("artifacts").items()
     }
-    return Launch(fields.time("at"), fields.text("head"), artifacts)
+    return Launch(fields.time("at"), fields.text("head"), artifacts, fields.text("tree"))
 
 
 def _launch_mapping(launch: Launch) -> dict[str, object]:
     stamps = launch.artifacts.items()
     artifacts = {path: stamp.digest if stamp else "" for path, stamp in stamps}
-    return {"at": to_time(launch.at), "head": launch.head, "artifacts": artifacts}
+    tree = {"tree": launch.tree} if launch.tree else {}
+    return {"at": to_time(launch.at), "head": launch.head, **tree, "artifacts": artifacts}
 
 
 def _agree(one: Launch | None, other: Launch | None) -> bool:

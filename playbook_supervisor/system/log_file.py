@@ -7,6 +7,7 @@ long, it is replaced by its head, a mark and its tail; a reader that follows it 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ HEAD = TAIL = 256 * 1024
 """Bytes that are kept of the beginning and of the end."""
 
 _MARK = b"\n[\xe2\x80\xa6 %d bytes left out \xe2\x80\xa6]"
+_MARKED = rb"\n\[\xe2\x80\xa6 (\d{1,20}) bytes left out \xe2\x80\xa6\] *\n"
 _MARK_SIZE = 64  # with blanks and a line end, for any number of bytes
 _CUT_SIZE = HEAD + _MARK_SIZE + TAIL
 _LARGEST = _CUT_SIZE + TAIL
@@ -25,7 +27,7 @@ _LARGEST = _CUT_SIZE + TAIL
 
 
 class LogFile:
-    """Writes one log, from its beginning. A full disk ends the log and nothing else."""
+    """Writes one log, and continues the one that is there. A full disk ends it and nothing else."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,8 +35,12 @@ class LogFile:
         self._descriptor = -1
         with suppress(PlaybookError, OSError):
             ensure_folder(path.parent)
-            write_atomically(path, b"", durable=False)
-            self._descriptor = self._open()
+            try:
+                self._descriptor = self._open()
+                self._size, self._omitted = _state(path)
+            except FileNotFoundError:
+                write_atomically(path, b"", durable=False)
+                self._descriptor = self._open()
 
     def add(self, line: str) -> None:
         """Append a line; it is in the file when this returns."""
@@ -118,6 +124,14 @@ def followed(path: Path, ended: Callable[[], bool], wait: Callable[[], None]) ->
             yield rest.decode("utf-8", "replace")
     finally:
         log.close()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """The size of the log, and how many bytes of it were left out."""
+    with path.open("rb") as log:
+        log.seek(HEAD)
+        said = re.match(_MARKED, log.read(_MARK_SIZE))
+        return log.seek(0, os.SEEK_END), int(said[1]) if said else 0
 
 
 def _replaced(descriptor: int, path: Path) -> bool:

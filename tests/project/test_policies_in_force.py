@@ -13,7 +13,7 @@ from hooked import Hooked
 from project import FEATURE, Project
 
 from playbook_supervisor.commands import checking, diagrams, driving, locate, view
-from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import PromptAnswer
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError
 from playbook_supervisor.kernel.vocabulary import Mode

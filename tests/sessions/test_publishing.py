@@ -8,7 +8,7 @@ from project import FEATURE, Project, remote
 from stored import ask, failed, playbook, step, work
 
 from playbook_supervisor.commands import driving
-from playbook_supervisor.drivers.headless import DriveResult
+from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.gate_context import gate_context

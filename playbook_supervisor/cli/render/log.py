@@ -8,6 +8,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from playbook_supervisor.cli.render import text
+from playbook_supervisor.drivers.observers import check_line
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.records import Record
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.directives import Attempt
     from playbook_supervisor.kernel.state import Event
     from playbook_supervisor.sessions.snapshot import Snapshot
+
+_CHECK_INTERVAL = 30  # seconds between two lines about the same check
 
 
 class Level(IntEnum):
@@ -57,6 +60,10 @@ class Log(Record):
     def on_output(self, attempt: Attempt, line: str) -> None:
         if self.level >= Level.DEBUG:
             self.write(f"{text.stamp(now())} {attempt.id} says {first_line(line, 400)}")
+
+    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+        if self.level >= Level.INFO and seconds % _CHECK_INTERVAL == 0:
+            self.write(f"{text.stamp(now())} {attempt.id} {check_line(check, seconds)}")
 
     def on_gate(self, snapshot: Snapshot) -> None:
         line = text.waiting(snapshot, now())

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from playbook_supervisor.cli.render import live, text
 from playbook_supervisor.cli.render.log import Level, now
+from playbook_supervisor.drivers.observers import check_line
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.state import Change, Entry, Event
@@ -146,6 +147,10 @@ class Terminal:
             self._lines[attempt.step.id] = first_line(line)
         if self._level >= Level.DEBUG:
             self._print_above(f"{attempt.id}: {first_line(line)}")
+
+    def on_check(self, attempt: Attempt, check: str, seconds: int) -> None:
+        with self._lock:
+            self._lines[attempt.step.id] = check_line(check, seconds)
 
     def on_gate(self, snapshot: Snapshot) -> None:
         with self._lock:

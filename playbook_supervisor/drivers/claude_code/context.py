@@ -110,7 +110,9 @@ class HookContext(Record, frozen=False):
 
 def client_supervisor(store: SessionStore, session_id: str) -> Supervisor:
     """A supervisor that leaves a check that starts a program to `playbook next --wait`."""
-    return Supervisor(store, session_id, exports=False, runs_programs=False, copies=True)
+    return Supervisor(
+        store, session_id, exports=False, runs_programs=False, runs_checks=False, copies=True
+    )
 
 
 def process(environment: Mapping[str, str]) -> int:

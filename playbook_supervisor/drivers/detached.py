@@ -1,0 +1,154 @@
+"""A detached process of ours that carries out what is due without an agent.
+
+A client waits half a minute for a hook and a few minutes for a command, but a check of the project
+may take an hour. So `playbook next --wait` starts this process and waits for it; it may itself be
+killed and run again. At most one such process works on a session. It ends as soon as an agent or a
+person is due, and it stops early when the session's client has ended or no longer drives it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from playbook_supervisor.drivers import driver_lock
+from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.errors import PlaybookError, StateError
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.directives import Check
+from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import ancestry, checkout
+from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
+from playbook_supervisor.system.files import read_bytes, remove, write_atomically
+from playbook_supervisor.system.locks import locked
+from playbook_supervisor.system.log_file import put
+from playbook_supervisor.system.process_groups import (
+    kill_worker,
+    until,
+    worker_alive,
+    worker_record,
+)
+from playbook_supervisor.system.processes import run_detached
+
+_LOCK = "detached"
+_FAILURE = "detached.json"
+_INTERVAL = 0.1  # seconds between two looks at the session and at the process
+_STARTING = 5.0  # seconds that the process may take until it holds its lock
+_GLANCE = 0.5  # seconds between two looks at who drives the session
+
+
+def attend(supervisor: Supervisor) -> None:
+    """Start the process unless it works already; return when it has changed the session or ended.
+
+    Raises the error that has ended it. Call it while there is only one thread.
+    """
+    private = supervisor.private
+    if not working(private):
+        remove(private / _FAILURE)
+        root, session_id = supervisor.root, supervisor.id
+        run_detached(lambda: _work(root, session_id))
+        until(lambda: working(private) or _over(supervisor), _STARTING)
+    while working(private) and not supervisor.changed():
+        time.sleep(_INTERVAL)
+    if not working(private):
+        _raise_failure(private)
+
+
+def working(private: Path) -> bool:
+    """Whether such a process works on the session whose local folder is `private`."""
+    return worker_alive(private / _LOCK)
+
+
+def end(private: Path) -> None:
+    """End the process and all that it has started. StateError PB-STATE-BUSY if that fails."""
+    kill_worker(private / _LOCK)
+
+
+def _over(supervisor: Supervisor) -> bool:
+    return supervisor.changed() or (supervisor.private / _FAILURE).exists()
+
+
+# ── inside the process ──────────────────────────────────────────────────────────────────────
+
+
+def _work(root: Path, session_id: str) -> None:
+    store = DiskStore(checkout.find(root))
+    private = store.runtime(session_id)
+    with suppress(StateError), locked(private / _LOCK, timeout=0.0):  # another works already
+        put(private / _LOCK, worker_record(os.getpid()), 0)
+        try:
+            _carry_out(store, session_id)
+        except Interrupted:
+            pass
+        except PlaybookError as error:
+            _keep_failure(private, error)
+        except Exception as error:
+            said = f"internal error: {type(error).__name__}: {first_line(str(error))}"
+            _keep_failure(private, StateError("PB-BUG", said))
+
+
+def _carry_out(store: DiskStore, session_id: str) -> None:
+    private = store.runtime(session_id)
+    driver_lock.require_no_runner(private)  # a runner that starts later ends this process
+    bound = binding.load(private)
+    _take_environment(bound)
+    supervisor = Supervisor(store, session_id, exports=False, copies=True)
+    with cancelled_by(_Abandoned(supervisor, _driver(bound))):
+        supervisor.advance()
+
+
+def _take_environment(bound: binding.Binding | None) -> None:
+    """Give the project's programs the client's environment, not that of a model's shell.
+
+    Otherwise a model could put a program of its own in front of the one that a check runs.
+    """
+    if bound is not None and (environment := ancestry.first_environment(bound.pid)):
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def _driver(bound: binding.Binding | None) -> tuple[str, int] | None:
+    return None if bound is None else (bound.client, bound.pid)
+
+
+class _Abandoned(Record, frozen=False):
+    """Whether the work is no longer wanted: it is another's, or what is due has changed."""
+
+    supervisor: Supervisor
+    driver: tuple[str, int] | None
+    _next: float = field(default=0.0, init=False)
+
+    def __call__(self) -> bool:
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + _GLANCE
+        bound = binding.load(self.supervisor.private)
+        if _driver(bound) != self.driver or (bound is not None and not binding.lives(bound)):
+            return True
+        changed = self.supervisor.changed()
+        return changed and not isinstance(self.supervisor.look().directive, Check)
+
+
+# ── its failure ─────────────────────────────────────────────────────────────────────────────
+
+
+def _keep_failure(private: Path, error: PlaybookError) -> None:
+    with suppress(PlaybookError):  # a full disk
+        write_atomically(private / _FAILURE, json.dumps(error.as_mapping()).encode(), durable=False)
+
+
+def _raise_failure(private: Path) -> None:
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        said = json.loads(read_bytes(private / _FAILURE))
+        raise StateError(
+            said["code"],
+            said["message"],
+            where=said.get("where", ""),
+            guidance=said["guidance"],
+            cause=said.get("cause", ""),
+        )

@@ -1,0 +1,202 @@
+"""From an observation to what is due: the part of a supervisor that accepts and that judges.
+
+Everything that is learned is written before anything follows from it. A check is answered under the
+session's lock if it only looks at files, and without it if it starts a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Answered, Ask, Attempt, Check, Observation
+from playbook_supervisor.kernel.state import Change, Event
+from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.checkout import Checkout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.sessions.evidence import CheckInputs
+    from playbook_supervisor.sessions.session_store import SessionStore
+
+# What most calls do not need is imported where it is needed: `evidence` for a check to answer or a
+# launch to record, `publishing` for what has happened.
+SPECKIT = "/speckit"
+_GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
+
+Watch = Callable[[Attempt, str], AbstractContextManager[None]]
+"""Entered while a check of the project runs for an attempt, with the check's name."""
+Observe = Callable[[OpenSession], Observation]
+"""Makes the observation once the session is open."""
+
+
+def _unwatched(_attempt: Attempt, _check: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class Judge:
+    """Accepts observations of one session and answers its checks.
+
+    `exports` says whether the driver gives `environment` to its workers. `runs_programs` and
+    `runs_checks` say whether it may wait for programs that conditions start, and for the project's
+    own checks, which may take an hour (if not, such a check is left outstanding).
+    `copies`: keep copies of the files with each change; a long drive makes them when it waits.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        session_id: str,
+        *,
+        exports: bool = True,
+        runs_programs: bool = True,
+        runs_checks: bool = True,
+        copies: bool = False,
+    ) -> None:
+        self.store, self.id = store, session_id
+        self.exports, self.copies = exports, copies
+        self.runs_programs, self.runs_checks = runs_programs, runs_checks
+        self.root = store.checkout.root
+        self.watch: Watch = _unwatched
+
+    def _record(self, *observations: Observation, commits: bool = True) -> Snapshot:
+        with self.store.open(self.id) as opened:
+            events = tuple(event for seen in observations for event in self._accept(opened, seen))
+            opened.write(launching=False)
+            snapshot = self._snapshot(opened, events)
+        return self._published(snapshot) if commits else snapshot
+
+    def _snapshot(self, opened: OpenSession, events: tuple[Event, ...]) -> Snapshot:
+        if events and self.copies:
+            opened.copy()
+        return take_snapshot(self.store, opened, events)
+
+    def _published(self, snapshot: Snapshot) -> Snapshot:
+        if not snapshot.events:
+            return snapshot
+        from playbook_supervisor.sessions import publishing
+
+        return publishing.published(snapshot, timeout=self._git_timeout)
+
+    @property
+    def _git_timeout(self) -> float:
+        return _GIT_TIMEOUT if self.runs_programs else _GIT_TIMEOUT_IN_HOOK
+
+    def _advance(self, observe: Observe | None = None, events: tuple[Event, ...] = ()) -> Snapshot:
+        """Accept an observation and answer checks until a driver must act.
+
+        A check that starts a program is answered without the lock. Another process may have
+        answered it meanwhile, so the session is opened again, and what is due then counts.
+        """
+        with self.store.open(self.id) as opened:
+            accepted = () if observe is None else self._accept(opened, observe(opened))
+            events += accepted + self._answer_checks(opened, observed=bool(accepted))
+            snapshot = self._snapshot(opened, events)
+            asked = snapshot.directive
+            asking = isinstance(asked, Check) and self._may_answer(asked)
+            inputs = self._check_inputs(opened) if asking else None
+        if inputs is None or not isinstance(asked, Check):
+            return self._published(snapshot)
+        from playbook_supervisor.sessions import evidence
+
+        checked, failing = evidence.answer(asked, inputs, self.store.clock)
+        with self.store.open(self.id) as opened:
+            if machine.directive(opened.state) == asked:
+                opened.runtime.failing.update(failing)
+                events += self._accept(opened, checked)
+                opened.write()
+        return self._advance(events=events)
+
+    def _may_answer(self, check: Check) -> bool:
+        """Whether the driver may wait for the programs that the answer needs."""
+        from playbook_supervisor.sessions import evidence
+
+        return self.runs_checks if evidence.runs_checks(check) else self.runs_programs
+
+    def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
+        """Answer the checks that only look at files; what follows from them is one write.
+
+        `observed`: an observation was accepted and is not written. It is written before any file
+        is looked at, because a worker's outcome must not be lost.
+        """
+        events: tuple[Event, ...] = ()
+        while isinstance(asked := machine.directive(opened.state), Check):
+            from playbook_supervisor.sessions import evidence
+
+            if evidence.runs_programs(asked):
+                break
+            if evidence.asks_nothing(asked):
+                checked = evidence.empty_answer(asked, self.store.clock())
+            else:
+                if observed:
+                    opened.write()
+                    observed = False
+                inputs = self._check_inputs(opened)
+                checked, failing = evidence.answer(asked, inputs, self.store.clock)
+                opened.runtime.failing.update(failing)
+            events += self._accept(opened, checked)
+        if observed or events:
+            opened.write()
+        return events
+
+    def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
+        if observation.at < opened.manifest.started_at:  # the clock stepped back
+            observation = replace(observation, at=opened.manifest.started_at)
+        if isinstance(observation, Answered):
+            self._admit_answer(opened, observation)
+        events = machine.decide(opened.state, observation)
+        self._record_launches(opened, events)
+        opened.accept(events)
+        return events
+
+    def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
+        asked = machine.directive(opened.state)
+        if isinstance(asked, Ask) and asked.id == answered.id:
+            from playbook_supervisor.sessions import evidence
+
+            opened.policy.admit(asked.member.step.id, answered.resolution, answered.by)
+            entry = opened.entry(asked.member.id)
+            evidence.answered(opened.runtime, entry, answered.resolution)
+
+    def _record_launches(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
+        """Keep what is on the disk when an attempt is launched: its evidence is compared to it."""
+        launched = [event.entry for event in events if event.change is Change.LAUNCHED]
+        if not launched:
+            return
+        from playbook_supervisor.sessions import evidence
+
+        here = self._checkout()
+        workspace = self._workspace(opened, here)
+        steps = [opened.playbook.step(entry.step_id) for entry in launched]
+        if any(step.command.startswith(SPECKIT) for step in steps):
+            self._point_speckit(workspace)  # refuses before anything is launched
+        for entry, step in zip(launched, steps, strict=True):
+            at = entry.launched_at or entry.started_at
+            opened.runtime.launches[entry.id] = evidence.launch(step, workspace, here.head, at)
+
+    def _point_speckit(self, world: Workspace) -> dict[str, str]:
+        from playbook_supervisor.project.features import point_speckit
+
+        return dict(point_speckit(self.root, world.feature, world.config, exported=self.exports))
+
+    def _check_inputs(self, opened: OpenSession) -> CheckInputs:
+        from playbook_supervisor.sessions.evidence import CheckInputs
+
+        workspace = self._workspace(opened, self._checkout())
+        return CheckInputs(workspace, opened.runtime, opened.manifest.started_at)
+
+    def _checkout(self) -> Checkout:
+        """The checkout as it is now, read each time: steps may commit and switch branches."""
+        return checkout.refreshed(self.store.checkout)
+
+    def _workspace(self, known: OpenSession | Snapshot, here: Checkout) -> Workspace:
+        from playbook_supervisor.project import features
+        from playbook_supervisor.project.conditions import Workspace
+
+        feature = known.manifest.feature or features.of_branch(here.branch)
+        return Workspace(self.root, feature, here.branch, known.config)
