@@ -15,7 +15,7 @@ from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn, TypeAlias
+    from typing import Any, NoReturn, TypeAlias
 
 MAX_DEPTH = 64
 
@@ -52,6 +52,19 @@ class Plain(str):
             number = float(text)
             return text if number in (float("inf"), float("-inf")) else number
         return text
+
+
+def yaml_values(data: Data) -> Any:
+    """The data with the types that YAML 1.2 gives to unquoted scalars; a missing value is None."""
+    match data:
+        case dict():
+            return {key: yaml_values(each) for key, each in data.items()}
+        case list():
+            return [yaml_values(each) for each in data]
+        case Plain():
+            return data.value
+        case _:
+            return data
 
 
 Data: TypeAlias = "dict[str, Data] | list[Data] | str"

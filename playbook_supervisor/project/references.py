@@ -17,8 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SECRET = "secret:"  # noqa: S105 - a prefix, not a password
+"""Begins a reference to a secret: `{{secret:NAME}}`."""
 _REFERENCE = r"\{\{([^{}]*)\}\}"
-_SECRET = "secret:"  # noqa: S105 - a prefix
 HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 """The name of a secret: of an environment variable, or of a program in the config."""
 SECRET_OPTIONS = frozenset({"env", "headers"})
@@ -38,8 +39,8 @@ def secret_names(text: str, args: Iterable[Arg] = ()) -> tuple[str, ...]:
 
 def handle(name: str) -> str:
     """The handle in `secret:NAME`; empty for any other name."""
-    rest = name.removeprefix(_SECRET).strip()
-    return rest if name.startswith(_SECRET) and re.match(HANDLE, rest) else ""
+    rest = name.removeprefix(SECRET).strip()
+    return rest if name.startswith(SECRET) and re.match(HANDLE, rest) else ""
 
 
 def interpolate(text: str, values: Mapping[str, str]) -> str:

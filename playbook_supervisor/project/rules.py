@@ -11,8 +11,11 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
-from playbook_supervisor.project.references import names
-from playbook_supervisor.project.schema_problems import LATER_VERSION, READ_VERSION, RULE, VERSION
+from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
+from playbook_supervisor.project import namespaces
+from playbook_supervisor.project import reference_rules as references
+from playbook_supervisor.project.format_version import NEWEST, VERSION, text_of, things
+from playbook_supervisor.project.schema_problems import RULE, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,40 +23,120 @@ if TYPE_CHECKING:
 
     Thing = Mapping[str, Any]
 
+_DECISIONS = {"autonomy": tuple(Autonomy), "error_policy": ("stop", "retry_once", "gate")}
+_MISPLACED = {
+    "with": "Put the arguments of a slash command into `args`.",
+    "stdin": "Only a program, a request or a prompt reads the output of another step.",
+    "args": "Write what follows the namespace into `command`, and the rest under `with`.",
+    "model": "Remove it: no model carries out this step.",
+    "tools": "Remove it: only the agent of a `prompt` or `markdown` step has tools to choose.",
+}
+_NAMESPACE = r"[a-z][a-z0-9_-]{0,60}"
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
 def violations(data: Any, document: Document) -> Iterator[Problem]:
-    """Every broken rule, and a warning about an unknown version."""
+    """Every broken rule."""
     if not isinstance(data, dict):
         return
-    yield from _version(document, data)
+    yield from _undecided(document, data)
+    yield from _namespaces(document, data)
+    yield from _misplaced(document, data)
+    yield from _args(document, data)
     yield from _repeated(document, data, "args", "name", "arg")
     yield from _repeated(document, data, "steps", "id", "step")
-    yield from _undeclared(document, data)
+    yield from references.violations(data, document)
     yield from _scattered_groups(document, data)
     yield from _unprintable(document, data)
 
 
-def _version(document: Document, data: Thing) -> Iterator[Problem]:
-    version = _text(data, "version")
-    if version not in ("", READ_VERSION):
-        word = "supported yet" if version == LATER_VERSION else "known"
-        yield problem_at(
-            document,
-            ("version",),
-            VERSION,
-            f"version `{first_line(version, 20)}` is not {word}; it is read as {READ_VERSION}",
-            f'Write `version: "{READ_VERSION}"`.',
-            severity="warning",
-        )
+def _undecided(document: Document, data: Thing) -> Iterator[Problem]:
+    """Every step has an autonomy and an error policy, its own or the default."""
+    defaults = data.get("defaults")
+    for index, step in things(data, "steps"):
+        for key, wanted in _DECISIONS.items():
+            if key not in step and not (isinstance(defaults, dict) and key in defaults):
+                guidance = f"Add `{key}:` with one of {', '.join(wanted)}."
+                path = ("steps", index)
+                yield problem_at(document, path, SCHEMA, f"`{key}` is missing", guidance)
+
+
+def _namespaces(document: Document, data: Thing) -> Iterator[Problem]:
+    """The first word of a command that is no slash command must have a meaning here."""
+    for index, step in things(data, "steps"):
+        namespace = text_of(step, "command").split(" ")[0]
+        if not re.fullmatch(_NAMESPACE, namespace) or namespaces.is_known(namespace):
+            continue
+        path = ("steps", index, "command")
+        if namespace in namespaces.NOT_YET:
+            message = f"`{namespace}` is part of version {NEWEST}, but not supported yet"
+            yield problem_at(document, path, VERSION, message, "Remove the step.")
+        elif namespace in namespaces.RESERVED:
+            message = f"`{namespace}` steps need a package that provides them"
+            guidance = "Install it beside playbook, or use `cli` with a program that does the work."
+            yield problem_at(document, path, RULE, message, guidance)
+        else:
+            known = (*namespaces.AGENTS, *namespaces.EXECUTORS, *namespaces.installed())
+            near = did_you_mean(namespace, known)
+            guidance = f"Did you mean `{near}`? " if near else ""
+            guidance += "Write a slash command, as in `/speckit.plan`, or begin with one of "
+            guidance += f"{', '.join(known)}."
+            message = f"`{first_line(text_of(step, 'command'), 60)}` is not a valid `command`"
+            yield problem_at(document, path, SCHEMA, f"{message} of a step", guidance)
+
+
+def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
+    """Keys that have no meaning for the step's kind of command."""
+    for index, step in things(data, "steps"):
+        namespace = text_of(step, "command").split(" ")[0]
+        is_slash, is_prompt = namespace.startswith("/"), namespace in namespaces.AGENTS
+        is_executor = not is_slash and not is_prompt and namespaces.is_known(namespace)
+        misplaced = {
+            "with": is_slash,
+            "stdin": is_slash,
+            "args": is_prompt or is_executor,
+            "model": is_executor,
+            "tools": is_slash or is_executor,
+        }
+        kind = "a slash command" if is_slash else f"a `{first_line(namespace, 40)}` command"
+        for key, wrong in misplaced.items():
+            if wrong and key in step:
+                path = ("steps", index, key)
+                message = f"`{key}` has no meaning for {kind}"
+                yield problem_at(document, path, RULE, message, _MISPLACED[key], key=True)
+        if "output_schema" in step and text_of(step, "output") != OutputFormat.JSON:
+            path = ("steps", index, "output_schema")
+            message = "`output_schema` needs `output: json`"
+            yield problem_at(document, path, RULE, message, "Add `output: json`.", key=True)
+
+
+def _args(document: Document, data: Thing) -> Iterator[Problem]:
+    """An enum has values, its default is one of them, and a required arg has no default."""
+    for index, arg in things(data, "args"):
+        path: Path = ("args", index)
+        values, default = arg.get("values"), arg.get("default")
+        if arg.get("type") == ArgType.ENUM and values is None:
+            message, guidance = "an enum needs `values`", "Add `values:` with a list."
+            yield problem_at(document, path, RULE, message, guidance)
+        elif arg.get("type") != ArgType.ENUM and values is not None:
+            message = "`values` belongs to an enum"
+            guidance = "Write `type: enum`, or remove `values`."
+            yield problem_at(document, (*path, "values"), RULE, message, guidance, key=True)
+        elif isinstance(values, list) and isinstance(default, str) and default not in values:
+            message = f"the default `{first_line(default, 60)}` is not one of the values"
+            guidance = f"Allowed: {first_line(', '.join(map(str, values)))}."
+            yield problem_at(document, (*path, "default"), RULE, message, guidance)
+        if arg.get("required") is True and default is not None:
+            message = "a required arg is always given, so its default has no effect"
+            guidance = "Write `required: false`, or remove `default`."
+            yield problem_at(document, (*path, "default"), RULE, message, guidance, key=True)
 
 
 def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -> Iterator[Problem]:
     """`name` must be unique among the things under `key`."""
     seen: dict[str, int] = {}
-    for index, each in _things(data, key):
-        value = _text(each, name)
+    for index, each in things(data, key):
+        value = text_of(each, name)
         if value in seen:
             yield problem_at(
                 document,
@@ -66,31 +149,12 @@ def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -
             seen[value] = index
 
 
-def _undeclared(document: Document, data: Thing) -> Iterator[Problem]:
-    """Every `{{name}}` must be a declared arg."""
-    declared = dict.fromkeys(_text(arg, "name") for _, arg in _things(data, "args"))
-    some = ", ".join(list(declared)[:10]) + (", …" if len(declared) > 10 else "")
-    for index, step in _things(data, "steps"):
-        for name in names(_text(step, "args")):
-            if name in declared:
-                continue
-            near = did_you_mean(name, declared)
-            guidance = f"Did you mean `{{{{{near}}}}}`? " if near else ""
-            yield problem_at(
-                document,
-                ("steps", index, "args"),
-                RULE,
-                f"`{{{{{first_line(name, 60)}}}}}` is not a declared arg",
-                guidance + f"Declare it under `args`. Declared: {first_line(some) or 'none'}.",
-            )
-
-
 def _scattered_groups(document: Document, data: Thing) -> Iterator[Problem]:
     """The steps of a parallel group must be next to each other (kai FR7)."""
     closed: set[str] = set()
     former = ""
-    for index, step in _things(data, "steps"):
-        group = _text(step, "parallel_group")
+    for index, step in things(data, "steps"):
+        group = text_of(step, "parallel_group")
         if group != former:
             closed.add(former)
             if group and group in closed:
@@ -118,21 +182,11 @@ def _unprintable(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _free_texts(data: Thing) -> Iterator[tuple[Path, str]]:
-    yield ("description",), _text(data, "description")
-    for index, arg in _things(data, "args"):
-        yield ("args", index, "description"), _text(arg, "description")
-    for index, step in _things(data, "steps"):
-        yield ("steps", index, "args"), _text(step, "args")
-        yield ("steps", index, "parallel_group"), _text(step, "parallel_group")
-
-
-def _things(data: Thing, key: str) -> Iterator[tuple[int, Thing]]:
-    """The mappings in the list under `key`, with their index; other items are skipped."""
-    items = data.get(key)
-    if isinstance(items, list):
-        yield from ((index, each) for index, each in enumerate(items) if isinstance(each, dict))
-
-
-def _text(each: Thing, key: str) -> str:
-    value = each.get(key)
-    return value if isinstance(value, str) else ""
+    yield ("description",), text_of(data, "description")
+    yield ("owner",), text_of(data, "owner")
+    for index, arg in things(data, "args"):
+        yield ("args", index, "description"), text_of(arg, "description")
+    for index, step in things(data, "steps"):
+        for key in ("args", "title", "command", "when"):
+            yield ("steps", index, key), text_of(step, key)
+        yield ("steps", index, "parallel_group"), text_of(step, "parallel_group")

@@ -11,21 +11,34 @@ from itertools import chain
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError
+from playbook_supervisor.formats.located import yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Trigger
-from playbook_supervisor.project import rules
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
+from playbook_supervisor.kernel.vocabulary import (
+    ArgType,
+    Autonomy,
+    Condition,
+    OutputFormat,
+    Transform,
+    Trigger,
+)
+from playbook_supervisor.project import format_version, rules
+from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.project.schema_problems import SCHEMA, explain
+from playbook_supervisor.records import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _SCHEMAS = Path(__file__).parent / "schemas"
-_BOOLEANS = frozenset({"required"})
-_NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version"})
+_BOOLEANS = frozenset({"required", "secret", "feedback"})
+_NUMBERS = frozenset(fields(Limits))
+_FREE = frozenset({"with", "output_schema"})
+"""Keys whose values are any data, with the types of YAML."""
+_NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version", "stdin"})
 
 
 Examined = tuple[Playbook | None, tuple[Problem, ...], Document | None]
@@ -49,7 +62,7 @@ def examine_document(document: Document) -> tuple[Playbook | None, tuple[Problem
 
     typed = _typed("", document.data)
     conforming = conforms(typed)
-    found: Iterable[Problem] = rules.violations(typed, document)
+    found = chain(format_version.problems(typed, document), rules.violations(typed, document))
     if not conforming:
         found = chain(found, _schema_violations(typed, document))
     first = set(_first(found, document.source))
@@ -89,10 +102,12 @@ def schema_text(name: str) -> str:
 
 
 def _typed(key: str, value: Any) -> Any:
-    """The data with the types of the schema: text as it was written, and booleans.
+    """The data with the types of the schema: text as it was written, booleans, and numbers.
 
     A key without a value is null, and so is a `null` in place of a name.
     """
+    if key in _FREE:
+        return yaml_values(value)
     if isinstance(value, dict):
         return {inner: _typed(inner, each) for inner, each in value.items()}
     if isinstance(value, list):
@@ -101,6 +116,8 @@ def _typed(key: str, value: Any) -> Any:
         if value == "" or (key in _NAMES and value.value is None):
             return None
         if key in _BOOLEANS and isinstance(value.value, bool):
+            return value.value
+        if key in _NUMBERS and type(value.value) in (int, float):
             return value.value
     return str(value)
 
@@ -127,12 +144,29 @@ def _first(found: Iterable[Problem], source: str) -> Iterator[Problem]:
 
 
 def _playbook(data: dict[str, Any]) -> Playbook:
+    defaults = data.get("defaults", {})
     return Playbook(
         name=data["name"],
         description=data["description"],
         version=data["version"],
-        args=tuple(Arg(arg["name"], arg["description"], arg["required"]) for arg in data["args"]),
-        steps=tuple(_step(step) for step in data["steps"]),
+        args=tuple(map(_arg, data["args"])),
+        steps=tuple(_step({**defaults, **step}) for step in data["steps"]),
+        owner=data.get("owner", ""),
+        outputs=tuple(data.get("outputs", ())),
+        limits=_limits(data.get("limits", {})),
+    )
+
+
+def _arg(data: dict[str, Any]) -> Arg:
+    return Arg(
+        name=data["name"],
+        description=data["description"],
+        required=data["required"],
+        type=ArgType(data.get("type", ArgType.STRING)),
+        values=tuple(data.get("values", ())),
+        default=data.get("default"),
+        transform=Transform(data["transform"]) if "transform" in data else None,
+        secret=data.get("secret", False),
     )
 
 
@@ -144,8 +178,54 @@ def _step(data: dict[str, Any]) -> Step:
         error_policy=ErrorPolicy.read(data["error_policy"]),
         args=data.get("args", ""),
         model=data.get("model", ""),
-        preconditions=tuple(map(Condition, data.get("preconditions", ()))),
-        postconditions=tuple(map(Condition, data.get("postconditions", ()))),
+        preconditions=_conditions(data, "preconditions"),
+        postconditions=_conditions(data, "postconditions"),
         escalation_triggers=tuple(map(Trigger, data.get("escalation_triggers", ()))),
         parallel_group=data.get("parallel_group", ""),
+        title=data.get("title", ""),
+        options=_json(data.get("with")),
+        stdin=data.get("stdin", ""),
+        output=OutputFormat(data.get("output", OutputFormat.TEXT)),
+        output_schema=_json(data.get("output_schema")),
+        when=data.get("when", ""),
+        skip_if=_conditions(data, "skip_if"),
+        outputs=tuple(data.get("outputs", ())),
+        cwd=data.get("cwd", ""),
+        tools=tuple(data.get("tools", ())),
+        limits=_limits(data),
+        feedback=data.get("feedback", True),
     )
+
+
+def _limits(data: dict[str, Any]) -> Limits:
+    return Limits(**{name: data[name] for name in fields(Limits) if name in data})
+
+
+def _json(value: object) -> str:
+    if value is None:
+        return ""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _conditions(data: dict[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(map(_condition, data.get(key, ())))
+
+
+def _condition(stated: str | dict[str, Any]) -> str:
+    """The canonical text of a condition."""
+    if isinstance(stated, str):
+        return stated
+    ((word, value),) = stated.items()
+    return Requirement(Condition(word), _parameters(value)).name
+
+
+def _parameters(value: Any) -> tuple[str, ...]:
+    match value:
+        case str():
+            return (value,)
+        case dict():
+            return (value["path"], value["text"])
+        case _:
+            return tuple(value)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.project.format_version import NEWEST, UNSUPPORTED_KEYS, VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,42 +20,27 @@ if TYPE_CHECKING:
 
 SCHEMA = "PB-CHECK-SCHEMA"
 RULE = "PB-CHECK-RULE"
-VERSION = "PB-CHECK-VERSION"
 
-READ_VERSION = "1.0"
-"""The newest version of the format that this release reads."""
-LATER_VERSION = "1.1"
-
-_LATER_KEYS: Mapping[str, frozenset[str]] = {
-    "playbook": frozenset({"owner", "reviewers", "outputs", "limits", "defaults"}),
-    "arg": frozenset({"type", "values", "default", "transform", "secret"}),
-    "step": frozenset(
-        {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "approval"}
-        | {"checkpoint", "cwd", "tools", "cache", "timeout_seconds", "max_output_bytes"}
-        | {"max_depth", "max_cost_usd", "max_turns", "max_tool_calls"}
-    ),
+_CONDITION_LISTS = frozenset({"preconditions", "postconditions", "skip_if"})
+_VALUED = {
+    "file_exists": "file_exists: docs/index.md",
+    "file_contains": "file_contains: {path: README.md, text: Install}",
+    "branch_exists": "branch_exists: main",
+    "tag_exists": "tag_exists: v1.0",
+    "verdict_pass": "verdict_pass: review.md",
+    "command_succeeds": "command_succeeds: test",
+    "command_fails": "command_fails: test",
+    "changes_made": "changes_made: src/**",
+    "changes_within": "changes_within: [src/**, tests/**]",
 }
-"""New keys, by the thing that has them."""
-
-_LATER_CONDITIONS = frozenset(
-    {"tasks_done", "file_exists", "file_contains", "git_clean", "branch_exists"}
-    | {"verdict_pass", "command_succeeds"}
-)
-_LATER_POLICIES = frozenset({"continue", "ignore", "fail"})
-_LATER_NAMESPACES = frozenset(
-    {"markdown", "prompt", "checkpoint", "branch", "commit", "pr", "issue", "playbook"}
-    | {"cli", "http", "mcp", "web", "node"}
-)
+"""The conditions that need a value, each with an example."""
 
 
 def explain(
     keyword: str, document: Document, path: Path, instance: Any, schema: Schema
 ) -> Iterator[Problem]:
     """The problems of the `instance` at `path`, which violates the `keyword` of `schema`."""
-    if keyword in ("type", "enum", "pattern") and _is_later(_key(path), instance):
-        yield _later_value(document, path, instance, schema)
-    else:
-        yield from _EXPLANATIONS[keyword](document, path, instance, schema)
+    yield from _EXPLANATIONS[keyword](document, path, instance, schema)
 
 
 def shown(value: object) -> str:
@@ -75,8 +61,10 @@ def _unknown_keys(
     for key in instance:
         if key in known:
             continue
-        if key in _LATER_KEYS[kind]:
-            yield _needs_later(document, (*path, key), f"`{key}`", f"remove `{key}`", key=True)
+        if key in UNSUPPORTED_KEYS.get(kind, ()):
+            message = f"`{key}` is part of version {NEWEST}, but not supported yet"
+            guidance = f"Remove `{key}`."
+            yield problem_at(document, (*path, key), VERSION, message, guidance, key=True)
             continue
         near = did_you_mean(key, known)
         guidance = f"Did you mean `{near}`? " if near else ""
@@ -113,9 +101,15 @@ def _not_allowed(
 ) -> Iterator[Problem]:
     if not isinstance(instance, str):
         return  # its type is already reported
-    near = did_you_mean(instance, schema["enum"])
+    valued = _VALUED if _key(path) in _CONDITION_LISTS else {}
+    if instance in valued:
+        guidance = f"Write `{valued[instance]}`, for example."
+        yield problem_at(document, path, SCHEMA, f"`{instance}` needs a value", guidance)
+        return
+    allowed = [*schema["enum"], *valued]
+    near = did_you_mean(instance, allowed)
     guidance = f"Did you mean `{near}`? " if near else ""
-    guidance += f"Allowed: {', '.join(schema['enum'])}."
+    guidance += f"Allowed: {', '.join(allowed)}."
     message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
     yield problem_at(document, path, SCHEMA, message, guidance)
 
@@ -140,39 +134,19 @@ def _too_long(document: Document, path: Path, instance: Any, schema: Schema) -> 
     yield problem_at(document, path, SCHEMA, message, guidance)
 
 
-def _later_value(document: Document, path: Path, instance: Any, schema: Schema) -> Problem:
-    if _key(path) == "command":
-        word = f"a `{instance.split(maxsplit=1)[0]}` command"
-        return _needs_later(document, path, word, "write a slash command such as `/speckit.plan`")
-    word = f"`{next(iter(instance))}`" if isinstance(instance, dict) else shown(instance)
-    if _key(path) == "error_policy" and isinstance(instance, dict):
-        word = "an error policy for each code"
-    return _needs_later(document, path, word, f"write {_wanted(schema)}")
+def _out_of_range(
+    document: Document, path: Path, instance: Any, schema: Schema
+) -> Iterator[Problem]:
+    bounds = [f"{word} {schema[key]:,}" for key, word in _BOUNDS.items() if key in schema]
+    message = f"{_name(path)} is {shown(instance)}"
+    yield problem_at(document, path, SCHEMA, message, f"Write a number {' and '.join(bounds)}.")
 
 
-def _needs_later(
-    document: Document, path: Path, word: str, fix: str, *, key: bool = False
-) -> Problem:
-    guidance = f"This release reads version {READ_VERSION}: {fix}."
-    message = f"{word} needs version {LATER_VERSION}"
-    return problem_at(document, path, VERSION, message, guidance, key=key)
-
-
-def _is_later(key: str, value: object) -> bool:
-    """Whether 1.1 allows this value of a step's key, or this item of its list."""
-    match key, value:
-        case "command", str(text):
-            return not _LATER_NAMESPACES.isdisjoint(text.split(maxsplit=1)[:1])
-        case "error_policy", str(text):
-            return text in _LATER_POLICIES or text.startswith("retry:")
-        case "error_policy", dict():
-            return True
-        case "preconditions" | "postconditions", str(text):
-            return text in _LATER_CONDITIONS
-        case "preconditions" | "postconditions", dict(mapping):
-            return len(mapping) == 1 and next(iter(mapping)) in _LATER_CONDITIONS
-        case _:
-            return False
+def _not_one_key(
+    document: Document, path: Path, instance: Any, _schema: Schema
+) -> Iterator[Problem]:
+    message = f"{_name(path)} has {len(instance)} conditions, not one"
+    yield problem_at(document, path, SCHEMA, message, "Write each condition as its own item.")
 
 
 def _key(path: Path) -> str:
@@ -181,12 +155,15 @@ def _key(path: Path) -> str:
 
 
 def _kind(path: Path) -> str:
-    """What the path leads into: a playbook, an arg or a step."""
-    return {"args": "arg", "steps": "step"}.get(str(path[0]), "playbook") if path else "playbook"
+    """What the path leads into: a playbook, an arg, a step, a condition, `limits` or `defaults`."""
+    if not _CONDITION_LISTS.isdisjoint(path):
+        return "condition"
+    kinds = {"args": "arg", "steps": "step", "limits": "limits", "defaults": "defaults"}
+    return kinds.get(str(path[0]), "playbook") if path else "playbook"
 
 
 def _a(kind: str) -> str:
-    return "an arg" if kind == "arg" else f"a {kind}"
+    return {"arg": "an arg", "limits": "`limits`", "defaults": "`defaults`"}.get(kind, f"a {kind}")
 
 
 def _name(path: Path) -> str:
@@ -205,7 +182,14 @@ def _type(schema: Schema) -> str:
     return _TYPES.get(str(schema.get("type")), "text")
 
 
-_TYPES = {"boolean": "true or false", "array": "a list", "object": "a mapping of keys"}
+_TYPES = {
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping of keys",
+    "number": "a number",
+    "integer": "a whole number",
+}
+_BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "up to"}
 _SKELETON = "A playbook has `name:`, `description:`, `version:`, `args:` and `steps:`."
 _EXPLANATIONS: Mapping[str, Callable[[Document, Path, Any, Schema], Iterator[Problem]]] = {
     "additionalProperties": _unknown_keys,
@@ -216,4 +200,9 @@ _EXPLANATIONS: Mapping[str, Callable[[Document, Path, Any, Schema], Iterator[Pro
     "minLength": _too_short,
     "minItems": _too_few,
     "maxLength": _too_long,
+    "minimum": _out_of_range,
+    "exclusiveMinimum": _out_of_range,
+    "maximum": _out_of_range,
+    "minProperties": _not_one_key,
+    "maxProperties": _not_one_key,
 }

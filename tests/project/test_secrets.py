@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook_supervisor.errors import StepError
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, ErrorPolicy
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import secrets
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.secrets import Secrets, forms

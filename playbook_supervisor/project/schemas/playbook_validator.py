@@ -21,9 +21,11 @@ def conforms(data: object) -> bool:
 
 
 REGEX_PATTERNS = {
-    '^/[A-Za-z0-9][A-Za-z0-9_.:-]*$(?!\\n)': re.compile('^/[A-Za-z0-9][A-Za-z0-9_.:-]*\\Z(?!\\n)'),
+    '^(?:default|PB(?:-[A-Z0-9]+)+)$(?!\\n)': re.compile('^(?:default|PB(?:-[A-Z0-9]+)+)\\Z(?!\\n)'),
+    '^(?:/[A-Za-z0-9][A-Za-z0-9_.:-]{0,198}|[a-z][a-z0-9_-]{0,60}(?: \\S(?:.*\\S)?)?)$(?!\\n)': re.compile('^(?:/[A-Za-z0-9][A-Za-z0-9_.:-]{0,198}|[a-z][a-z0-9_-]{0,60}(?: \\S(?:.*\\S)?)?)\\Z(?!\\n)'),
     '^[A-Za-z0-9._:/@-]+$(?!\\n)': re.compile('^[A-Za-z0-9._:/@-]+\\Z(?!\\n)'),
     '^\\S(?:.*\\S)?$(?!\\n)': re.compile('^\\S(?:.*\\S)?\\Z(?!\\n)'),
+    '^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)$(?!\\n)': re.compile('^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)\\Z(?!\\n)'),
     '^[a-z][a-z0-9_-]*$(?!\\n)': re.compile('^[a-z][a-z0-9_-]*\\Z(?!\\n)'),
     '^[a-z0-9][a-z0-9-]*$(?!\\n)': re.compile('^[a-z0-9][a-z0-9-]*\\Z(?!\\n)')
 }
@@ -83,8 +85,169 @@ def validate(data, custom_formats={}, name_prefix=None):
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".steps must contain at least 1 items")
                 for data__steps_x, data__steps_item in enumerate(data__steps):
                     validate___definitions_step(data__steps_item, custom_formats, (name_prefix or "data") + ".steps[{data__steps_x}]".format(**locals()))
+        if "owner" in data_keys:
+            data_keys.remove("owner")
+            data__owner = data["owner"]
+            if not isinstance(data__owner, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".owner must be string")
+        if "outputs" in data_keys:
+            data_keys.remove("outputs")
+            data__outputs = data["outputs"]
+            if not isinstance(data__outputs, (list, tuple)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".outputs must be array")
+            data__outputs_is_list = isinstance(data__outputs, (list, tuple))
+            if data__outputs_is_list:
+                data__outputs_len = len(data__outputs)
+                for data__outputs_x, data__outputs_item in enumerate(data__outputs):
+                    validate___definitions_path(data__outputs_item, custom_formats, (name_prefix or "data") + ".outputs[{data__outputs_x}]".format(**locals()))
+        if "limits" in data_keys:
+            data_keys.remove("limits")
+            data__limits = data["limits"]
+            if not isinstance(data__limits, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits must be object")
+            data__limits_is_dict = isinstance(data__limits, dict)
+            if data__limits_is_dict:
+                data__limits_keys = set(data__limits.keys())
+                if "timeout_seconds" in data__limits_keys:
+                    data__limits_keys.remove("timeout_seconds")
+                    data__limits__timeoutseconds = data__limits["timeout_seconds"]
+                    validate___definitions_seconds(data__limits__timeoutseconds, custom_formats, (name_prefix or "data") + ".limits.timeout_seconds")
+                if "idle_timeout_seconds" in data__limits_keys:
+                    data__limits_keys.remove("idle_timeout_seconds")
+                    data__limits__idletimeoutseconds = data__limits["idle_timeout_seconds"]
+                    validate___definitions_seconds(data__limits__idletimeoutseconds, custom_formats, (name_prefix or "data") + ".limits.idle_timeout_seconds")
+                if "max_output_bytes" in data__limits_keys:
+                    data__limits_keys.remove("max_output_bytes")
+                    data__limits__maxoutputbytes = data__limits["max_output_bytes"]
+                    validate___definitions_count(data__limits__maxoutputbytes, custom_formats, (name_prefix or "data") + ".limits.max_output_bytes")
+                if "max_cost_usd" in data__limits_keys:
+                    data__limits_keys.remove("max_cost_usd")
+                    data__limits__maxcostusd = data__limits["max_cost_usd"]
+                    validate___definitions_dollars(data__limits__maxcostusd, custom_formats, (name_prefix or "data") + ".limits.max_cost_usd")
+                if "max_tokens" in data__limits_keys:
+                    data__limits_keys.remove("max_tokens")
+                    data__limits__maxtokens = data__limits["max_tokens"]
+                    validate___definitions_count(data__limits__maxtokens, custom_formats, (name_prefix or "data") + ".limits.max_tokens")
+                if "max_turns" in data__limits_keys:
+                    data__limits_keys.remove("max_turns")
+                    data__limits__maxturns = data__limits["max_turns"]
+                    validate___definitions_count(data__limits__maxturns, custom_formats, (name_prefix or "data") + ".limits.max_turns")
+                if "max_tool_calls" in data__limits_keys:
+                    data__limits_keys.remove("max_tool_calls")
+                    data__limits__maxtoolcalls = data__limits["max_tool_calls"]
+                    validate___definitions_count(data__limits__maxtoolcalls, custom_formats, (name_prefix or "data") + ".limits.max_tool_calls")
+                if data__limits_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".limits must not contain "+str(data__limits_keys)+" properties")
+        if "defaults" in data_keys:
+            data_keys.remove("defaults")
+            data__defaults = data["defaults"]
+            if not isinstance(data__defaults, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".defaults must be object")
+            data__defaults_is_dict = isinstance(data__defaults, dict)
+            if data__defaults_is_dict:
+                data__defaults_keys = set(data__defaults.keys())
+                if "autonomy" in data__defaults_keys:
+                    data__defaults_keys.remove("autonomy")
+                    data__defaults__autonomy = data__defaults["autonomy"]
+                    validate___definitions_step_properties_autonomy(data__defaults__autonomy, custom_formats, (name_prefix or "data") + ".defaults.autonomy")
+                if "error_policy" in data__defaults_keys:
+                    data__defaults_keys.remove("error_policy")
+                    data__defaults__errorpolicy = data__defaults["error_policy"]
+                    validate___definitions_step_properties_error_policy(data__defaults__errorpolicy, custom_formats, (name_prefix or "data") + ".defaults.error_policy")
+                if "timeout_seconds" in data__defaults_keys:
+                    data__defaults_keys.remove("timeout_seconds")
+                    data__defaults__timeoutseconds = data__defaults["timeout_seconds"]
+                    validate___definitions_seconds(data__defaults__timeoutseconds, custom_formats, (name_prefix or "data") + ".defaults.timeout_seconds")
+                if data__defaults_keys:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".defaults must not contain "+str(data__defaults_keys)+" properties")
         if data_keys:
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must not contain "+str(data_keys)+" properties")
+    return data
+
+def validate___definitions_step_properties_error_policy(data, custom_formats={}, name_prefix=None):
+    try:
+        if not isinstance(data, (dict)):
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be object")
+    except JsonSchemaValueException:
+        validate___definitions_reaction(data, custom_formats, (name_prefix or "data") + "")
+    else:
+        data_is_dict = isinstance(data, dict)
+        if data_is_dict:
+            data__missing_keys = set(['default']) - data.keys()
+            if data__missing_keys:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain ")
+            data_keys = set(data.keys())
+            if "default" in data_keys:
+                data_keys.remove("default")
+                data__default = data["default"]
+                validate___definitions_reaction(data__default, custom_formats, (name_prefix or "data") + ".default")
+            for data_key in data_keys:
+                if data_key not in ['default']:
+                    data_value = data.get(data_key)
+                    validate___definitions_reaction(data_value, custom_formats, (name_prefix or "data") + ".{data_key}".format(**locals()))
+            data_len = len(data)
+            if data_len != 0:
+                data_property_names = True
+                for data_key in data:
+                    try:
+                        if isinstance(data_key, str):
+                            if not REGEX_PATTERNS['^(?:default|PB(?:-[A-Z0-9]+)+)$(?!\\n)'].search(data_key):
+                                raise JsonSchemaValueException("" + (name_prefix or "data") + " must match pattern ^(?:default|PB(?:-[A-Z0-9]+)+)$(?!\\n)")
+                    except JsonSchemaValueException:
+                        data_property_names = False
+                if not data_property_names:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + " must be named by propertyName definition")
+    return data
+
+def validate___definitions_reaction(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (str)):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be string")
+    if not (isinstance(data, str) and data == 'stop' or isinstance(data, str) and data == 'retry_once' or isinstance(data, str) and data == 'gate' or isinstance(data, str) and data == 'continue' or isinstance(data, str) and data == 'ignore' or isinstance(data, str) and data == 'fail' or isinstance(data, str) and data == 'retry:1' or isinstance(data, str) and data == 'retry:2' or isinstance(data, str) and data == 'retry:3' or isinstance(data, str) and data == 'retry:4' or isinstance(data, str) and data == 'retry:5' or isinstance(data, str) and data == 'retry:6' or isinstance(data, str) and data == 'retry:7' or isinstance(data, str) and data == 'retry:8' or isinstance(data, str) and data == 'retry:9' or isinstance(data, str) and data == 'retry:10'):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be one of ['stop', 'retry_once', 'gate', 'continue', 'ignore', 'fail', 'retry:1', 'retry:2', 'retry:3', 'retry:4', 'retry:5', 'retry:6', 'retry:7', 'retry:8', 'retry:9', 'retry:10']")
+    return data
+
+def validate___definitions_step_properties_autonomy(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (str)):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be string")
+    if not (isinstance(data, str) and data == 'auto' or isinstance(data, str) and data == 'gate_on_breaking' or isinstance(data, str) and data == 'gate_always' or isinstance(data, str) and data == 'skip'):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be one of ['auto', 'gate_on_breaking', 'gate_always', 'skip']")
+    return data
+
+def validate___definitions_dollars(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (int, float)) or isinstance(data, bool):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be number")
+    if isinstance(data, (int, float)) and not isinstance(data, bool):
+        if data <= 0:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be bigger than 0")
+    return data
+
+def validate___definitions_count(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (int)) and not (isinstance(data, float) and data.is_integer()) or isinstance(data, bool):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be integer")
+    if isinstance(data, (int, float)) and not isinstance(data, bool):
+        if data < 1:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be bigger than or equal to 1")
+    return data
+
+def validate___definitions_seconds(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (int, float)) or isinstance(data, bool):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be number")
+    if isinstance(data, (int, float)) and not isinstance(data, bool):
+        if data > 604800:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be smaller than or equal to 604800")
+        if data <= 0:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be bigger than 0")
+    return data
+
+def validate___definitions_path(data, custom_formats={}, name_prefix=None):
+    if not isinstance(data, (str)):
+        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be string")
+    if isinstance(data, str):
+        data_len = len(data)
+        if data_len < 1:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be longer than or equal to 1 characters")
+        if data_len > 1000:
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be shorter than or equal to 1000 characters")
     return data
 
 def validate___definitions_step(data, custom_formats={}, name_prefix=None):
@@ -92,7 +255,7 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
         raise JsonSchemaValueException("" + (name_prefix or "data") + " must be object")
     data_is_dict = isinstance(data, dict)
     if data_is_dict:
-        data__missing_keys = set(['id', 'command', 'autonomy', 'error_policy']) - data.keys()
+        data__missing_keys = set(['id', 'command']) - data.keys()
         if data__missing_keys:
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain ")
         data_keys = set(data.keys())
@@ -107,10 +270,10 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
                 raise JsonSchemaValueException("" + (name_prefix or "data") + ".command must be string")
             if isinstance(data__command, str):
                 data__command_len = len(data__command)
-                if data__command_len > 200:
-                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".command must be shorter than or equal to 200 characters")
-                if not REGEX_PATTERNS['^/[A-Za-z0-9][A-Za-z0-9_.:-]*$(?!\\n)'].search(data__command):
-                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".command must match pattern ^/[A-Za-z0-9][A-Za-z0-9_.:-]*$(?!\\n)")
+                if data__command_len > 4000:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".command must be shorter than or equal to 4000 characters")
+                if not REGEX_PATTERNS['^(?:/[A-Za-z0-9][A-Za-z0-9_.:-]{0,198}|[a-z][a-z0-9_-]{0,60}(?: \\S(?:.*\\S)?)?)$(?!\\n)'].search(data__command):
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".command must match pattern ^(?:/[A-Za-z0-9][A-Za-z0-9_.:-]{0,198}|[a-z][a-z0-9_-]{0,60}(?: \\S(?:.*\\S)?)?)$(?!\\n)")
         if "args" in data_keys:
             data_keys.remove("args")
             data__args = data["args"]
@@ -157,10 +320,38 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
         if "error_policy" in data_keys:
             data_keys.remove("error_policy")
             data__errorpolicy = data["error_policy"]
-            if not isinstance(data__errorpolicy, (str)):
-                raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must be string")
-            if not (isinstance(data__errorpolicy, str) and data__errorpolicy == 'stop' or isinstance(data__errorpolicy, str) and data__errorpolicy == 'retry_once' or isinstance(data__errorpolicy, str) and data__errorpolicy == 'gate'):
-                raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must be one of ['stop', 'retry_once', 'gate']")
+            try:
+                if not isinstance(data__errorpolicy, (dict)):
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must be object")
+            except JsonSchemaValueException:
+                validate___definitions_reaction(data__errorpolicy, custom_formats, (name_prefix or "data") + ".error_policy")
+            else:
+                data__errorpolicy_is_dict = isinstance(data__errorpolicy, dict)
+                if data__errorpolicy_is_dict:
+                    data__errorpolicy__missing_keys = set(['default']) - data__errorpolicy.keys()
+                    if data__errorpolicy__missing_keys:
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must contain ")
+                    data__errorpolicy_keys = set(data__errorpolicy.keys())
+                    if "default" in data__errorpolicy_keys:
+                        data__errorpolicy_keys.remove("default")
+                        data__errorpolicy__default = data__errorpolicy["default"]
+                        validate___definitions_reaction(data__errorpolicy__default, custom_formats, (name_prefix or "data") + ".error_policy.default")
+                    for data__errorpolicy_key in data__errorpolicy_keys:
+                        if data__errorpolicy_key not in ['default']:
+                            data__errorpolicy_value = data__errorpolicy.get(data__errorpolicy_key)
+                            validate___definitions_reaction(data__errorpolicy_value, custom_formats, (name_prefix or "data") + ".error_policy.{data__errorpolicy_key}".format(**locals()))
+                    data__errorpolicy_len = len(data__errorpolicy)
+                    if data__errorpolicy_len != 0:
+                        data__errorpolicy_property_names = True
+                        for data__errorpolicy_key in data__errorpolicy:
+                            try:
+                                if isinstance(data__errorpolicy_key, str):
+                                    if not REGEX_PATTERNS['^(?:default|PB(?:-[A-Z0-9]+)+)$(?!\\n)'].search(data__errorpolicy_key):
+                                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must match pattern ^(?:default|PB(?:-[A-Z0-9]+)+)$(?!\\n)")
+                            except JsonSchemaValueException:
+                                data__errorpolicy_property_names = False
+                        if not data__errorpolicy_property_names:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".error_policy must be named by propertyName definition")
         if "escalation_triggers" in data_keys:
             data_keys.remove("escalation_triggers")
             data__escalationtriggers = data["escalation_triggers"]
@@ -182,6 +373,130 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".parallel_group must be shorter than or equal to 100 characters")
                 if not REGEX_PATTERNS['^\\S(?:.*\\S)?$(?!\\n)'].search(data__parallelgroup):
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".parallel_group must match pattern ^\\S(?:.*\\S)?$(?!\\n)")
+        if "title" in data_keys:
+            data_keys.remove("title")
+            data__title = data["title"]
+            if not isinstance(data__title, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".title must be string")
+            if isinstance(data__title, str):
+                data__title_len = len(data__title)
+                if data__title_len > 200:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".title must be shorter than or equal to 200 characters")
+        if "with" in data_keys:
+            data_keys.remove("with")
+            data__with = data["with"]
+            if not isinstance(data__with, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".with must be object")
+        if "stdin" in data_keys:
+            data_keys.remove("stdin")
+            data__stdin = data["stdin"]
+            if not isinstance(data__stdin, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".stdin must be string")
+            if isinstance(data__stdin, str):
+                data__stdin_len = len(data__stdin)
+                if data__stdin_len > 200:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".stdin must be shorter than or equal to 200 characters")
+                if not REGEX_PATTERNS['^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)$(?!\\n)'].search(data__stdin):
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".stdin must match pattern ^\\$[a-z0-9][a-z0-9-]*\\.(?:stdout|json)$(?!\\n)")
+        if "output" in data_keys:
+            data_keys.remove("output")
+            data__output = data["output"]
+            if not isinstance(data__output, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".output must be string")
+            if not (isinstance(data__output, str) and data__output == 'text' or isinstance(data__output, str) and data__output == 'json'):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".output must be one of ['text', 'json']")
+        if "output_schema" in data_keys:
+            data_keys.remove("output_schema")
+            data__outputschema = data["output_schema"]
+            if not isinstance(data__outputschema, (dict)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".output_schema must be object")
+        if "when" in data_keys:
+            data_keys.remove("when")
+            data__when = data["when"]
+            if not isinstance(data__when, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".when must be string")
+            if isinstance(data__when, str):
+                data__when_len = len(data__when)
+                if data__when_len < 1:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".when must be longer than or equal to 1 characters")
+                if data__when_len > 1000:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".when must be shorter than or equal to 1000 characters")
+        if "skip_if" in data_keys:
+            data_keys.remove("skip_if")
+            data__skipif = data["skip_if"]
+            if not isinstance(data__skipif, (list, tuple)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".skip_if must be array")
+            data__skipif_is_list = isinstance(data__skipif, (list, tuple))
+            if data__skipif_is_list:
+                data__skipif_len = len(data__skipif)
+                if data__skipif_len < 1:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".skip_if must contain at least 1 items")
+                for data__skipif_x, data__skipif_item in enumerate(data__skipif):
+                    validate___definitions_condition(data__skipif_item, custom_formats, (name_prefix or "data") + ".skip_if[{data__skipif_x}]".format(**locals()))
+        if "outputs" in data_keys:
+            data_keys.remove("outputs")
+            data__outputs = data["outputs"]
+            if not isinstance(data__outputs, (list, tuple)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".outputs must be array")
+            data__outputs_is_list = isinstance(data__outputs, (list, tuple))
+            if data__outputs_is_list:
+                data__outputs_len = len(data__outputs)
+                for data__outputs_x, data__outputs_item in enumerate(data__outputs):
+                    validate___definitions_path(data__outputs_item, custom_formats, (name_prefix or "data") + ".outputs[{data__outputs_x}]".format(**locals()))
+        if "cwd" in data_keys:
+            data_keys.remove("cwd")
+            data__cwd = data["cwd"]
+            validate___definitions_path(data__cwd, custom_formats, (name_prefix or "data") + ".cwd")
+        if "tools" in data_keys:
+            data_keys.remove("tools")
+            data__tools = data["tools"]
+            if not isinstance(data__tools, (list, tuple)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".tools must be array")
+            data__tools_is_list = isinstance(data__tools, (list, tuple))
+            if data__tools_is_list:
+                data__tools_len = len(data__tools)
+                for data__tools_x, data__tools_item in enumerate(data__tools):
+                    if not isinstance(data__tools_item, (str)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".tools[{data__tools_x}]".format(**locals()) + " must be string")
+                    if isinstance(data__tools_item, str):
+                        data__tools_item_len = len(data__tools_item)
+                        if data__tools_item_len < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".tools[{data__tools_x}]".format(**locals()) + " must be longer than or equal to 1 characters")
+                        if data__tools_item_len > 200:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".tools[{data__tools_x}]".format(**locals()) + " must be shorter than or equal to 200 characters")
+        if "feedback" in data_keys:
+            data_keys.remove("feedback")
+            data__feedback = data["feedback"]
+            if not isinstance(data__feedback, (bool)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".feedback must be boolean")
+        if "timeout_seconds" in data_keys:
+            data_keys.remove("timeout_seconds")
+            data__timeoutseconds = data["timeout_seconds"]
+            validate___definitions_seconds(data__timeoutseconds, custom_formats, (name_prefix or "data") + ".timeout_seconds")
+        if "idle_timeout_seconds" in data_keys:
+            data_keys.remove("idle_timeout_seconds")
+            data__idletimeoutseconds = data["idle_timeout_seconds"]
+            validate___definitions_seconds(data__idletimeoutseconds, custom_formats, (name_prefix or "data") + ".idle_timeout_seconds")
+        if "max_output_bytes" in data_keys:
+            data_keys.remove("max_output_bytes")
+            data__maxoutputbytes = data["max_output_bytes"]
+            validate___definitions_count(data__maxoutputbytes, custom_formats, (name_prefix or "data") + ".max_output_bytes")
+        if "max_cost_usd" in data_keys:
+            data_keys.remove("max_cost_usd")
+            data__maxcostusd = data["max_cost_usd"]
+            validate___definitions_dollars(data__maxcostusd, custom_formats, (name_prefix or "data") + ".max_cost_usd")
+        if "max_tokens" in data_keys:
+            data_keys.remove("max_tokens")
+            data__maxtokens = data["max_tokens"]
+            validate___definitions_count(data__maxtokens, custom_formats, (name_prefix or "data") + ".max_tokens")
+        if "max_turns" in data_keys:
+            data_keys.remove("max_turns")
+            data__maxturns = data["max_turns"]
+            validate___definitions_count(data__maxturns, custom_formats, (name_prefix or "data") + ".max_turns")
+        if "max_tool_calls" in data_keys:
+            data_keys.remove("max_tool_calls")
+            data__maxtoolcalls = data["max_tool_calls"]
+            validate___definitions_count(data__maxtoolcalls, custom_formats, (name_prefix or "data") + ".max_tool_calls")
         if data_keys:
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must not contain "+str(data_keys)+" properties")
     return data
@@ -194,10 +509,101 @@ def validate___definitions_trigger(data, custom_formats={}, name_prefix=None):
     return data
 
 def validate___definitions_condition(data, custom_formats={}, name_prefix=None):
-    if not isinstance(data, (str)):
-        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be string")
-    if not (isinstance(data, str) and data == 'spec_exists' or isinstance(data, str) and data == 'plan_exists' or isinstance(data, str) and data == 'tasks_exists' or isinstance(data, str) and data == 'agreement_exists' or isinstance(data, str) and data == 'agreement_pass' or isinstance(data, str) and data == 'qa_plan_exists' or isinstance(data, str) and data == 'qa_verdict_pass' or isinstance(data, str) and data == 'pr_created'):
-        raise JsonSchemaValueException("" + (name_prefix or "data") + " must be one of ['spec_exists', 'plan_exists', 'tasks_exists', 'agreement_exists', 'agreement_pass', 'qa_plan_exists', 'qa_verdict_pass', 'pr_created']")
+    try:
+        if not isinstance(data, (dict)):
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be object")
+    except JsonSchemaValueException:
+        if not isinstance(data, (str)):
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be string")
+        if not (isinstance(data, str) and data == 'spec_exists' or isinstance(data, str) and data == 'plan_exists' or isinstance(data, str) and data == 'tasks_exists' or isinstance(data, str) and data == 'agreement_exists' or isinstance(data, str) and data == 'agreement_pass' or isinstance(data, str) and data == 'qa_plan_exists' or isinstance(data, str) and data == 'qa_verdict_pass' or isinstance(data, str) and data == 'pr_created' or isinstance(data, str) and data == 'tasks_done' or isinstance(data, str) and data == 'git_clean' or isinstance(data, str) and data == 'commits_made'):
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be one of ['spec_exists', 'plan_exists', 'tasks_exists', 'agreement_exists', 'agreement_pass', 'qa_plan_exists', 'qa_verdict_pass', 'pr_created', 'tasks_done', 'git_clean', 'commits_made']")
+    else:
+        data_is_dict = isinstance(data, dict)
+        if data_is_dict:
+            data_len = len(data)
+            if data_len < 1:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain at least 1 properties")
+            if data_len > 1:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain less than or equal to 1 properties")
+            data_keys = set(data.keys())
+            if "file_exists" in data_keys:
+                data_keys.remove("file_exists")
+                data__fileexists = data["file_exists"]
+                validate___definitions_path(data__fileexists, custom_formats, (name_prefix or "data") + ".file_exists")
+            if "file_contains" in data_keys:
+                data_keys.remove("file_contains")
+                data__filecontains = data["file_contains"]
+                if not isinstance(data__filecontains, (dict)):
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains must be object")
+                data__filecontains_is_dict = isinstance(data__filecontains, dict)
+                if data__filecontains_is_dict:
+                    data__filecontains__missing_keys = set(['path', 'text']) - data__filecontains.keys()
+                    if data__filecontains__missing_keys:
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains must contain ")
+                    data__filecontains_keys = set(data__filecontains.keys())
+                    if "path" in data__filecontains_keys:
+                        data__filecontains_keys.remove("path")
+                        data__filecontains__path = data__filecontains["path"]
+                        validate___definitions_path(data__filecontains__path, custom_formats, (name_prefix or "data") + ".file_contains.path")
+                    if "text" in data__filecontains_keys:
+                        data__filecontains_keys.remove("text")
+                        data__filecontains__text = data__filecontains["text"]
+                        if not isinstance(data__filecontains__text, (str)):
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains.text must be string")
+                        if isinstance(data__filecontains__text, str):
+                            data__filecontains__text_len = len(data__filecontains__text)
+                            if data__filecontains__text_len < 1:
+                                raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains.text must be longer than or equal to 1 characters")
+                            if data__filecontains__text_len > 10000:
+                                raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains.text must be shorter than or equal to 10000 characters")
+                    if data__filecontains_keys:
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".file_contains must not contain "+str(data__filecontains_keys)+" properties")
+            if "branch_exists" in data_keys:
+                data_keys.remove("branch_exists")
+                data__branchexists = data["branch_exists"]
+                validate___definitions_path(data__branchexists, custom_formats, (name_prefix or "data") + ".branch_exists")
+            if "tag_exists" in data_keys:
+                data_keys.remove("tag_exists")
+                data__tagexists = data["tag_exists"]
+                validate___definitions_path(data__tagexists, custom_formats, (name_prefix or "data") + ".tag_exists")
+            if "verdict_pass" in data_keys:
+                data_keys.remove("verdict_pass")
+                data__verdictpass = data["verdict_pass"]
+                validate___definitions_path(data__verdictpass, custom_formats, (name_prefix or "data") + ".verdict_pass")
+            if "command_succeeds" in data_keys:
+                data_keys.remove("command_succeeds")
+                data__commandsucceeds = data["command_succeeds"]
+                validate___definitions_path(data__commandsucceeds, custom_formats, (name_prefix or "data") + ".command_succeeds")
+            if "command_fails" in data_keys:
+                data_keys.remove("command_fails")
+                data__commandfails = data["command_fails"]
+                validate___definitions_path(data__commandfails, custom_formats, (name_prefix or "data") + ".command_fails")
+            if "changes_made" in data_keys:
+                data_keys.remove("changes_made")
+                data__changesmade = data["changes_made"]
+                validate___definitions_globs(data__changesmade, custom_formats, (name_prefix or "data") + ".changes_made")
+            if "changes_within" in data_keys:
+                data_keys.remove("changes_within")
+                data__changeswithin = data["changes_within"]
+                validate___definitions_globs(data__changeswithin, custom_formats, (name_prefix or "data") + ".changes_within")
+            if data_keys:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must not contain "+str(data_keys)+" properties")
+    return data
+
+def validate___definitions_globs(data, custom_formats={}, name_prefix=None):
+    try:
+        if not isinstance(data, (list, tuple)):
+            raise JsonSchemaValueException("" + (name_prefix or "data") + " must be array")
+    except JsonSchemaValueException:
+        validate___definitions_path(data, custom_formats, (name_prefix or "data") + "")
+    else:
+        data_is_list = isinstance(data, (list, tuple))
+        if data_is_list:
+            data_len = len(data)
+            if data_len < 1:
+                raise JsonSchemaValueException("" + (name_prefix or "data") + " must contain at least 1 items")
+            for data_x, data_item in enumerate(data):
+                validate___definitions_path(data_item, custom_formats, (name_prefix or "data") + "[{data_x}]".format(**locals()))
     return data
 
 def validate___definitions_arg(data, custom_formats={}, name_prefix=None):
@@ -230,6 +636,47 @@ def validate___definitions_arg(data, custom_formats={}, name_prefix=None):
             data__required = data["required"]
             if not isinstance(data__required, (bool)):
                 raise JsonSchemaValueException("" + (name_prefix or "data") + ".required must be boolean")
+        if "type" in data_keys:
+            data_keys.remove("type")
+            data__type = data["type"]
+            if not isinstance(data__type, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".type must be string")
+            if not (isinstance(data__type, str) and data__type == 'string' or isinstance(data__type, str) and data__type == 'number' or isinstance(data__type, str) and data__type == 'boolean' or isinstance(data__type, str) and data__type == 'enum'):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".type must be one of ['string', 'number', 'boolean', 'enum']")
+        if "values" in data_keys:
+            data_keys.remove("values")
+            data__values = data["values"]
+            if not isinstance(data__values, (list, tuple)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".values must be array")
+            data__values_is_list = isinstance(data__values, (list, tuple))
+            if data__values_is_list:
+                data__values_len = len(data__values)
+                if data__values_len < 1:
+                    raise JsonSchemaValueException("" + (name_prefix or "data") + ".values must contain at least 1 items")
+                for data__values_x, data__values_item in enumerate(data__values):
+                    if not isinstance(data__values_item, (str)):
+                        raise JsonSchemaValueException("" + (name_prefix or "data") + ".values[{data__values_x}]".format(**locals()) + " must be string")
+                    if isinstance(data__values_item, str):
+                        data__values_item_len = len(data__values_item)
+                        if data__values_item_len < 1:
+                            raise JsonSchemaValueException("" + (name_prefix or "data") + ".values[{data__values_x}]".format(**locals()) + " must be longer than or equal to 1 characters")
+        if "default" in data_keys:
+            data_keys.remove("default")
+            data__default = data["default"]
+            if not isinstance(data__default, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".default must be string")
+        if "transform" in data_keys:
+            data_keys.remove("transform")
+            data__transform = data["transform"]
+            if not isinstance(data__transform, (str)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".transform must be string")
+            if not (isinstance(data__transform, str) and data__transform == 'kebab-case' or isinstance(data__transform, str) and data__transform == 'snake-case' or isinstance(data__transform, str) and data__transform == 'camel-case'):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".transform must be one of ['kebab-case', 'snake-case', 'camel-case']")
+        if "secret" in data_keys:
+            data_keys.remove("secret")
+            data__secret = data["secret"]
+            if not isinstance(data__secret, (bool)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".secret must be boolean")
         if data_keys:
             raise JsonSchemaValueException("" + (name_prefix or "data") + " must not contain "+str(data_keys)+" properties")
     return data

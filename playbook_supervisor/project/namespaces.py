@@ -1,0 +1,37 @@
+"""The namespaces of commands: what the first word of a step's command may be.
+
+An installed package can provide more of them, through the entry points of its executors.
+"""
+
+from __future__ import annotations
+
+ENTRY_POINTS = "playbook_supervisor.executors"
+"""Where a package offers an executor, under the name of its namespace."""
+
+AGENTS = ("markdown", "prompt")
+"""Prompts of the playbook, for a fresh agent."""
+EXECUTORS = ("branch", "cli", "commit", "http", "issue", "mcp", "pr")
+"""What this program carries out itself."""
+RESERVED = ("node", "web")
+"""Names that only an installed package can give a meaning."""
+NOT_YET = ("checkpoint", "playbook")
+"""Namespaces of version 1.1 that this release does not carry out."""
+
+
+def is_known(namespace: str) -> bool:
+    """Whether a step can have this namespace here."""
+    if namespace in (*AGENTS, *EXECUTORS):
+        return True
+    return namespace[:1].islower() and namespace in installed()
+
+
+def has_meaning(namespace: str) -> bool:
+    """Whether version 1.1 gives it a meaning, here or elsewhere."""
+    return namespace in (*RESERVED, *NOT_YET) or is_known(namespace)
+
+
+def installed() -> tuple[str, ...]:
+    """The namespaces that installed packages provide."""
+    from importlib.metadata import entry_points
+
+    return tuple(sorted({each.name for each in entry_points(group=ENTRY_POINTS)}))

@@ -1,0 +1,113 @@
+"""The rules about what a step refers to: args, secrets and the output of earlier steps.
+
+The data may violate the schema elsewhere, so that all problems are reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.format_version import text_of, things
+from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, names
+from playbook_supervisor.project.schema_problems import RULE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Thing = Mapping[str, Any]
+
+_INTERPOLATED = ("command", "args", "with", "cwd", "outputs")
+_CONDITIONS = ("preconditions", "postconditions", "skip_if")
+_SHOWN = 10  # declared args that a message lists
+
+
+def violations(data: Thing, document: Document) -> Iterator[Problem]:
+    """Every reference that leads nowhere, or where it must not."""
+    args = {text_of(arg, "name"): arg.get("secret") is True for _, arg in things(data, "args")}
+    for index, step in things(data, "steps"):
+        path: Path = ("steps", index)
+        for place, text in _texts(step, path):
+            yield from _args(document, place, text, args)
+        yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
+    for number, output in enumerate(_items(data.get("outputs"))):
+        yield from _args(document, ("outputs", number), output, args)
+
+
+def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:
+    """Every text in which `{{arg}}` is replaced, with its place."""
+    for key in _INTERPOLATED:
+        if key != "command" or not text_of(step, key).startswith("/"):
+            yield from _strings(step.get(key), (*path, key))
+    for key in _CONDITIONS:
+        for index, each in enumerate(_items(step.get(key))):
+            if isinstance(each, dict):
+                yield from _strings(each, (*path, key, index))
+
+
+def _strings(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, each in value.items():
+                yield from _strings(each, (*path, str(key)))
+        case list():
+            for index, each in enumerate(value):
+                yield from _strings(each, (*path, index))
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _args(
+    document: Document, path: Path, text: str, declared: Mapping[str, bool]
+) -> Iterator[Problem]:
+    holds_secrets = len(path) > 3 and path[2] == "with" and path[3] in SECRET_OPTIONS
+    for name in names(text):
+        shown = f"`{{{{{first_line(name, 60)}}}}}`"
+        if name.startswith(SECRET):
+            if not holds_secrets:
+                message = f"{shown} can only stand in `with.env` and `with.headers`"
+                yield problem_at(document, path, RULE, message, "Pass the secret there.")
+        elif name not in declared:
+            message = f"{shown} is not a declared arg"
+            yield problem_at(document, path, RULE, message, _declare(name, declared))
+        elif declared[name] and not holds_secrets:
+            message = f"{shown} is secret and can only stand in `with.env` and `with.headers`"
+            guidance = "Pass it there, or declare the arg without `secret`."
+            yield problem_at(document, path, RULE, message, guidance)
+
+
+def _declare(name: str, declared: Mapping[str, bool]) -> str:
+    near = did_you_mean(name, declared)
+    some = ", ".join(list(declared)[:_SHOWN]) + (", …" if len(declared) > _SHOWN else "")
+    guidance = f"Did you mean `{{{{{near}}}}}`? " if near else ""
+    return f"{guidance}Declare it under `args`. Declared: {first_line(some) or 'none'}."
+
+
+def _earlier(
+    document: Document, data: Thing, index: int, path: Path, reference: str
+) -> Iterator[Problem]:
+    """A reference `$id.stdout` or `$id.json` names an earlier step that has such an output."""
+    name, dot, what = reference.removeprefix("$").partition(".")
+    if not reference.startswith("$") or not dot:
+        return
+    earlier = {
+        text_of(step, "id"): step for number, step in things(data, "steps") if number < index
+    }
+    if name not in earlier:
+        near = did_you_mean(name, earlier)
+        guidance = f"Did you mean `${near}.{what}`? " if near else ""
+        guidance += f"Earlier steps: {', '.join(earlier) or 'none'}."
+        message = f"`{first_line(name, 60)}` is no earlier step"
+        yield problem_at(document, path, RULE, message, guidance)
+    elif what == "json" and earlier[name].get("output") != OutputFormat.JSON:
+        message = f"`{name}` promises no JSON"
+        guidance = f"Write `output: json` in the step `{name}`, or use `${name}.stdout`."
+        yield problem_at(document, path, RULE, message, guidance)
