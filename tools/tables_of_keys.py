@@ -54,6 +54,9 @@ def _form(whole: Mapping[str, Any], value: Mapping[str, Any]) -> str:
         return f"`{_shown(resolved['const'])}`"
     if "anyOf" in resolved:
         return _form(whole, next(each for each in resolved["anyOf"] if each != {"const": ""}))
+    if "if" in resolved:
+        other = _FORMS[resolved["if"]["type"]]
+        return f"{_form(whole, resolved['else'])}, or a {other}"
     if resolved.get("type") == "array":
         items = _resolved(whole, resolved["items"])
         return "list of texts" if items.get("type") == "string" and "enum" not in items else "list"
