@@ -51,9 +51,10 @@ def init(
     """Set up playbooks in this project.
 
     Shows for each file whether it will be written, kept, merged or is in conflict, then asks.
-    Installs the playbooks whose commands the project has. Files that are not ours are not
-    overwritten unless you say so, deleted files stay deleted, and other settings of Claude Code are
-    not changed. Running it again writes nothing.
+    Installs the playbooks whose commands the project has, and adds the project's test command to
+    .playbooks/config.yaml as the check `test`. Files that are not ours are not overwritten unless
+    you say so, deleted files stay deleted, and other settings are not changed. Running it again
+    writes nothing.
 
     \b
     Examples:
@@ -71,7 +72,7 @@ def init(
     found = install.look(plan)
     output.write(*text.table([(each.verb, each.path, each.why) for each in plan.actions]))
     if dry_run:
-        output.inform(*setup.remarks(found))
+        output.inform(*setup.without_tests(found), *setup.remarks(found))
         return 0
     changes = bool(plan.changes)
     if changes and not yes:
@@ -86,7 +87,7 @@ def init(
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(*setup.next_steps(found), *setup.remarks(found))
+    output.inform(*setup.without_tests(found), *setup.next_steps(found), *setup.remarks(found))
     return 0
 
 
@@ -100,4 +101,8 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
         output.inform(setup.offer(found))
         answer = output.confirmed("Install ours?", default=True)
         choices = changed(choices, commands=answer)
+    if found.tests:
+        output.inform(setup.tests(found.tests))
+        answer = output.confirmed("Add it, so that playbooks can ask for it?", default=True)
+        choices = changed(choices, test_check=answer)
     return choices

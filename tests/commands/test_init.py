@@ -635,7 +635,7 @@ class TestTheCommand:
         (fresh.root / ".claude/commands/speckit.plan.md").unlink()
         (fresh.root / ".claude/commands/qa.run.md").unlink()
         done = fresh.playbook("init", "--yes")
-        assert done.err.splitlines()[1:] == [
+        assert done.err.splitlines()[2:] == [
             "next: write a playbook of your own; /playbook.create in Claude Code drafts one",
             "auto-feature and auto-speckit lack /speckit.plan; they come with spec-kit "
             "(`specify init --here --integration claude`)",

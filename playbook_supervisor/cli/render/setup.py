@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from playbook_supervisor.commands.install import test_check
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.commands.install.survey import Survey
+    from playbook_supervisor.project.test_command import Proposal
 
 
 def next_steps(found: Survey) -> Iterator[str]:
@@ -23,6 +25,15 @@ def next_steps(found: Survey) -> Iterator[str]:
     yield f"next: playbook run {run}"
     if found.inside:
         yield f"or, inside Claude Code: /playbook.run {run}"
+
+
+def without_tests(found: Survey) -> Iterator[str]:
+    """How to add the test command that `init` did not find, if there is none."""
+    if found.untested:
+        yield (
+            "no file names a command that runs the tests; add it to .playbooks/config.yaml: "
+            "`checks: {test: {run: [PROGRAM, ARGUMENT]}}`"
+        )
 
 
 def remarks(found: Survey) -> Iterator[str]:
@@ -42,6 +53,12 @@ def remarks(found: Survey) -> Iterator[str]:
 def offer(found: Survey) -> str:
     """Which commands are missing that we can install, and for which playbooks."""
     return f"{_lacking(found, set(found.offered).__contains__)}."
+
+
+def tests(proposal: Proposal) -> str:
+    """The check that would be added to the settings, and the file that it comes from."""
+    source, line = printable(proposal.source), printable(test_check.line(proposal))
+    return f"{source} says how the tests run; in .playbooks/config.yaml: {line}"
 
 
 def foreign(found: Survey) -> Iterator[str]:

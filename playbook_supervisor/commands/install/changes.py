@@ -243,7 +243,7 @@ def _apply(plan: InstallPlan, file: FileChange) -> None:
     path, verb = file.action.path, file.action.verb
     if path in plan.merges and verb in ("write", "merge"):
         _write(plan.root, path, plan.merges[path](current_content(plan.root, path)))
-    elif verb == "write" and file.content:
+    elif verb in ("write", "merge") and file.content:
         _write(plan.root, path, file.content)
     elif verb == "remove":
         remove(plan.root / path)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor import __version__
 from playbook_supervisor.commands import locate
-from playbook_supervisor.commands.install import changes, shipped
+from playbook_supervisor.commands.install import changes, shipped, test_check
 from playbook_supervisor.commands.install.changes import Action, FileChange, InstallPlan, Merge
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.errors import ArgumentError
@@ -38,13 +38,15 @@ class Choices(Record):
     `no_hooks` leaves the shared files alone and is remembered; None means what was chosen last.
     `replace` replaces foreign files under the names of our commands, and keeps them beside.
     `commands` installs those of our feature commands that the project lacks. `restore` are the
-    paths of deleted files to bring back, relative to the repository.
+    paths of deleted files to bring back, relative to the repository. `test_check` adds the
+    project's test command to config.yaml.
     """
 
     no_hooks: bool | None = None
     replace: bool = False
     commands: bool = False
     restore: tuple[str, ...] = ()
+    test_check: bool = True
 
 
 def plan(
@@ -92,6 +94,8 @@ class _Plan:
     def made(self, merges: Mapping[str, Merge]) -> InstallPlan:
         previous, choices = self._previous, self._choices
         files = [change for path in self._wanted() for change in self._changes(path)]
+        if choices.test_check and (proposal := test_check.proposed(self._root)):
+            files.append(test_check.change(self._root, proposal))
         recorded = {file.action.path: file.recorded for file in files if file.recorded}
         without = previous.no_hooks if choices.no_hooks is None else choices.no_hooks
         record = Installation(__version__, {**previous.files, **recorded}, without)

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from playbook_supervisor.commands.install import shipped
+from playbook_supervisor.commands.install import shipped, test_check
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.project import config, features
 from playbook_supervisor.project.install_record import fingerprint, read_installation
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
+from playbook_supervisor.project.test_command import Proposal
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout, templates
 from playbook_supervisor.system.files import read_bytes
@@ -27,7 +28,8 @@ class Survey(Record):
     missing ones that we ship. `installed` are the playbooks and commands of ours whose files are
     there. `foreign` maps each of our commands that is not ours to its file. `feature` can be run
     now; empty if no specification is written. `specify` is the command that writes one, empty if
-    there is none.
+    there is none. `tests` is what `init` proposes as the project's test command; `untested` if it
+    found none and the settings name no checks.
     """
 
     lacking: Mapping[str, tuple[str, ...]]
@@ -36,6 +38,8 @@ class Survey(Record):
     foreign: Mapping[str, str]
     feature: str
     specify: str
+    tests: Proposal | None = None
+    untested: bool = False
 
     @property
     def fitting(self) -> tuple[str, ...]:
@@ -65,6 +69,7 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
     wanted = {command for missing in lacking.values() for command in missing}
     offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
     specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
+    tests = test_check.proposed(here.root)
     files = {name: shipped.playbook_file(name) for name in shipped.PLAYBOOKS}
     files[RUN] = shipped.command_file(RUN)
     return Survey(
@@ -76,6 +81,8 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
         {name: path for name, path in foreign.items() if path not in changing},
         _feature(here),
         specify.name if specify else "",
+        tests,
+        tests is None and test_check.is_open(here.root),
     )
 
 
