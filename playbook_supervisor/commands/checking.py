@@ -133,9 +133,19 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     stem = path.stem if folder == "playbooks" else ""
     command = None if folder == "templates" else project.command  # a pattern for any project
     found = [*problems, *lint(playbook, document, command=command, stem=stem)]
-    found += _tightened(playbook, document, project)
+    found += [*_step_kinds(playbook, document), *_tightened(playbook, document, project)]
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
+
+
+def _step_kinds(playbook: Playbook, document: Document) -> Iterator[Problem]:
+    if all(step.needs_agent and not step.output_schema for step in playbook.steps):
+        return
+    from playbook_supervisor.commands.step_kinds import faults
+
+    for each in faults(playbook):
+        path = ("steps", each.index, each.key)
+        yield problem_at(document, path, each.code, each.message, each.guidance)
 
 
 def _not_allowed(

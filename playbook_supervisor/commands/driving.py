@@ -12,6 +12,7 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import changed_settings, locate
+from playbook_supervisor.commands.step_kinds import agent_for, require_executors
 from playbook_supervisor.drivers import (
     budget,
     detached,
@@ -85,10 +86,12 @@ def run(
     if start or drive.mode is Mode.AUTONOMOUS:
         locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
     request = creation.prepare(store, reference, args, start=start)
-    agent = registry.choose(drive.agent, request.config, root)
-    budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
-    if reads_claude_commands(agent):
-        request.require_commands(root)
+    agent = agent_for(request.tightened, drive.agent, request.config, root)
+    require_executors(request.playbook)
+    if agent is not None:
+        budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
+        if reads_claude_commands(agent):
+            request.require_commands(root)
     driver = _driver(drive, root, start)
     session_id = creation.begin(store, request, start=start, driver=driver)
     observer = observer or NullObserver()
@@ -96,7 +99,7 @@ def run(
         observer.on_notice(warning)
     supervisor = Supervisor(store, session_id)
     changed_settings.tell(supervisor, observer)
-    agent = registry.choose(drive.agent, supervisor.config, root)
+    agent = agent_for(request.tightened, drive.agent, supervisor.config, root)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
 
@@ -146,12 +149,13 @@ def resume(
         observer.on_notice(first_line(f"driven here as where it began: {known.summary}", 300))
     changed_settings.tell(supervisor, observer, confirm, accept=accept_config)
     agent_name = drive.agent or registry.with_absolute_path(known.agent, store.checkout.root)
-    agent = registry.choose(agent_name, supervisor.config, supervisor.root)
     asked = drive.limits or budget.NO_LIMITS
-    budget.require_enforceable(agent, asked)
     merged = budget.merged(asked, known.limits)
-    if said := budget.unenforceable(agent, merged):
-        observer.on_notice(said)
+    playbook = supervisor.look().state.playbook
+    if agent := agent_for(playbook, agent_name, supervisor.config, supervisor.root):
+        budget.require_enforceable(agent, asked)
+        if said := budget.unenforceable(agent, merged):
+            observer.on_notice(said)
     drive = DriveOptions(
         agent=agent_name,
         mode=drive.mode or known.mode,
@@ -272,7 +276,7 @@ def pause(
 
 def _drive(
     supervisor: Supervisor,
-    agent: Agent,
+    agent: Agent | None,
     drive: DriveOptions,
     observer: Observer,
     prompter: Prompter | None,
@@ -285,7 +289,7 @@ def _drive(
     if own_agents.above(store.checkout):
         prompter = None  # an agent has made the terminal
     authorization.take_over(store.checkout, private, os.environ)
-    with driver_lock.driving(private, drive.agent or agent.name):
+    with driver_lock.driving(private, drive.agent or (agent.name if agent else "none")):
         detached.end(private)
 
         def first() -> Snapshot:

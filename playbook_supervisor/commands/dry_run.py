@@ -12,6 +12,7 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import DriveOptions
+from playbook_supervisor.commands.step_kinds import needs_agent, require_executors
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
 from playbook_supervisor.errors import PlaybookError
@@ -46,11 +47,13 @@ class Need(Record):
 class PlannedStep(Record):
     """One step as it would run: `step` is as tight as the policies make it.
 
-    `found` is its installed command, if there is one; `runs` is false for a step that the playbook
+    `command` is what a person would type, without its arguments; `found` is that slash command as
+    it is installed, if it is one and it is there; `runs` is false for a step that the playbook
     or `--from` leaves out. `people` are those who may answer for it.
     """
 
     step: Step
+    command: str
     found: InstalledCommand | None
     args: str
     runs: bool
@@ -64,8 +67,9 @@ class RunPlan(Record):
     """What `run` would do here, phase by phase, and why it would refuse.
 
     `file` is relative to the repository's top. `agent` is a name or, where none can be used, what
-    was asked for. `adopts` is a pending session that it would continue. `missing` and `warnings`
-    are sentences; `refusals` are the errors that `run` would end with, in its order.
+    was asked for; it is empty if no step needs one. `adopts` is a pending session that it would
+    continue. `missing` and `warnings` are sentences; `refusals` are the errors that `run` would end
+    with, in its order.
     """
 
     playbook: Playbook
@@ -103,6 +107,10 @@ def plan(
     request = creation.prepare(store, reference, args, start=start)
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
+    try:
+        require_executors(request.playbook)
+    except PlaybookError as error:
+        refusals.append(error)
     if reads_commands:
         try:
             request.require_commands(root)
@@ -132,6 +140,8 @@ def _agent(
     drive: DriveOptions, request: RunRequest, root: Path, refusals: list[PlaybookError]
 ) -> tuple[str, bool]:
     """The agent's name, and whether it reads Claude Code's command files."""
+    if not needs_agent(request.tightened, drive.agent):
+        return "", False
     name = drive.agent or request.config.agent
     reads_commands = name == registry.DEFAULT
     try:
@@ -233,6 +243,7 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
+            command=interpolate(step.command, values),
             found=index.resolve(step.command),
             args=interpolate(step.args, values).strip(),
             runs=goes,

@@ -1,6 +1,7 @@
-"""The headless runner: drives a session to its end or to a gate, each step with an agent.
+"""The headless runner: drives a session to its end or to a gate.
 
-The main thread decides and journals; worker threads wait for agents. Signals and requests from
+Each step is carried out by an agent, or by the executor of its namespace. The main thread decides
+and journals; worker threads wait. Signals and requests from
 other terminals arrive in the same queue as the workers' outcomes, so that nothing interrupts a
 write. A program that the main thread waits for is stopped when a signal arrives.
 """
@@ -13,15 +14,17 @@ from contextlib import contextmanager
 from functools import partial
 from queue import Empty
 
-from playbook_supervisor.agents.protocol import Agent, Budget, Call
+from playbook_supervisor.agents.protocol import Agent, Budget
 from playbook_supervisor.drivers import budget, driver_lock, full_disk
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.drivers.jobs import Assignment, agent_job, executor_job
 from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
+from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
 from playbook_supervisor.records import Record, field
@@ -42,14 +45,15 @@ _Progress = tuple[Snapshot, DriveResult | None]
 
 
 class Runner(Record, frozen=False):
-    """Drives one session with one agent. `wall` and `idle` are a step's deadlines in seconds.
+    """Drives one session; without an `agent`, one whose steps need none.
 
-    `kill` ends workers that an earlier runner left behind, instead of waiting for them; `by` names
-    the person who answers here.
+    `wall` and `idle` are a step's deadlines in seconds, unless the playbook sets others. `kill`
+    ends workers that an earlier runner left behind, instead of waiting for them; `by` names the
+    person who answers here.
     """
 
     supervisor: Supervisor
-    agent: Agent
+    agent: Agent | None
     observer: Observer
     prompter: Prompter | None = None
     mode: Mode = Mode.MANUAL
@@ -66,7 +70,7 @@ class Runner(Record, frozen=False):
     _pending_signal: int = 0
 
     def __post_init__(self) -> None:
-        self._workers = WorkerPool(self.agent, self.supervisor.private)
+        self._workers = WorkerPool(self.supervisor.private)
         self._secrets = secret_values(os.environ)
 
     def drive(self, first: Callable[[], Snapshot]) -> DriveResult:
@@ -144,28 +148,14 @@ class Runner(Record, frozen=False):
     # ── work ────────────────────────────────────────────────────────────────────────────────
 
     def _launch(self, snapshot: Snapshot, attempt: Attempt) -> None:
-        work = self.supervisor.work(snapshot, attempt)
-        call = Call(
-            session=self.supervisor.id,
-            directive=attempt.id,
-            step=attempt.step.id,
-            attempt=attempt.number,
-            command=work.command,
-            args=work.args,
-            feature=snapshot.manifest.feature,
-            prompt=work.typed,
-            feedback=work.feedback,
-            cwd=self.supervisor.root,
-            model=attempt.step.model,
-            env=self.supervisor.environment(snapshot, work),
-            worker_file=self.supervisor.worker_file(attempt),
-            outlives=snapshot.config.orphans == "wait",
-            wall=self.wall,
-            idle=self.idle,
-            budget=budget.remaining(self.limits, self.supervisor, snapshot),
-            secrets=self._secrets,
-        )
-        self._workers.launch(attempt, call)
+        limits = Limits(timeout_seconds=self.wall, idle_timeout_seconds=self.idle)
+        assignment = Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
+        if attempt.step.needs_agent:
+            assert self.agent is not None  # noqa: S101 - `commands.driving` chose one
+            allowed = budget.remaining(self.limits, self.supervisor, snapshot)
+            self._workers.launch(attempt, agent_job(assignment, self.agent, allowed))
+        else:
+            self._workers.launch(attempt, executor_job(assignment))
 
     def _await(self, snapshot: Snapshot) -> _Progress:
         event = self._next_event()

@@ -1,4 +1,4 @@
-"""A runner's worker threads: one for each running step, which waits for its agent.
+"""A runner's worker threads: one for each running step, which waits for its agent or executor.
 
 Lines, outcomes and signals reach the main thread through one queue; only the main thread decides
 and journals.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from playbook_supervisor.agents.protocol import Agent, Call, Running, carry_out, failed
 from playbook_supervisor.drivers.driver_lock import Request
+from playbook_supervisor.drivers.jobs import Channels, Job
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Attempt, Outcome
-from playbook_supervisor.records import Record, field, replace
+from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import new_log
 from playbook_supervisor.system.process_groups import kill_worker
 
@@ -39,30 +38,29 @@ class WorkerEvent(Record):
 
 class _Worker(Record, frozen=False):
     attempt: Attempt
-    running: Running | None = None
+    end: Callable[[], None] | None = None
     stopped: bool = False
 
-    def started(self, running: Running) -> None:
-        self.running = running
+    def started(self, end: Callable[[], None]) -> None:
+        self.end = end
         if self.stopped:
-            running.stop()
+            end()
 
     def stop(self) -> None:
         self.stopped = True
-        if self.running is not None:
-            self.running.stop()
+        if self.end is not None:
+            self.end()
 
 
 class WorkerPool(Record, frozen=False):
     """As many threads as were ever needed at once; an idle one takes the next step.
 
-    All that a step's agent says goes to the attempt's log in the session's folder `private`.
+    All that a step says goes to the attempt's log in the session's folder `private`.
     """
 
-    agent: Agent
     private: Path
     events: SimpleQueue[WorkerEvent] = field(default_factory=SimpleQueue)
-    _jobs: SimpleQueue[tuple[_Worker, Call] | None] = field(default_factory=SimpleQueue)
+    _jobs: SimpleQueue[tuple[_Worker, Job] | None] = field(default_factory=SimpleQueue)
     _threads: int = 0
     _workers: dict[str, _Worker] = field(default_factory=dict)
 
@@ -71,15 +69,15 @@ class WorkerPool(Record, frozen=False):
         """The ids of the attempts whose outcome has not been taken from the queue."""
         return tuple(self._workers)
 
-    def launch(self, attempt: Attempt, call: Call) -> None:
-        """Start the call; its lines and its outcome arrive as events."""
+    def launch(self, attempt: Attempt, job: Job) -> None:
+        """Start the job; its lines and its outcome arrive as events."""
         worker = _Worker(attempt)
         _raise_file_limit(len(self._workers) + 1)
         if len(self._workers) >= self._threads:
             threading.Thread(target=self._serve, daemon=True).start()
             self._threads += 1
         self._workers[attempt.id] = worker
-        self._jobs.put((worker, call))
+        self._jobs.put((worker, job))
 
     def returned(self, attempt: Attempt) -> None:
         """Its outcome has been taken from the queue."""
@@ -114,24 +112,23 @@ class WorkerPool(Record, frozen=False):
         while (job := self._jobs.get()) is not None:
             self._run(*job)
 
-    def _run(self, worker: _Worker, call: Call) -> None:
+    def _run(self, worker: _Worker, job: Job) -> None:
         attempt = worker.attempt
         log = new_log(self.private, attempt.id)
+        channels = Channels(
+            log=log.add,
+            on_line=lambda line: self.events.put(WorkerEvent(attempt, line=line)),
+            on_notice=lambda line: self.events.put(WorkerEvent(attempt, notice=line)),
+            on_start=worker.started,
+        )
         try:
-            outcome = carry_out(
-                self.agent,
-                replace(call, log=log.add),
-                lambda line: self.events.put(WorkerEvent(attempt, line=line)),
-                on_start=worker.started,
-                on_notice=lambda line: self.events.put(WorkerEvent(attempt, notice=line)),
-            )
+            outcome = job.run(channels)
         except Exception as error:  # a plugin's fault is a failed step, never a run that hangs
-            message = f"the agent {self.agent.name} raised {type(error).__name__}: {error}"
-            outcome = failed("PB-AGENT-CRASHED", printable(message), name=self.agent.name)
+            outcome = job.crashed(error)
         log.close()
-        if call.worker_file is not None:  # a plugin may start its processes without a leash
+        if job.worker_file is not None:  # a plugin may start its processes without a leash
             with suppress(PlaybookError):
-                kill_worker(call.worker_file)
+                kill_worker(job.worker_file)
         self.events.put(WorkerEvent(attempt, outcome=outcome))
 
 

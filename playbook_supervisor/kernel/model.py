@@ -20,6 +20,8 @@ from playbook_supervisor.records import Record
 
 SLASH = "slash"
 """The namespace of a slash command; every other namespace is the first word of `command`."""
+AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
+"""The namespaces whose steps an agent carries out; executors carry out all others."""
 
 
 class Arg(Record):
@@ -91,6 +93,11 @@ class Step(Record):
     def namespace(self) -> str:
         """`slash`, or the first word of the command."""
         return SLASH if self.command.startswith("/") else self.command.split(maxsplit=1)[0]
+
+    @property
+    def needs_agent(self) -> bool:
+        """Whether an agent carries it out, and no executor."""
+        return self.namespace in AGENT_NAMESPACES
 
 
 Phase = tuple[Step, ...]

@@ -12,7 +12,7 @@ from functools import cache
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.error_policy import Reaction
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.conditions import needs_feature, publishes
 
@@ -52,7 +52,7 @@ def lint(
     lookup = command and cache(command)
     for index, step in enumerate(playbook.steps):
         path: Path = ("steps", index)
-        if lookup:
+        if lookup and step.namespace == SLASH:
             warnings += _command(step, path, lookup(step.command))
         if step.autonomy is not Autonomy.SKIP:
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]

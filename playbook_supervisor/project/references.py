@@ -77,3 +77,42 @@ def _filled(value: Any, values: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_filled(each, values) for each in value]
     return value
+
+
+def split(command: str) -> tuple[str, ...]:
+    """A command's words behind its namespace, by POSIX quoting; a reference is never divided.
+
+    CheckError PB-CHECK-RULE for a quotation mark that is not closed.
+    """
+    return _split(re.sub(_REFERENCE, lambda match: "{{" + match[1].strip() + "}}", command))[1:]
+
+
+def words(command: str, values: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command behind its namespace, with each `{{name}}` replaced (tyr 13).
+
+    The command is split first, so that a value fills exactly one word, whatever it contains. A
+    word that is only an arg that was not given is dropped. An arg that is all there is
+    (`cli {{test}}`) is itself split. CheckError as `split` and `interpolate`.
+    """
+    templates = split(command)
+    if len(templates) == 1 and _is_reference(templates[0]):
+        return _split(interpolate(templates[0], values))
+    whole = ((template, interpolate(template, values)) for template in templates)
+    return tuple(word for template, word in whole if word or not _is_reference(template))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise CheckError(
+            "PB-CHECK-RULE",
+            f"cannot split {text[:60]!r} into words: {error}",
+            guidance="Close every quotation mark; in single quotes every character is text.",
+        ) from error
+
+
+def _is_reference(template: str) -> bool:
+    return re.fullmatch(_REFERENCE, template) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, secrets
 from playbook_supervisor.project.conditions import Workspace, probe
@@ -227,7 +227,7 @@ def _on_default_branch(here: Checkout) -> tuple[str, ...]:
 def _commands(playbook: Playbook, root: Path) -> tuple[tuple[str, ...], list[str]]:
     """The commands that are not installed, and warnings of these and of closed ones."""
     index = CommandIndex(root, home=Path.home())
-    commands = dict.fromkeys(step.command for step in playbook.steps)
+    commands = dict.fromkeys(step.command for step in playbook.steps if step.namespace == SLASH)
     found = {command: index.resolve(command) for command in commands}
     missing = tuple(command for command, file in found.items() if file is None)
     closed = [command for command, file in found.items() if file is not None and file.closed]

@@ -1,4 +1,4 @@
-"""What is outstanding in a session, and what a worker needs to do its part of it."""
+"""What is outstanding in a session, and how far it is."""
 
 from __future__ import annotations
 
@@ -21,35 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.session_store import SessionStore
-
-
-class Work(Record):
-    """One launched attempt, ready for a worker: the installed command and its arguments.
-
-    `feedback` is what a retry is told beside the command.
-    """
-
-    attempt: Attempt
-    command: str
-    args: str
-    feedback: str = ""
-
-    @property
-    def typed(self) -> str:
-        """What a person would type."""
-        return f"{self.command} {self.args}".rstrip()
-
-    @property
-    def skill(self) -> str:
-        """The command's name as the client's `Skill` tool wants it."""
-        return self.command[1:]
-
-    @property
-    def prompt(self) -> str:
-        """What a fresh subagent is told: the command as by hand (FR41), then the feedback."""
-        args = f" with args `{self.args}`" if self.args else ""
-        told = f"\n\n{self.feedback}" if self.feedback else ""
-        return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end.{told}"
 
 
 class Snapshot(Record):
@@ -156,3 +127,9 @@ def take_snapshot(
 def running(snapshot: Snapshot) -> tuple[Attempt, ...]:
     """The attempts that are launched and have not returned."""
     return snapshot.directive.members if isinstance(snapshot.directive, Run) else ()
+
+
+def arg_values(snapshot: Snapshot) -> dict[str, str]:
+    """The value of each declared arg; empty for one that was not given."""
+    args = snapshot.manifest.args
+    return {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}

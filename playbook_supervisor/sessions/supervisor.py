@@ -23,13 +23,14 @@ from playbook_supervisor.kernel.vocabulary import Resolution, SessionStatus
 from playbook_supervisor.sessions.judge import SPECKIT, Judge
 from playbook_supervisor.sessions.manifest import Driver
 from playbook_supervisor.sessions.session import OpenSession
-from playbook_supervisor.sessions.snapshot import Snapshot, Work, running, take_snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, running, take_snapshot
 from playbook_supervisor.system.process_groups import kill_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.sessions.principal import Principal
+    from playbook_supervisor.sessions.work import Work
 
 
 class Supervisor(Judge):
@@ -130,23 +131,10 @@ class Supervisor(Judge):
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
 
     def work(self, snapshot: Snapshot, attempt: Attempt) -> Work:
-        """The attempt's installed command and interpolated arguments (kai FR23)."""
-        from playbook_supervisor.project.references import interpolate
-        from playbook_supervisor.project.slash_commands import resolve
+        """What the attempt's worker is given."""
+        from playbook_supervisor.sessions.work import work_of
 
-        found = resolve(self.root, attempt.step.command, home=Path.home())
-        args = snapshot.manifest.args
-        values = {arg.name: args.get(arg.name, "") for arg in snapshot.state.playbook.args}
-        command = found.name if found else attempt.step.command
-        arguments = interpolate(attempt.step.args, values).strip()
-        return Work(attempt, command, arguments, self._feedback(snapshot, attempt))
-
-    def _feedback(self, snapshot: Snapshot, attempt: Attempt) -> str:
-        if attempt.number == 1 or not snapshot.config.feedback:
-            return ""
-        from playbook_supervisor.sessions.feedback import feedback
-
-        return feedback(snapshot.state.attempts(attempt.step.id))
+        return work_of(self.root, snapshot, attempt)
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
         """Variables that point the project's own tools at the session's feature."""

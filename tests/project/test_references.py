@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.model import Arg
-from playbook_supervisor.project.references import fill, handle, interpolate, names, secret_names
+from playbook_supervisor.project.references import (
+    fill,
+    handle,
+    interpolate,
+    names,
+    secret_names,
+    words,
+)
 
 
 def test_the_names_come_in_order_and_each_once() -> None:
@@ -95,3 +102,41 @@ def test_a_secret_fills_values_of_env_and_headers_and_nothing_else(name: str) ->
 def test_a_secret_that_looks_like_a_reference_is_not_read_again() -> None:
     filled = fill({"env": {"X": "{{secret:A}}"}}, {"b": "x"}, {"secret:A": "{{b}}"})
     assert filled == {"env": {"X": "{{b}}"}}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("cli make test", ("make", "test")),
+        ("cli echo 'a b' \"c d\" e\\ f", ("echo", "a b", "c d", "e f")),
+        ("cli grep {{text}} {{ file }}", ("grep", "'; rm -rf / #", "a b")),
+        ("cli run --name={{file}}", ("run", "--name=a b")),
+        ("cli run {{absent}} '{{absent}}' end", ("run", "end")),
+        ("cli run --name={{absent}} ''", ("run", "--name=", "")),
+        ("cli {{whole}}", ("npm", "test", "a b")),
+        ("cli {{absent}}", ()),
+        ("cli {{whole}} --all", ("npm test 'a b'", "--all")),
+    ],
+)
+def test_a_command_is_split_before_its_args_are_replaced(
+    command: str, expected: tuple[str, ...]
+) -> None:
+    """cat FR-4.1, tyr 13: whatever a value contains, it fills one word."""
+    values = {
+        "text": "'; rm -rf / #",
+        "file": "a b",
+        "absent": "",
+        "whole": "npm test 'a b'",
+    }
+    assert words(command, values) == expected
+
+
+@given(st.text(max_size=60))
+def test_any_value_fills_exactly_one_word(value: str) -> None:
+    assert words("cli echo -{{value}}", {"value": value}) == ("echo", f"-{value}")
+
+
+@pytest.mark.parametrize("command", ["cli echo 'open", "cli {{value}}"])
+def test_a_quotation_mark_that_is_not_closed_is_an_error(command: str) -> None:
+    with pytest.raises(CheckError, match="cannot split"):
+        words(command, {"value": 'say "hello'})

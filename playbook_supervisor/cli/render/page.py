@@ -122,9 +122,10 @@ def _stamp(ms: int) -> str:
 
 
 def _command(step: Step, head: Manifest | None) -> str:
-    given = {name: head.args.get(name, "") for name in names(step.args)} if head else None
-    args = step.args if given is None else interpolate(step.args, given)
-    return f"{step.command} {args}"
+    typed = f"{step.command} {step.args}"
+    if head is None:
+        return typed
+    return interpolate(typed, {name: head.args.get(name, "") for name in names(typed)})
 
 
 def _agent(entry: Entry) -> str:

@@ -11,6 +11,7 @@ from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
@@ -84,7 +85,7 @@ def _step(
         why = "by the playbook" if step.autonomy is Autonomy.SKIP else "by --from"
         yield paint(f"{number:>2}  {step.id}  skipped {why}{together}", _DIM)
         return
-    words = [paint(step.id, _BOLD), first_line(f"{step.command} {planned.args}", _LINE)]
+    words = [paint(step.id, _BOLD), first_line(f"{planned.command} {planned.args}", _LINE)]
     words += [f"({step.model})"] if step.model else []
     yield f"{number:>2}  {'  '.join(words)}{together}"
     if gate := _gate(planned, plan.mode):
@@ -151,7 +152,11 @@ def _gate(planned: PlannedStep, mode: Mode) -> str:
 
 
 def _runs(planned: PlannedStep, root: Path) -> str:
-    found = planned.found
+    found, step = planned.found, planned.step
+    if not step.needs_agent:
+        return f"{step.namespace}, without an agent"
+    if step.namespace != SLASH:
+        return "a prompt, by an agent"
     if found is None:
         return ""
     if found.file is None:
@@ -214,7 +219,7 @@ def _step_shape(planned: PlannedStep, root: Path) -> dict[str, Any]:
     shape: dict[str, Any] = {
         "step": step.id,
         "runs": planned.runs,
-        "command": found.name if found else step.command,
+        "command": found.name if found else planned.command,
         **({"file": _shown(found.file, root)} if found and found.file else {}),
         **({"builtin": True} if found and found.builtin else {}),
         **({"closed": True} if found and found.closed else {}),

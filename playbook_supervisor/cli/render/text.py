@@ -12,6 +12,7 @@ from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
 from playbook_supervisor.sessions.gate_text import reason as reason
@@ -19,6 +20,7 @@ from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.model import Step
     from playbook_supervisor.sessions.snapshot import Snapshot
 
 _LINE = 400
@@ -54,7 +56,7 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
     entry = event.entry
     match event.change:
         case Change.LAUNCHED:
-            command = snapshot.state.playbook.step(entry.step_id).command
+            command = _started(snapshot, snapshot.state.playbook.step(entry.step_id))
             return f"{stamp(entry.launched_at or entry.started_at)} {entry.id} start {command}"
         case Change.ANSWERED:
             return _answered(entry)
@@ -65,6 +67,16 @@ def event_line(event: Event, snapshot: Snapshot, now: int) -> str:
             return f"{_answered(entry)}\n{line}" if _by_answer(entry) else line
         case _:
             return ""
+
+
+def _started(snapshot: Snapshot, step: Step) -> str:
+    """A slash command without its arguments, any other command with its values."""
+    if step.namespace == SLASH:
+        return step.command
+    from playbook_supervisor.project.references import interpolate
+    from playbook_supervisor.sessions.snapshot import arg_values
+
+    return first_line(interpolate(step.command, arg_values(snapshot)))
 
 
 def _answered(entry: Entry) -> str:

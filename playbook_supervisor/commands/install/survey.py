@@ -8,6 +8,7 @@ from pathlib import Path
 
 from playbook_supervisor.commands.install import shipped, test_check
 from playbook_supervisor.errors import ArgumentError
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project import config, features
 from playbook_supervisor.project.install_record import fingerprint, read_installation
 from playbook_supervisor.project.schema import read_playbook
@@ -116,7 +117,8 @@ def _missing(playbook: str, index: CommandIndex, changing: Collection[str]) -> t
     return tuple(
         step.command
         for step in steps
-        if shipped.command_file(step.command.removeprefix("/")) not in changing
+        if step.namespace == SLASH
+        and shipped.command_file(step.command.removeprefix("/")) not in changing
         and ((found := index.resolve(step.command)) is None or found.closed)
     )
 

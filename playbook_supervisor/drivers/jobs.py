@@ -1,0 +1,194 @@
+"""What a worker thread does for one attempt: an agent's call, or a task for an executor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from playbook_supervisor.agents import protocol as agents
+from playbook_supervisor.agents.protocol import Agent, Budget, Call
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.executors import registry
+from playbook_supervisor.executors.carry_out import carry_out, of_error
+from playbook_supervisor.executors.context import CAP, Place, TaskContext
+from playbook_supervisor.executors.protocol import Executor, Task, failed
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.directives import Attempt, Outcome
+from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.project import references
+from playbook_supervisor.project.secrets import of_step
+from playbook_supervisor.records import Record, as_mapping, field, replace
+from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.files import contained
+
+
+class Channels(Record):
+    """Where a job's lines go: to the log, to the screen, and, if they are notices, there.
+
+    `on_start` receives what stops the job, from any thread.
+    """
+
+    log: Callable[[str], None]
+    on_line: Callable[[str], None]
+    on_notice: Callable[[str], None]
+    on_start: Callable[[Callable[[], None]], None]
+
+
+class Job(Protocol):
+    """One attempt, ready for a thread. Every failure is an outcome."""
+
+    @property
+    def worker_file(self) -> Path | None: ...
+
+    def run(self, channels: Channels) -> Outcome: ...
+
+    def crashed(self, error: Exception) -> Outcome:
+        """The outcome if `run` raised after all."""
+
+
+class AgentJob(Record):
+    """A call of an agent."""
+
+    agent: Agent
+    call: Call
+
+    @property
+    def worker_file(self) -> Path | None:
+        return self.call.worker_file
+
+    def run(self, channels: Channels) -> Outcome:
+        return agents.carry_out(
+            self.agent,
+            replace(self.call, log=channels.log),
+            channels.on_line,
+            on_start=lambda running: channels.on_start(running.stop),
+            on_notice=channels.on_notice,
+        )
+
+    def crashed(self, error: Exception) -> Outcome:
+        name = self.agent.name
+        message = f"the agent {name} raised {type(error).__name__}: {error}"
+        return agents.failed("PB-AGENT-CRASHED", printable(message), name=name)
+
+
+class ExecutorJob(Record):
+    """A task for an executor. `prepare` makes it in the thread, for that may take a while."""
+
+    prepare: Callable[[], tuple[Executor, Task, Place]]
+    worker_file: Path | None
+
+    def run(self, channels: Channels) -> Outcome:
+        try:
+            executor, task, place = self.prepare()
+        except PlaybookError as error:
+            return of_error(error)
+        context = TaskContext(place, channels.on_line, channels.log, channels.on_notice)
+        channels.on_start(context.stop)
+        return carry_out(executor, task, context)
+
+    def crashed(self, error: Exception) -> Outcome:
+        message = f"the step's job raised {type(error).__name__}: {error}"
+        return failed("PB-STEP-CRASHED", printable(message))
+
+
+class Assignment(Record):
+    """An attempt that is due. `run_limits` are the whole run's; `secrets` are never shown."""
+
+    supervisor: Supervisor
+    snapshot: Snapshot
+    attempt: Attempt
+    run_limits: Limits
+    secrets: tuple[str, ...] = field(repr=False)
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the step, else of the playbook, else of the run."""
+        limits = as_mapping(self.run_limits)
+        for nearer in (self.snapshot.state.playbook.limits, self.attempt.step.limits):
+            limits |= {name: each for name, each in as_mapping(nearer).items() if each is not None}
+        return Limits(**limits)
+
+    @property
+    def cap(self) -> int:
+        """Bytes of output to keep."""
+        cap = self.limits.max_output_bytes
+        return CAP if cap is None else cap
+
+    @property
+    def outlives(self) -> bool:
+        return self.snapshot.config.orphans == "wait"
+
+
+def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> AgentJob:
+    """The job of a step that an agent carries out within this budget."""
+    supervisor, snapshot, attempt = assignment.supervisor, assignment.snapshot, assignment.attempt
+    work, limits = supervisor.work(snapshot, attempt), assignment.limits
+    call = Call(
+        session=supervisor.id,
+        directive=attempt.id,
+        step=attempt.step.id,
+        attempt=attempt.number,
+        command=work.command,
+        args=work.args,
+        feature=snapshot.manifest.feature,
+        prompt=work.typed,
+        feedback=work.feedback,
+        cwd=supervisor.root,
+        model=attempt.step.model,
+        env=supervisor.environment(snapshot, work),
+        worker_file=supervisor.worker_file(attempt),
+        outlives=assignment.outlives,
+        wall=limits.timeout_seconds,
+        idle=limits.idle_timeout_seconds,
+        cap=assignment.cap,
+        budget=budget,
+        secrets=assignment.secrets,
+    )
+    return AgentJob(agent, call)
+
+
+def executor_job(assignment: Assignment) -> ExecutorJob:
+    """The job of a step that an executor carries out."""
+    worker_file = assignment.supervisor.worker_file(assignment.attempt)
+    return ExecutorJob(partial(_prepared, assignment, worker_file), worker_file)
+
+
+def _prepared(assignment: Assignment, worker_file: Path) -> tuple[Executor, Task, Place]:
+    supervisor, snapshot = assignment.supervisor, assignment.snapshot
+    step, limits, values = assignment.attempt.step, assignment.limits, arg_values(snapshot)
+    args, config = snapshot.state.playbook.args, snapshot.config
+    secrets = of_step(step, args, values, config, supervisor.root)
+    hidden = (*assignment.secrets, *secrets.hidden)
+    env = {
+        "PLAYBOOK_SESSION": supervisor.id,
+        "PLAYBOOK_STEP": step.id,
+        "PLAYBOOK_DIRECTIVE": assignment.attempt.id,
+        "PLAYBOOK_FEATURE": snapshot.manifest.feature,
+    }
+    task = Task(
+        directive=assignment.attempt.id,
+        namespace=step.namespace,
+        words=references.words(step.command, values),
+        options=references.fill(json.loads(step.options or "{}"), values, secrets.values),
+        output=step.output,
+        output_schema=json.loads(step.output_schema) if step.output_schema else None,
+        env=env,
+        secrets=hidden,
+    )
+    place = Place(
+        root=supervisor.root,
+        cwd=contained(supervisor.root, references.interpolate(step.cwd, values)),
+        config=config,
+        env=env,
+        cap=assignment.cap,
+        wall=limits.timeout_seconds,
+        idle=limits.idle_timeout_seconds,
+        worker_file=worker_file,
+        outlives=assignment.outlives,
+        secrets=hidden,
+    )
+    return registry.find(step.namespace), task, place
