@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from playbook_supervisor.drivers.observers import NullObserver
 from playbook_supervisor.executors.carry_out import carry_out
 from playbook_supervisor.executors.context import Place, TaskContext
 from playbook_supervisor.executors.protocol import Context, Executor, Task
-from playbook_supervisor.kernel.directives import Failure, Outcome
+from playbook_supervisor.kernel.directives import Attempt, Failure, Outcome
 from playbook_supervisor.project.config import Config
 
 
@@ -70,3 +71,17 @@ class Faked:
 
 def task(*words: str, namespace: str = "cli", **more: Any) -> Task:
     return Task(directive="step#1", namespace=namespace, words=words, **more)
+
+
+class Watcher(NullObserver):
+    """What a runner shows of its steps, a line each, and its notices."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.notices: list[str] = []
+
+    def on_output(self, attempt: Attempt, line: str) -> None:
+        self.lines.append(f"{attempt.id}: {line}")
+
+    def on_notice(self, text: str) -> None:
+        self.notices.append(text)

@@ -55,7 +55,7 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt) -> Work:
 
 
 def _feedback(snapshot: Snapshot, attempt: Attempt) -> str:
-    if attempt.number == 1 or not snapshot.config.feedback:
+    if attempt.number == 1 or not (snapshot.config.feedback and attempt.step.feedback):
         return ""
     from playbook_supervisor.sessions.feedback import feedback
 

@@ -1,0 +1,197 @@
+"""The headless runner carries out the steps of executors as it does those of agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from carried import Watcher
+from stored import BEGAN, FEATURE, Scene, playbook, unsynced
+
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.sessions.attempt_log import log_path
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.process_groups import worker_alive
+
+TOKEN = "correct-horse-battery-staple"
+PYTHON = f"cli {sys.executable} -c"
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def step(name: str, command: str, **more: Any) -> Step:
+    options = json.dumps(more.pop("options", {}))
+    policy = more.pop("error_policy", ErrorPolicy.STOP)
+    return Step(name, command, Autonomy.AUTO, policy, options=options, **more)
+
+
+def created(
+    scene: Scene, *steps: Step, args: dict[str, str] | None = None, **top: Any
+) -> Supervisor:
+    """A pending session of these steps; each of `args` is optional."""
+    args = args or {}
+    declared = tuple(Arg(name, "An arg.", required=False) for name in args)
+    definition = Playbook("sample", "A sample.", "1.1", declared, steps, **top)
+    session_id = scene.store.create(
+        playbook="sample",
+        text=playbook("stand-in"),
+        feature=FEATURE,
+        args=args,
+        definition=definition,
+    )
+    return Supervisor(scene.store, session_id)
+
+
+def driven(supervisor: Supervisor, **more: Any) -> tuple[str, tuple[Entry, ...], Watcher]:
+    watcher = Watcher()
+    result = Runner(supervisor, None, watcher, **more).drive(supervisor.begin)
+    return result.why, result.entries, watcher
+
+
+def test_a_program_is_a_step(scene: Scene) -> None:
+    """cat FR-4.1: started, shown, logged, judged and journaled like an agent's step."""
+    supervisor = created(scene, step("say", "cli echo hello"), step("check", "cli true"))
+    why, entries, watcher = driven(supervisor)
+    assert why == "completed"
+    assert [(entry.id, entry.status.value) for entry in entries] == [
+        ("say#1", "done"),
+        ("check#1", "done"),
+    ]
+    assert entries[0].output == "hello"
+    assert not entries[0].agent
+    assert watcher.lines == ["say#1: hello"]
+    assert log_path(supervisor.private, "say#1").read_text() == "hello\n"
+    assert entries[0].started_at >= BEGAN
+
+
+def test_an_arg_fills_one_word_and_the_step_knows_its_session(scene: Scene) -> None:
+    code = "import os, sys; print(sys.argv[1:], os.environ['PLAYBOOK_DIRECTIVE'], os.getcwd())"
+    (scene.root / "inner").mkdir()
+    supervisor = created(
+        scene,
+        step("say", f'{PYTHON} "{code}" {{{{text}}}} {{{{none}}}} end', cwd="inner"),
+        args={"text": "'; touch evil #", "none": ""},
+    )
+    why, entries, _ = driven(supervisor)
+    assert why == "completed"
+    assert entries[0].output == f"[\"'; touch evil #\", 'end'] say#1 {scene.root}/inner"
+
+
+def test_a_failed_program_fails_the_step_by_its_policy(scene: Scene) -> None:
+    policy = ErrorPolicy.RETRY_ONCE
+    supervisor = created(scene, step("fail", "cli ls no-such-file", error_policy=policy))
+    why, entries, _ = driven(supervisor)
+    assert why == "failed"
+    assert [entry.error_code for entry in entries] == ["PB-STEP-FAILED"] * 2
+    assert "no-such-file" in entries[1].error
+
+
+def test_a_program_that_cannot_run_is_not_tried_again(scene: Scene) -> None:
+    policy = ErrorPolicy.RETRY_ONCE
+    supervisor = created(scene, step("run", "cli no-such-program", error_policy=policy))
+    why, entries, _ = driven(supervisor)
+    assert (why, [entry.error_code for entry in entries]) == ("failed", ["PB-STEP-PROGRAM"])
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("cli sh -c 'touch made'", "PB-POLICY-DENIED", "it is a shell"),
+        ("nosuch thing", "PB-STEP-FAILED", "no kind of step 'nosuch'"),
+        ("cli echo {{typo}}", "PB-STEP-FAILED", "unknown arg {{typo}}"),
+    ],
+)
+def test_a_step_that_may_not_or_cannot_run_fails(
+    scene: Scene, command: str, code: str, said: str
+) -> None:
+    why, entries, _ = driven(created(scene, step("run", command)))
+    assert why == "failed"
+    assert entries[0].error_code == code
+    assert said in entries[0].error
+    assert not (scene.root / "made").exists()
+
+
+def test_a_folder_outside_the_repository_is_refused(scene: Scene, tmp_path: Path) -> None:
+    """tyr 14, also by a symbolic link."""
+    (scene.root / "link").symlink_to("/")
+    for folder in ("..", "/", "link"):
+        why, entries, _ = driven(created(scene, step("run", "cli touch made", cwd=folder)))
+        assert why == "failed"
+        assert "leads outside" in entries[0].error
+
+
+def test_the_nearest_limit_holds(scene: Scene) -> None:
+    """The step's, else the playbook's, else the run's (tyr 18)."""
+    sleep = step("sleep", "cli sleep 600", limits=Limits(timeout_seconds=0.3))
+    why, entries, _ = driven(created(scene, sleep, limits=Limits(timeout_seconds=600)), wall=600)
+    assert (why, entries[0].error_code) == ("failed", "PB-STEP-TIMEOUT")
+    assert entries[0].error == "cli ran for more than 0.3 s"
+    silent = created(scene, step("sleep", "cli sleep 600"), limits=Limits(idle_timeout_seconds=0.2))
+    _, entries, _ = driven(silent)
+    assert entries[0].error == "cli printed nothing for 0.2 s"
+    _, entries, _ = driven(created(scene, step("sleep", "cli sleep 600")), wall=0.4)
+    assert entries[0].error == "cli ran for more than 0.4 s"
+
+
+def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tyr 28."""
+    monkeypatch.setenv("DEPLOY", TOKEN)
+    code = "import os; T = os.environ['T']; print(len(T), T); raise SystemExit(T)"
+    options = {"env": {"T": "{{secret:DEPLOY}}"}}
+    supervisor = created(scene, step("leak", f'{PYTHON} "{code}"', options=options))
+    _, entries, watcher = driven(supervisor)
+    assert f"leak#1: {len(TOKEN)} [redacted]" in watcher.lines
+    assert "[redacted]" in entries[0].error
+    everything = [path for path in scene.root.rglob("*") if path.is_file()]
+    assert any(path.name == "leak#1.log" for path in everything)
+    for path in everything:
+        assert TOKEN.encode() not in path.read_bytes(), path
+
+
+def test_the_steps_of_a_group_run_at_the_same_time(scene: Scene) -> None:
+    code = """
+import os, time
+open(os.environ['PLAYBOOK_STEP'], 'w')
+while not all(map(os.path.exists, 'abc')): time.sleep(0.01)
+"""
+    steps = (step(name, f'{PYTHON} "{code}"', parallel_group="g") for name in "abc")
+    why, entries, _ = driven(created(scene, *steps), wall=60)
+    assert (why, len(entries)) == ("completed", 3)
+
+
+def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> None:
+    code = "import os, time; os.fork(); open('up', 'w'); time.sleep(600)"
+    supervisor = created(scene, step("long", f'{PYTHON} "{code}"'))
+
+    def interrupt() -> None:
+        while not (scene.root / "up").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    why, entries, _ = driven(supervisor, wall=60)
+    thread.join()
+    assert (why, entries[0].error_code) == ("interrupted", "PB-STATE-INTERRUPTED")
+    assert not worker_alive(supervisor.private / "worker-long#1")
+
+
+def test_without_an_agent_no_agent_is_looked_for(scene: Scene) -> None:
+    why, _, _ = driven(created(scene, step("say", "cli echo hello")))
+    assert why == "completed"
