@@ -139,6 +139,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-SETTINGS": "Correct the client's settings there: plain JSON, without comments.",
     "PB-CHECK-COMMAND": "Install the command, or correct its name in the playbook.",
     "PB-CHECK-NAMESPACE": "Use a namespace that there is, or install the package that provides it.",
+    "PB-CHECK-UNDEFINED": "Define it under `checks` in .playbooks/config.yaml.",
     "PB-CHECK-STALE": "Run `playbook index`, then `git add .playbooks/_index.yaml`.",
     # arguments
     "PB-ARG-USAGE": "See `playbook --help`.",
@@ -194,6 +195,7 @@ _GUIDANCE: dict[str, str] = {
     # conditions
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume {session} --retry`.",
     "PB-COND-POSTCONDITION": "Fix it, or run the step again: `playbook resume {session} --retry`.",
+    "PB-COND-CHECK": "Make the check end, and let it change only files that git ignores.",
     "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors

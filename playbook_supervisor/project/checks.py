@@ -1,0 +1,287 @@
+"""Checks: programs of the project whose exit status proves something about a tree.
+
+A check is named in the settings (`checks`), or is a program of its own: `cli make test`. It runs
+without a shell and ends with all that it has started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+from playbook_supervisor.errors import CheckError, ConditionError
+from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Protocol
+
+    from playbook_supervisor.project.config import CheckSpec, Config
+
+    class Proofs(Protocol):
+        """Where proofs are kept. Safe to call without a session's lock."""
+
+        def lookup(self, key: str, tree: str) -> Proof | None:
+            """The last proof of the check with this key for this tree."""
+
+        def keep(self, proof: Proof) -> None:
+            """Keep it. When this returns, a killed process does not lose it."""
+
+
+CLI = "cli"
+"""The first word of a check that is a program of its own."""
+CAP = 1_000_000
+"""Bytes of a check's output that are kept."""
+
+_INSTEAD = "Define it under `checks` in .playbooks/config.yaml, or write `cli PROGRAM ARGUMENTS`."
+_QUOTED = 80  # characters of the line that evidence quotes
+_LOOKED_AT = 200  # lines at the end of the output
+_EDGES = " \t=-_*#|"
+_RESULT = r"""(?ix)
+    \b[1-9]\d*\ (?:\w+\ ){0,2}
+      (?:passed|failed|passing|failing|tests?|examples?|specs?|failures?|errors?|problems?)\b
+    | \b(?:pass|fail|failures|errors|tests|tests\ run:|total:)[ =]+[1-9]\d*\b
+    | \A(?:ok|fail)\s+\S+\s+[0-9.]+s
+"""
+"""How test programs and linters state a result: a count that is not 0."""
+_NOISE = r"(?:make(?:\[\d+\])?: |npm (?:ERR!|error)|error Command failed|ELIFECYCLE)"
+
+
+class CheckRun(Record):
+    """A check that has run.
+
+    `status` is None if it was ended at its deadline, and negative if a signal ended it. `line` is
+    the line of its output that says most. `output` is stdout and stderr as they came, capped.
+    """
+
+    status: int | None
+    seconds: float
+    line: str = ""
+    output: str = ""
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status is None
+
+
+class Proof(Record):
+    """A check that has run to its end on a tree: its exit status is proved for that tree alone.
+
+    `key` stands for the program, its arguments and its variables. `at` is when it ended, in ms
+    since the epoch, and `by` what asked for it: `implement#2`.
+    """
+
+    check: str
+    key: str
+    tree: str
+    status: int
+    seconds: float
+    line: str
+    at: int
+    by: str
+
+    @property
+    def evidence(self) -> str:
+        """`check test: exit 0 in 41 s, "312 passed", tree 9f31c2a`."""
+        from playbook_supervisor.system.tree import short
+
+        quoted = f', "{self.line}"' if self.line else ""
+        took = duration(self.seconds)
+        return f"check {self.check}: exit {self.status} in {took}{quoted}, tree {short(self.tree)}"
+
+
+def _unheard(_: str) -> None:
+    """Say nothing."""
+
+
+def _unwatched(_: str) -> AbstractContextManager[None]:
+    """Show nothing."""
+    return nullcontext()
+
+
+class Checking(Record):
+    """How conditions run checks, and where their proofs are kept.
+
+    `by` is what asks: `implement#2`. `watch` is given the name of a check and is open while it
+    runs; `say` is given its lines. All processes of a check hold the `worker_file` and end with us;
+    a check without one may leave processes behind. `wall` is the most seconds for each check.
+    """
+
+    proofs: Proofs | None = None
+    by: str = ""
+    watch: Callable[[str], AbstractContextManager[None]] = _unwatched
+    say: Callable[[str], None] = _unheard
+    worker_file: Path | None = None
+    wall: float | None = None
+
+
+# ── which check ─────────────────────────────────────────────────────────────────────────────
+
+
+def find_check(parameter: str, config: Config) -> CheckSpec:
+    """The check that a condition names: one of the settings, or `cli PROGRAM ARGUMENTS`.
+
+    CheckError PB-CHECK-UNDEFINED names those that there are.
+    """
+    from playbook_supervisor.project.config import CheckSpec
+
+    if parameter in config.checks:
+        return config.checks[parameter]
+    shown = first_line(parameter, 60)
+    word, _, rest = parameter.partition(" ")
+    if word == CLI:
+        import shlex
+
+        try:
+            argv = tuple(shlex.split(rest))
+        except ValueError as error:
+            message = f"{shown!r} is not a check: {error}"
+            raise CheckError("PB-CHECK-UNDEFINED", message) from error
+        if argv:
+            return CheckSpec(shown, argv)
+    known = ", ".join(config.checks)
+    among = f"; there {'is' if len(config.checks) == 1 else 'are'} {known}" if known else ""
+    near = suggestion(parameter, config.checks) or among
+    raise CheckError(
+        "PB-CHECK-UNDEFINED", f"the config defines no check {shown!r}{near}", guidance=_INSTEAD
+    )
+
+
+def key(spec: CheckSpec) -> str:
+    """Stands for what the check does: proofs of another program say nothing about it."""
+    import json
+
+    from playbook_supervisor.system.files import digest
+
+    return digest(json.dumps([spec.argv, sorted(spec.env.items())]).encode())
+
+
+# ── running one ─────────────────────────────────────────────────────────────────────────────
+
+
+def run_check(
+    spec: CheckSpec, root: Path, config: Config, checking: Checking | None = None
+) -> CheckRun:
+    """Run a check at the top of the checkout, to its end or to its deadline.
+
+    PolicyError PB-POLICY-DENIED if the settings do not admit its program; StorageError
+    PB-IO-PROGRAM if it cannot be started; Interrupted if a person asked to stop.
+    """
+    import os
+    import time
+    from collections import deque
+
+    from playbook_supervisor.formats.sanitize import printable
+    from playbook_supervisor.project.bounds import admit_program
+    from playbook_supervisor.system.cancellation import Interrupted, ending_on_signals
+    from playbook_supervisor.system.capture import Capture
+    from playbook_supervisor.system.processes import Worker
+
+    checking = checking or Checking()
+    admit_program(config, spec.argv, root)
+    walls = (spec.timeout_seconds, checking.wall)
+    began = time.monotonic()
+    output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
+    with ending_on_signals(), checking.watch(spec.name):
+        worker = Worker(
+            spec.argv,
+            cwd=root,
+            env={**os.environ, **spec.env},
+            worker_file=checking.worker_file,
+            wall=min(wall for wall in walls if wall is not None),
+            cap=CAP,
+        )
+        try:
+            for line in worker.lines(errors=True):
+                output.add(f"{line}\n".encode())
+                last.append(line)
+                checking.say(printable(line))
+        finally:
+            worker.stop()
+        if worker.stopped_by == "stop":
+            raise Interrupted
+    status = None if worker.stopped_by else worker.returncode
+    return CheckRun(status, time.monotonic() - began, telling_line(last), output.text())
+
+
+def telling_line(lines: Iterable[str]) -> str:
+    """The last of the lines that states a result, else the last that says anything."""
+    said = [line for each in lines if (line := first_line(each, _QUOTED).strip(_EDGES))]
+    stated = [line for line in said if re.search(_RESULT, line)]
+    others = [line for line in said if not re.match(_NOISE, line)]
+    return [*said, *others, *stated][-1] if said else ""
+
+
+def duration(seconds: float) -> str:
+    """`0.3 s`, `41 s`."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+
+
+# ── proving ─────────────────────────────────────────────────────────────────────────────────
+
+
+def prove(
+    spec: CheckSpec,
+    root: Path,
+    config: Config,
+    checking: Checking,
+    wanted: Callable[[int], bool] = lambda status: status == 0,
+) -> tuple[Proof, bool]:
+    """The proof for the tree that is there now, and whether it was made before.
+
+    A kept proof counts only if its status is `wanted`: what did not succeed may do so now, for a
+    cause outside the tree. A check that changes the tree is run once more, on what it has made.
+    ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
+    `tree_id` and `run_check`.
+    """
+    import time
+
+    from playbook_supervisor.system.tree import changes, tree_id
+
+    stands_for, tree = key(spec), tree_id(root)
+    if checking.proofs is not None:
+        known = checking.proofs.lookup(stands_for, tree)
+        if known is not None and wanted(known.status):
+            return known, True
+    for again in (False, True):
+        run = run_check(spec, root, config, checking)
+        status = _status(spec, run)
+        at = time.time_ns() // 1_000_000
+        proof = Proof(spec.name, stands_for, tree, status, run.seconds, run.line, at, checking.by)
+        now = tree_id(root)
+        if now == tree:
+            if checking.proofs is not None:
+                checking.proofs.keep(proof)
+            return proof, False
+        if not wanted(status):
+            return proof, False
+        if again:
+            changed = ", ".join(first_line(path, 60) for path in changes(root, tree, now).paths[:3])
+            raise ConditionError(
+                "PB-COND-CHECK",
+                f"check {spec.name}: it changes the tree that it is to prove: {changed}",
+                guidance="Add what it writes to .gitignore.",
+            )
+        tree = now
+    raise AssertionError  # the second round returns or raises
+
+
+def _status(spec: CheckSpec, run: CheckRun) -> int:
+    took = duration(run.seconds)
+    if run.status is None:
+        raise ConditionError(
+            "PB-COND-CHECK",
+            f"check {spec.name}: it did not end within {took}",
+            guidance="Find out what it waits for, or raise its `timeout_seconds`.",
+        )
+    if run.status < 0:
+        import signal
+
+        number = -run.status
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        raise ConditionError("PB-COND-CHECK", f"check {spec.name}: {name} ended it after {took}")
+    return run.status
