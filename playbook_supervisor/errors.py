@@ -222,6 +222,8 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
     "PB-STEP-CRASHED": "`playbook resume {session} --retry` runs the step again.",
     "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
+    "PB-STEP-FORGE": "gh's last lines say why; fix that and run the step again.",
+    "PB-STEP-GIT": "Git's last lines say why; fix that and run the step again.",
     "PB-STEP-HTTP": "The answer says why; correct the request, or set `expect_status`.",
     "PB-STEP-INPUT": "Correct the step's command, or what it has under `with`.",
     "PB-STEP-NETWORK": "Check the address and the network, then run the step again.",

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from playbook_supervisor.executors.protocol import Executor
 
 BUILT_IN: dict[str, str] = {
+    "branch": "playbook_supervisor.executors.branch:BranchExecutor",
     "cli": "playbook_supervisor.executors.cli:CliExecutor",
+    "commit": "playbook_supervisor.executors.commit:CommitExecutor",
     "http": "playbook_supervisor.executors.http:HttpExecutor",
+    "issue": "playbook_supervisor.executors.issue:IssueExecutor",
+    "pr": "playbook_supervisor.executors.pr:PullRequestExecutor",
 }
 """Namespace → the class that carries out its steps, imported when it is used."""
 

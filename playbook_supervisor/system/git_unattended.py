@@ -38,7 +38,7 @@ NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 SAY_WHO = "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`"
 
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
-_LOCK = r"'([^'\n]{1,4096}\.lock)'"
+_LOCK = r"'(/[^'\n]{1,4096}\.lock)'"  # a hook may mention a `yarn.lock`
 _WHO = "git config --global user.email"  # what git advises in any language
 _OF_PUSH = r"(?m)^(?:To .*|[ +*=!-]\t.*|Done)$"
 """The lines of `git push --porcelain` itself on stdout."""

@@ -1,0 +1,249 @@
+"""`pr`: push the branch and open its pull request through `gh` (cat FR-4.6).
+
+It may run again: an open pull request of the branch is reported, not opened twice, and `wait`
+goes on waiting (docs/decisions/0173).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from playbook_supervisor.errors import StepError
+from playbook_supervisor.executors.forge import (
+    CODE,
+    body_of,
+    entries,
+    gh,
+    title_of,
+    unexpected,
+)
+from playbook_supervisor.executors.protocol import Context, Stopped, Task
+from playbook_supervisor.executors.repository import Repository
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.records import Record
+from playbook_supervisor.system import github
+
+INTERVAL = 15.0
+"""Seconds between two questions while a step waits."""
+NO_CHECKS = 60.0
+"""Seconds after which a pull request without checks has none."""
+
+_MISSED = 5  # questions without an answer, one after another, before a waiting step gives up
+_FIELDS = ("number", "url", "state", "isCrossRepository", "headRefOid")
+_WATCHED = "number,url,state,statusCheckRollup"
+_PENDING = frozenset({"PENDING", "EXPECTED", "QUEUED", "IN_PROGRESS", "WAITING", "REQUESTED", ""})
+_PASSED = frozenset({"SUCCESS", "NEUTRAL", "SKIPPED"})
+
+
+class PullRequest(Record):
+    """A pull request; `state` is OPEN, MERGED or CLOSED."""
+
+    number: int
+    url: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"pull request #{self.number}"
+
+
+class PullRequestExecutor:
+    """Its output is the address of the pull request."""
+
+    namespace = "pr"
+    with_schema: Mapping[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["title"],
+        "properties": {
+            "title": {"type": "string", "minLength": 1},
+            "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
+            "base": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The branch that it is to be merged into; the forge's default.",
+            },
+            "draft": {"type": "boolean", "default": False},
+            "wait": {
+                "enum": [False, "checks", "merged"],
+                "default": False,
+                "description": "Whether the step ends only when all checks have passed, or when "
+                "a person has merged it.",
+            },
+        },
+    }
+
+    def execute(self, task: Task, context: Context) -> Outcome:
+        """Open it. StepError PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""
+        title, base = title_of(task), task.options.get("base", "")
+        if base and not github.is_plain(base):
+            raise StepError(CODE, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
+        repository = Repository(context)
+        branch = repository.required_branch()
+        pull = _known(context, repository, branch, base)
+        if pull is None or pull.state == "OPEN":
+            _push(context, repository, branch)
+        told = f"{pull} is {pull.state.lower()} already: {pull.url}" if pull else ""
+        if pull is None:
+            pull = _create(context, repository, branch, title, task)
+            told = f"{pull} is opened: {pull.url}"
+        context.say(told)
+        if wait := task.options.get("wait", False):
+            context.say(_Wait(context, pull).until(wait))
+        return Outcome(output=pull.url, data={"number": pull.number, "url": pull.url})
+
+
+# ── opening ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _known(context: Context, repository: Repository, branch: str, base: str) -> PullRequest | None:
+    """The branch's open pull request; else a merged one that has all of its work.
+
+    One from a fork, whose branch may have this name by chance, counts if it has this work.
+    """
+    if not github.is_plain(branch):
+        raise StepError(CODE, f"{first_line(branch, 60)!r} is no branch", guidance="Rename it.")
+    into = [f"--base={base}"] if base else []
+    listed = entries(gh(context, *github.listing(branch, "all", *_FIELDS), *into))
+    ranked = sorted(listed, key=lambda each: each.get("state") != "OPEN")
+    for each in ranked:
+        pull = _pull_request(each)
+        ours = pull.state == "OPEN" and each.get("isCrossRepository") is False
+        if ours or (
+            pull.state in ("OPEN", "MERGED")
+            and repository.same_work(str(each.get("headRefOid", "")))
+        ):
+            return pull
+    return None
+
+
+def _pull_request(data: Mapping[str, Any]) -> PullRequest:
+    number, url, state = (data.get(key) for key in ("number", "url", "state"))
+    if not isinstance(number, int) or not isinstance(url, str) or not isinstance(state, str):
+        raise unexpected("number, address and state of a pull request")
+    return PullRequest(number, first_line(url), first_line(state))
+
+
+def _push(context: Context, repository: Repository, branch: str) -> None:
+    upstream = repository.upstream(branch)
+    if upstream is None:
+        raise StepError(
+            "PB-STEP-GIT",
+            f"there is no remote to push {branch} to",
+            guidance="Add the forge's repository: `git remote add origin ADDRESS`.",
+        )
+    if pushed := repository.push(upstream):
+        context.say(pushed)
+
+
+def _create(
+    context: Context, repository: Repository, branch: str, title: str, task: Task
+) -> PullRequest:
+    options = [f"--title={title}", "--body-file=-"]
+    if len(repository.remotes()) == 1:  # with a fork among them, gh has to find out whose it is
+        options.append(f"--head={branch}")
+    if base := task.options.get("base", ""):
+        options.append(f"--base={base}")
+    if task.options.get("draft", False):
+        options.append("--draft")
+    made = github.created(gh(context, "pr", "create", *options, stdin=body_of(task)))
+    if made is None:
+        raise unexpected("the address of a pull request")
+    return PullRequest(*made, "OPEN")
+
+
+# ── waiting ─────────────────────────────────────────────────────────────────────────────────
+
+
+class _Wait:
+    """Asks for a pull request again and again, until something is decided or the step ends."""
+
+    def __init__(self, context: Context, pull: PullRequest) -> None:
+        self._context, self._pull = context, pull
+        self._stopped = threading.Event()
+        self._began = time.monotonic()
+        self._told = ""
+        context.on_stop(self._stopped.set)
+
+    def until(self, wanted: str) -> str:
+        """A line when it is merged, or when its checks have passed.
+
+        StepError if that cannot happen any more, Stopped if the step is stopped.
+        """
+        while True:
+            answer = self._asked()
+            pull = _pull_request(answer)
+            if pull.state == "MERGED":
+                return f"{pull} is merged"
+            if pull.state != "OPEN":
+                raise StepError(
+                    CODE, f"{pull} was closed: {pull.url}", guidance="Reopen it, or skip the step."
+                )
+            if wanted == "checks" and (passed := self._checks(answer)):
+                return passed
+            if wanted == "merged":
+                self._tell(f"waiting until {pull} is merged: {pull.url}")
+            self._pause()
+
+    def _asked(self) -> Mapping[str, Any]:
+        """What gh says now; a few failures in a row are no reason to give up."""
+        for missed in range(1, _MISSED + 1):
+            try:
+                number = str(self._pull.number)
+                answer = json.loads(gh(self._context, "pr", "view", number, "--json", _WATCHED))
+            except StepError:
+                if missed == _MISSED:
+                    raise
+            except (ValueError, RecursionError) as error:
+                raise unexpected("a pull request") from error
+            else:
+                if isinstance(answer, dict):
+                    return answer
+                raise unexpected("a pull request")
+            self._pause()
+        raise AssertionError  # the last failure was raised
+
+    def _checks(self, answer: Mapping[str, Any]) -> str:
+        """A line if all checks have passed; empty while some are at work."""
+        checks = answer.get("statusCheckRollup")
+        if not isinstance(checks, list) or not all(isinstance(each, dict) for each in checks):
+            raise unexpected("a pull request's checks")
+        results = [(_name(check), _result(check)) for check in checks]
+        pending = [name for name, result in results if result in _PENDING]
+        failed = [name for name, result in results if result not in _PENDING | _PASSED]
+        if failed:
+            raise StepError(
+                CODE,
+                f"{counted(len(failed), 'check')} of {self._pull} failed: {', '.join(failed[:3])}",
+                guidance="Fix what the check reports, push, then run the step again.",
+                cause=self._pull.url,
+            )
+        if pending:
+            self._tell(f"waiting for {counted(len(pending), 'check')}: {', '.join(pending[:3])}")
+        elif checks:
+            return f"{counted(len(checks), 'check')} passed"
+        elif time.monotonic() - self._began > NO_CHECKS:
+            return f"{self._pull} has no checks"
+        return ""
+
+    def _tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._context.say(line)
+
+    def _pause(self) -> None:
+        if self._stopped.wait(INTERVAL):
+            raise Stopped
+
+
+def _name(check: Mapping[str, Any]) -> str:
+    return first_line(str(check.get("name") or check.get("context") or "?"), 60)
+
+
+def _result(check: Mapping[str, Any]) -> str:
+    """The conclusion of a check run that is complete, else the state of a check."""
+    return str(check.get("conclusion") or check.get("state") or check.get("status") or "")

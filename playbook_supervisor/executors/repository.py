@@ -1,0 +1,306 @@
+"""The repository that a step works in: git through the step's context, without prompts or force."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from playbook_supervisor.errors import StepError
+from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable
+from playbook_supervisor.records import Record
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.git_unattended import (
+    NO_CHORES,
+    NO_PROMPTS,
+    SAY_WHO,
+    lacks_identity,
+    lock_held,
+    patiently,
+    push_address,
+    push_remote,
+    quiet_ssh,
+    refusal,
+    under_way,
+)
+from playbook_supervisor.system.processes import run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.executors.protocol import Context
+    from playbook_supervisor.system.processes import Completed
+
+CODE = "PB-STEP-GIT"
+HEADS = "refs/heads/"
+SESSIONS = ".playbooks/sessions"
+
+_ENVIRONMENT = {**NO_PROMPTS, "GPG_TTY": "", "LANGUAGE": "C"}  # git's messages in English
+_SETTINGS = (*NO_CHORES, "-c", "core.quotePath=false")
+_REJECTED = r"(?m)^!\t[^\t\n]*\t(.*)$"  # git push --porcelain: the flag, the references, why
+_BLOCKED = r"(?m)^\t(.+)$"  # the files that git would have to overwrite
+_TIMEOUT, _MAX_OUTPUT = 20.0, 1 << 26  # seconds and bytes of a command that only reads
+_LISTED = 3
+_LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
+_SHORT = 7  # characters of a commit's id
+
+
+class Upstream(Record):
+    """The branch of the remote that a branch is pushed to; it has its name there, too.
+
+    Commands that fetch use `address`; `env` is for commands that use the network. `tip` is the
+    commit that the remote has there; empty if it has no such branch.
+    """
+
+    remote: str
+    branch: str
+    address: str
+    env: Mapping[str, str]
+    tip: str
+
+    @property
+    def name(self) -> str:
+        """`origin/main`."""
+        return f"{self.remote}/{self.branch}"
+
+
+class Repository:
+    """The checkout of a step. What git refuses is a StepError PB-STEP-GIT with git's own lines."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def git(
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Completed:
+        """The result of a command that only reads this checkout."""
+        return run(
+            ["git", *_SETTINGS, *arguments],
+            cwd=self._context.root,
+            env={**os.environ, **_ENVIRONMENT, "GIT_OPTIONAL_LOCKS": "0", **(env or {})},
+            stdin=stdin,
+            timeout=_TIMEOUT,
+            cap=_MAX_OUTPUT,
+        )
+
+    def ask(self, *arguments: str) -> str:
+        """The output of a command that only reads this checkout."""
+        done = self.git(*arguments)
+        if done.returncode != 0:
+            raise refused(f"git {arguments[0]}", done)
+        return done.stdout
+
+    def change(self, *arguments: str, stdin: bytes = b"", doing: str = "") -> None:
+        """Run a command that changes something, and show what its hooks print.
+
+        `doing` says what it does, for the error if it would overwrite files.
+        """
+        done = patiently(self._show, *arguments, stdin=stdin)
+        if held := lock_held(done):
+            raise StepError(
+                CODE,
+                f"another git holds {held}",
+                guidance="Remove it if no git runs here, then run the step again.",
+            )
+        if done.returncode != 0:
+            raise refused(f"git {arguments[0]}", done, doing)
+
+    def forget(self, names: Sequence[str], *, before: str) -> None:
+        """Remove new names from the index unless HEAD has left `before`; also in a stopped step."""
+        if names and self.commit() == before:
+            stdin = "".join(f"{name}\0" for name in names).encode()
+            self.git("update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
+
+    def _show(
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Completed:
+        return self._in_step(*arguments, env=env or {}, stdin=stdin)
+
+    def _in_step(
+        self, *arguments: str, env: Mapping[str, str], stdin: bytes = b"", quiet: bool = False
+    ) -> Completed:
+        """Run a command that may take long, and that ends with the step."""
+        return self._context.run(
+            ["git", *_SETTINGS, *arguments],
+            stdin=stdin,
+            env={**_ENVIRONMENT, **env},
+            cwd=self._context.root,
+            quiet=quiet,
+        )
+
+    # ── where it stands ─────────────────────────────────────────────────────────────────────
+
+    def branch(self) -> str:
+        """The branch that is checked out; empty if there is none."""
+        return self.git("symbolic-ref", "--quiet", "HEAD").stdout.strip().removeprefix(HEADS)
+
+    def required_branch(self) -> str:
+        """The branch that is checked out, if no operation of a person is unfinished there."""
+        if begun := under_way(checkout.find(self._context.root).git_dir):
+            raise StepError(CODE, f"{begun} is under way", guidance="Finish it or abort it.")
+        if branch := self.branch():
+            return branch
+        raise StepError(
+            CODE, "HEAD is on no branch", guidance="`git switch` to one, or add a `branch` step."
+        )
+
+    def commit(self, name: str = "HEAD") -> str:
+        """The id of the commit with that name; empty if there is none."""
+        if name.startswith("-") or printable(name) != name:
+            return ""
+        return self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").stdout.strip()
+
+    def exists(self, ref: str) -> bool:
+        """Whether there is a reference with that full name."""
+        return self.git("show-ref", "--verify", "--quiet", ref).returncode == 0
+
+    def contains(self, commit: str, ancestor: str) -> bool:
+        """Whether a commit has another one among its ancestors, or is it; both are known here."""
+        return self.git("merge-base", "--is-ancestor", ancestor, commit).returncode == 0
+
+    def same_work(self, commit: str) -> bool:
+        """Whether HEAD differs from a commit in nothing but the folders of sessions."""
+        if not self.commit(commit):
+            return False
+        done = self.git(
+            "diff",
+            "--quiet",
+            "--no-ext-diff",
+            commit,
+            "HEAD",
+            "--",
+            ":/",
+            f":(exclude,top){SESSIONS}",
+        )
+        return done.returncode == 0
+
+    # ── remotes ─────────────────────────────────────────────────────────────────────────────
+
+    def remote(self, branch: str) -> str:
+        """The remote that a branch is pushed to; empty if git knows none."""
+        return push_remote(self.git, branch)
+
+    def remotes(self) -> list[str]:
+        """The names of all remotes."""
+        return self.ask("remote").split()
+
+    def upstream(self, branch: str) -> Upstream | None:
+        """Where the branch is pushed to, as the remote says now; None if git knows no remote."""
+        if not (remote := self.remote(branch)):
+            return None
+        address, env = push_address(self.git, remote), quiet_ssh(self.git)
+        ref = f"{HEADS}{branch}"
+        listed = self._in_step("ls-remote", "--quiet", "--", address, ref, env=env, quiet=True)
+        if listed.returncode != 0:
+            raise refused(f"asking {remote} for its branches", listed)
+        tips = dict(line.split("\t")[::-1] for line in listed.stdout.splitlines() if "\t" in line)
+        return Upstream(remote, branch, address, env, tips.get(ref, ""))
+
+    def fast_forward(self, upstream: Upstream) -> str:
+        """Take up the commits that only the remote has; a line about it, empty if there are none.
+
+        StepError if both have commits of their own, and if files that are not committed would be
+        overwritten; then nothing has changed.
+        """
+        head = self.commit()
+        if not head or not upstream.tip or self.contains(head, upstream.tip):
+            return ""
+        quietly = ("--quiet", "--no-tags", "--no-recurse-submodules")
+        wanted = f"{HEADS}{upstream.branch}"
+        fetched = self._in_step(
+            "fetch", *quietly, "--", upstream.address, wanted, env=upstream.env, quiet=True
+        )
+        if fetched.returncode != 0:
+            raise refused("git fetch", fetched)
+        apart = ("rev-list", "--left-right", "--count", f"{head}...{upstream.tip}")
+        here, there = map(int, self.ask(*apart).split())
+        if here:
+            raise StepError(
+                CODE,
+                f"{upstream.branch} and {upstream.name} have diverged: {counted(here, 'commit')} "
+                f"only here, {counted(there, 'commit')} only there",
+                guidance="Rebase or merge by hand, then run the step again.",
+            )
+        options = ("--quiet", "--ff-only", "--no-stat", "--no-autostash", "--no-overwrite-ignore")
+        what = f"taking up {counted(there, 'commit')} of {upstream.name}"
+        self.change("merge", *options, upstream.tip, doing=what)
+        return f"took up {counted(there, 'commit')} of {upstream.name}"
+
+    def push(self, upstream: Upstream) -> str:
+        """Push the branch, as a fast-forward only; a line about it, empty if nothing is new.
+
+        The first push makes the remote's branch its upstream, if it has none.
+        """
+        head, branch = self.commit(), upstream.branch
+        if upstream.tip and (upstream.tip == head or self.contains(upstream.tip, head)):
+            return ""
+        follow = ("--set-upstream",) if not self._follows(branch) else ()
+        done = self._in_step(
+            "push",
+            "--porcelain",
+            "--no-follow-tags",
+            "--recurse-submodules=no",
+            *follow,
+            "--",
+            upstream.remote,
+            f"{HEADS}{branch}:{HEADS}{branch}",
+            env=upstream.env,
+            quiet=True,
+        )
+        if done.returncode != 0:
+            raise _push_refused(upstream, done)
+        return f"pushed {branch} to {upstream.remote}"
+
+    def _follows(self, branch: str) -> bool:
+        return self.git("config", "--get", f"branch.{branch}.merge").returncode == 0
+
+    def unpublished(self, upstream: Upstream) -> bool:
+        """Whether the branch has commits that no known branch of the remote contains."""
+        known = f"--remotes={upstream.remote}"
+        return self.ask("rev-list", "--count", "--max-count=1", "HEAD", "--not", known) != "0\n"
+
+
+def short(commit: str) -> str:
+    """The beginning of a commit's id."""
+    return commit[:_SHORT]
+
+
+def refused(what: str, done: Completed, doing: str = "") -> StepError:
+    """The error of a command that git refused, with its last lines."""
+    if doing and (blocked := re.findall(_BLOCKED, done.stderr)):
+        return _would_overwrite(doing, blocked)
+    lines = refusal(done)
+    no_identity = lacks_identity(lines)
+    words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
+    return StepError(
+        CODE,
+        f"{what} was refused: {words}",
+        guidance=f"{SAY_WHO}." if no_identity else "",
+        cause=last_words("\n".join(lines), _CAUSE),
+    )
+
+
+def _would_overwrite(doing: str, files: list[str]) -> StepError:
+    shown = ", ".join(first_line(file, 80) for file in files[:_LISTED])
+    more = f" and {len(files) - _LISTED} more" if len(files) > _LISTED else ""
+    return StepError(
+        CODE,
+        f"{doing} would overwrite what is not committed: {shown}{more}",
+        guidance="Commit, stash or move these files; nothing was changed.",
+        cause=last_words("\n".join(files), _CAUSE),
+    )
+
+
+def _push_refused(upstream: Upstream, done: Completed) -> StepError:
+    reason = re.search(_REJECTED, done.stdout)
+    if reason is None:
+        return refused("git push", done)
+    lines = refusal(done)
+    told = " / ".join(line for line in lines if line.startswith("remote:"))
+    words = first_line(": ".join(filter(None, (reason[1], told))), _LAST_WORDS)
+    moved = reason[1].startswith("[rejected]")
+    return StepError(
+        CODE,
+        f"{upstream.name} did not take the push: {words}",
+        guidance="Rebase or merge what it has, then run the step again." if moved else "",
+        cause=last_words("\n".join(lines), _CAUSE),
+    )
