@@ -28,6 +28,7 @@ SHAPES = (
     "list",
     "check",
     "probe",
+    "prove",
     "audit",
     "metrics",
     "update",
@@ -48,7 +49,7 @@ and in any worktree. The help texts below are the output of `--help`.
 | --- | --- |
 | 0 | completed, or done as requested |
 | 1 | invalid input: arguments, a playbook, usage |
-| 2 | the session failed or was aborted, or there is no agent; `probe`: a condition does not hold |
+| 2 | the session failed or was aborted, or has no agent; `probe`, `prove`: one does not hold |
 | 3 | not possible in this state: corrupt, changed, locked, not a repository |
 | 4 | `run` and `resume`: a gate waits for a human, or a person has paused the run |
 | 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, or by a closed terminal |

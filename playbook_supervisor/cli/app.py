@@ -32,6 +32,7 @@ GROUPS = {
     "Inspection and repair": {
         "check": "Check playbooks, settings and policies for mistakes.",
         "probe": "Evaluate conditions and triggers now.",
+        "prove": "Run checks of the project now, and keep what they prove.",
         "audit": "Check journals for contradictions.",
         "metrics": "Show durations, costs and waiting times.",
         "graph": "Draw a playbook or a session as a Mermaid flowchart.",

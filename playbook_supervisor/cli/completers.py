@@ -90,6 +90,16 @@ def conditions(ctx: click.Context) -> Iterable[str]:
 
 
 @_completer
+def checks(ctx: click.Context) -> Iterable[str]:
+    """Names of the checks that the project's settings define."""
+    del ctx
+    from playbook_supervisor.commands import locate
+    from playbook_supervisor.project import config
+
+    return config.load(locate.store().checkout.root).checks
+
+
+@_completer
 def schemas(ctx: click.Context) -> Iterable[str]:
     """Names of the JSON Schemas."""
     del ctx

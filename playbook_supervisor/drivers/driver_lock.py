@@ -42,9 +42,12 @@ class Driver(Record):
 
 
 class Request(Record):
-    """What a person at another terminal asks of the runner. `by` is a git identity."""
+    """What a person at another terminal asks of the runner. `by` is a git identity.
 
-    what: Literal["abort", "pause"]
+    A `proof` hands over what a check has proved, as JSON.
+    """
+
+    what: Literal["abort", "pause", "proof"]
     text: str = ""
     by: str = ""
 
@@ -161,10 +164,7 @@ def send_request(private: Path, request: Request, *, timeout: float) -> None:
             if reply == _ACCEPTED:
                 connection.wait(deadline - time.monotonic())
             elif reply:
-                raise StateError(
-                    "PB-STATE-HUMAN-ONLY",
-                    f"the runner of session {private.name} refuses the request: {reply}",
-                )
+                raise _refused(private, reply)
         except OSError:
             pass  # it has ended, or does not answer
         finally:
@@ -172,6 +172,31 @@ def send_request(private: Path, request: Request, *, timeout: float) -> None:
     left = deadline - time.monotonic() if reply else 0.0
     if not until(lambda: living(private) is None, min(max(left, _RELEASING), _ENDING)):
         raise driven(private) if reply else _deaf(private)
+
+
+def hand_over(private: Path, request: Request) -> None:
+    """Send it to the living driver, which goes on driving.
+
+    StateError PB-STATE-DRIVEN or PB-STATE-HUMAN-ONLY as `send_request`.
+    """
+    connection = _connected(private, _BEGINNING)
+    if connection is None:
+        raise _deaf(private)
+    try:
+        reply = connection.ask(json.dumps(as_mapping(request)).encode()).decode()
+    except OSError as error:
+        raise _deaf(private) from error
+    finally:
+        connection.close()
+    if reply != _ACCEPTED:
+        raise _refused(private, reply)
+
+
+def _refused(private: Path, reply: str) -> StateError:
+    return StateError(
+        "PB-STATE-HUMAN-ONLY",
+        f"the runner of session {private.name} refuses the request: {reply}",
+    )
 
 
 def _connected(private: Path, timeout: float) -> Connection | None:

@@ -288,6 +288,9 @@ class Runner(Record, frozen=False):
             self._stop_workers()
             self.supervisor.end_workers()  # those of an earlier runner
             return self.supervisor.abort(request.text, Principal(request.by, "request")), None
+        if request.what == "proof":
+            self.supervisor.keep_proof(request.text)
+            return snapshot.without_events(), None
         self._pausing = True
         if not self._workers.active:
             return snapshot, DriveResult(snapshot, "paused")

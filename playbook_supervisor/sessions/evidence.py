@@ -8,6 +8,7 @@ but no verdict does: nothing shows that it was written by the attempt.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from playbook_supervisor.kernel.directives import (
     Attempt,
@@ -31,9 +32,14 @@ from playbook_supervisor.system.stamps import rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.checks import Checking
     from playbook_supervisor.project.probes import Since
 
     _Since = tuple[Since | None, int | None]
+
+
+RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
+"""Enters what an attempt's condition needs to run a check of the project."""
 
 
 def runs_programs(check: Check) -> bool:
@@ -64,11 +70,13 @@ class CheckInputs(Record):
     """Where to look for the answer to a check, and what is known from earlier.
 
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
+    `checking` is entered for each condition that runs a check of the project for an attempt.
     """
 
     workspace: Workspace
     runtime: Runtime
     began_at: int
+    checking: RunsChecks
 
     @property
     def begun(self) -> Launch:
@@ -103,12 +111,18 @@ def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launc
     return Launch(at, head, conditions.record(names, workspace))
 
 
-def had_finished(step: Step, workspace: Workspace, known: Launch | None) -> bool:
+def had_finished(
+    attempt: Attempt, workspace: Workspace, known: Launch | None, checking: RunsChecks | None
+) -> bool:
     """Whether a lost attempt's postconditions show that it had done its work (kai FR32).
 
     They must hold as after any return, so an old verdict is no evidence. The attempt must also have
-    changed something that they look at since its launch.
+    changed something that they look at since its launch. Without `checking` no check of the project
+    can be run, and nothing shows that an attempt which needs one had finished.
     """
+    step = attempt.step
+    if checking is None and conditions.run_checks(step.postconditions):
+        return False
     since, since_ms = _basis(known)
     return finished(
         (

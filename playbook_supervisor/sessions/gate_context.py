@@ -23,8 +23,9 @@ from playbook_supervisor.system import checkout
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
-    from playbook_supervisor.sessions.local_state import Launch
+    from playbook_supervisor.sessions.local_state import Launch, Runtime
     from playbook_supervisor.sessions.manifest import Manifest
+    from playbook_supervisor.sessions.proofs import Standing
     from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.system.checkout import Checkout
 
@@ -53,7 +54,8 @@ class GateContext(Record):
 
     `people` says who may answer, a line for each policy. `said` are the last words of the step's
     own agent or, before the step has run, of the last one that did. `verdicts` are the conditions
-    that read a report, as they are now, `settled` the last attempts of the settled steps. `commits`
+    that read a report, as they are now, `proved` what the checks of the project have proved and for
+    which tree, `settled` the last attempts of the settled steps. `commits`
     and `changes` are those since the session began, as lines of git; `more_commits` counts the
     older ones that are left out.
     """
@@ -64,6 +66,7 @@ class GateContext(Record):
     guidance: str = ""
     said: Words = Words()
     verdicts: tuple[Probed, ...] = ()
+    proved: tuple[Standing, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     settled: tuple[Entry, ...] = ()
     branch: str = ""
@@ -102,6 +105,7 @@ def context_of(
         guidance=_guidance(entry),
         said=_said(entry, entries, store.runtime(manifest.session_id)),
         verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
+        proved=_proved(history.runtime, here.root),
         waivers=tuple(_waivers(entries)),
         settled=tuple(each for each in last_entries(entries).values() if each.settled),
         branch=here.branch,
@@ -152,6 +156,14 @@ def _verdicts(
     feature = manifest.feature or features.of_branch(here.branch)
     workspace = conditions.Workspace(here.root, feature, here.branch, settings)
     return tuple(conditions.probe(name, workspace) for name in conditions.verdicts(judged))
+
+
+def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
+    if runtime is None or not runtime.proofs:
+        return ()
+    from playbook_supervisor.sessions import proofs
+
+    return proofs.standings(proofs.known(runtime), root)
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:

@@ -127,7 +127,9 @@ def _said(context: GateContext) -> Iterator[str]:
 
 
 def _judged(context: GateContext) -> Iterator[str]:
-    """What was waived, the verdicts as they are now, failing ones first, and what else holds."""
+    """What was waived, the verdicts as they are now, failing ones first, what checks have proved,
+    and what else holds.
+    """
     for waiver in context.waivers:
         yield f"waived at {waiver.attempt}: {_waived(waiver)}"
     asked, shown = _asked_about(context), set()
@@ -135,6 +137,7 @@ def _judged(context: GateContext) -> Iterator[str]:
         shown.add(line := f"{probed.name}: {probed.evidence}")
         if line not in asked:
             yield f"{'✓' if probed.held else '✗'} {line}"
+    yield from (f"{'✓' if each.holds else '·'} {each.sentence}" for each in context.proved)
     yield from (f"✓ {line}" for line in context.entry.evidence if line not in shown)
 
 

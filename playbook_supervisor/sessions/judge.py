@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answered, Ask, Attempt, Check, Observation
@@ -20,7 +21,9 @@ from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.project.checks import Checking
     from playbook_supervisor.project.conditions import Workspace
+    from playbook_supervisor.sessions.checking import Watch
     from playbook_supervisor.sessions.evidence import CheckInputs
     from playbook_supervisor.sessions.session_store import SessionStore
 
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 SPECKIT = "/speckit"
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
 
-Watch = Callable[[Attempt, str], AbstractContextManager[None]]
-"""Entered while a check of the project runs for an attempt, with the check's name."""
 Observe = Callable[[OpenSession], Observation]
 """Makes the observation once the session is open."""
 
@@ -63,6 +64,16 @@ class Judge:
         self.runs_programs, self.runs_checks = runs_programs, runs_checks
         self.root = store.checkout.root
         self.watch: Watch = _unwatched
+        """Entered while a check of the project runs."""
+
+    @property
+    def private(self) -> Path:
+        """The session's local folder, in the git directory."""
+        return self.store.runtime(self.id)
+
+    def worker_file(self, attempt: Attempt) -> Path:
+        """The file that every process of the attempt's worker inherits, open and locked."""
+        return self.private / f"worker-{attempt.id}"
 
     def _record(self, *observations: Observation, commits: bool = True) -> Snapshot:
         with self.store.open(self.id) as opened:
@@ -188,7 +199,14 @@ class Judge:
         from playbook_supervisor.sessions.evidence import CheckInputs
 
         workspace = self._workspace(opened, self._checkout())
-        return CheckInputs(workspace, opened.runtime, opened.manifest.started_at)
+        began_at = opened.manifest.started_at
+        return CheckInputs(workspace, opened.runtime, began_at, self._checking)
+
+    def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
+        from playbook_supervisor.sessions import checking, proofs
+
+        kept = proofs.SessionProofs(self.store, self.id)
+        return checking.checking(kept, attempt, self.worker_file(attempt), self.watch)
 
     def _checkout(self) -> Checkout:
         """The checkout as it is now, read each time: steps may commit and switch branches."""

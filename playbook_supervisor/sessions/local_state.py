@@ -62,6 +62,8 @@ class Runtime(Record, frozen=False):
 
     digests: dict[str, list[str]] = field(default_factory=dict)
     begun: Launch | None = None
+    proofs: list[dict[str, Any]] = field(default_factory=list)
+    """What checks of the project have proved (`proofs.py`); it belongs to no journal."""
 
     state: dict[str, Any] = field(default_factory=dict)
     text: dict[str, Any] = field(default_factory=dict)
@@ -115,6 +117,8 @@ class Runtime(Record, frozen=False):
             "now": self._saved,
             "former": self.former,
         }
+        if self.proofs:
+            data["proofs"] = self.proofs
         place.write(json.dumps(data, separators=(",", ":")).encode())
 
     @classmethod
@@ -143,7 +147,7 @@ class Runtime(Record, frozen=False):
     @classmethod
     def _from_json(cls, data: Mapping[str, Any]) -> Runtime:
         begun = Launch.from_json(data["begun"]) if data["begun"] else None
-        runtime = cls(data["digests"], begun)
+        runtime = cls(data["digests"], begun, data.get("proofs", []))
         runtime.former = data["former"]
         runtime._restore(data["now"])
         if "agent" in data:  # 1.0 kept how it is driven beside the manifest

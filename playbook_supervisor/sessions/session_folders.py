@@ -120,7 +120,8 @@ class SessionFolders:
             try:
                 data, source = read_bytes(path), integrity.shown(folder, path.name)
                 found = entries(data, source, self.runtime(session_id), known)
-                return History(found, known.begun if known else portable_records.begun(folder))
+                begun = known.begun if known else portable_records.begun(folder)
+                return History(found, begun, known)
             except FileNotFoundError as error:
                 if not self._has(session_id):
                     raise session_ids.unknown(session_id) from error

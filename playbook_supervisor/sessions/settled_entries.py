@@ -24,11 +24,12 @@ _NAME = "settled.jsonl"
 class History(Record):
     """All entries of a session, and what was known when it began, here or elsewhere.
 
-    `begun` is None if nothing records it.
+    `begun` is None if nothing records it. `runtime` is what this worktree knows, if it knows any.
     """
 
     entries: tuple[Entry, ...]
     begun: Launch | None
+    runtime: Runtime | None = None
 
 
 def chain(former: str, settled: Iterable[Entry]) -> str:

@@ -6,7 +6,7 @@ journals what it learned before anything else happens, and returns the snapshot 
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import suppress
 
 from playbook_supervisor.kernel.directives import (
     Answered,
@@ -113,6 +113,16 @@ class Supervisor(Judge):
 
         return publishing.closed(self.advance(), timeout=self._git_timeout)
 
+    def keep_proof(self, made: str) -> None:
+        """Keep what a person has proved by hand, as JSON; anything else is left out."""
+        import json
+
+        from playbook_supervisor.project.checks import Proof
+        from playbook_supervisor.sessions.proofs import SessionProofs
+
+        with suppress(ValueError, TypeError):
+            SessionProofs(self.store, self.id).keep(Proof(**json.loads(made)))
+
     def take_up(self) -> Snapshot:
         """Resume a failed session: its failed steps run again."""
         return self._advance(lambda _: TakenUp(self.store.clock()))
@@ -125,7 +135,8 @@ class Supervisor(Judge):
             workspace = self._workspace(opened, self._checkout())
             known = opened.runtime.launches.get(attempt.id)
         # Its postconditions may start programs, so the lock is not held meanwhile.
-        done = evidence.had_finished(attempt.step, workspace, known)
+        checking = self._checking if self.runs_checks else None
+        done = evidence.had_finished(attempt, workspace, known, checking)
         return self._advance(lambda _: Lost(self.store.clock(), attempt.id, done))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────
@@ -148,18 +159,9 @@ class Supervisor(Judge):
         with self.store.open(self.id) as opened:
             return opened.config
 
-    @property
-    def private(self) -> Path:
-        """The session's local folder, in the git directory."""
-        return self.store.runtime(self.id)
-
     def changed(self) -> bool:
         """Whether another process has written the session since this one last looked."""
         return self.store.changed(self.id)
-
-    def worker_file(self, attempt: Attempt) -> Path:
-        """The file that every process of the attempt's worker inherits, open and locked."""
-        return self.private / f"worker-{attempt.id}"
 
     def _returned(self, attempt_id: str, outcome: Outcome) -> Returned:
         from playbook_supervisor.sessions.attempt_log import for_journal

@@ -97,6 +97,7 @@ class TestTheSupervisingModel:
             "playbook report plan#1 --error 'it broke'",
             "playbook show 20260219-a7k --json",
             "playbook probe plan_exists",
+            "playbook prove test",
         ],
     )
     def test_runs_our_reading_commands(self, text: str) -> None:

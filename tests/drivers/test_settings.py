@@ -93,7 +93,7 @@ class TestInAProjectWithoutSettings:
     def test_a_model_may_run_nothing_that_decides(self) -> None:
         words = {re.fullmatch(r"Bash\(playbook ([a-z]+) \*\)", rule) for rule in ALLOW}
         assert {match and match[1] for match in words} == {
-            *("begin", "next", "report", "status", "show", "list", "probe"),
+            *("begin", "next", "report", "status", "show", "list", "probe", "prove"),
         }
 
     def test_the_journal_is_closed_to_editing(self) -> None:

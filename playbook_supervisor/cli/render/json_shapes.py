@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
     from playbook_supervisor.commands.install.changes import InstallPlan
     from playbook_supervisor.commands.overview import SessionOverview
+    from playbook_supervisor.commands.proving import Proved
     from playbook_supervisor.kernel.directives import Probed
     from playbook_supervisor.kernel.model import Arg, Playbook
     from playbook_supervisor.project.library import PlaybookFile
     from playbook_supervisor.project.session_policy import Effect
     from playbook_supervisor.sessions.gate_context import GateContext
+    from playbook_supervisor.sessions.proofs import Standing
     from playbook_supervisor.sessions.snapshot import Snapshot
 
     Json = dict[str, Any]
@@ -173,6 +175,7 @@ def gate_context(context: GateContext | None) -> Json:
         said=said if context.said.text else None,
         waived=waived,
         verdicts=[_probed(each) for each in context.verdicts],
+        proved=[_proved(each) for each in context.proved],
         steps=steps,
         branch=context.branch,
         commits=list(context.commits),
@@ -185,6 +188,13 @@ def gate_context(context: GateContext | None) -> Json:
 def _probed(probed: Probed) -> Json:
     """The answer of one condition."""
     return {"name": probed.name, "held": probed.held, "evidence": probed.evidence}
+
+
+def _proved(standing: Standing) -> Json:
+    """A proof of a check, and how many files differ from its tree now."""
+    proof = standing.proof
+    known = {} if standing.changed is None else {"changed_files": standing.changed}
+    return {"check": proof.check, "tree": proof.tree, "by": proof.by, **known}
 
 
 # ── listings ────────────────────────────────────────────────────────────────────────────────
@@ -309,4 +319,21 @@ def conditions(probed: Sequence[Probed]) -> Json:
     return {
         "protocol": PROTOCOL,
         "conditions": [_probed(each) for each in probed],
+    }
+
+
+def proved(checks: Sequence[Proved]) -> Json:
+    """`prove --json`."""
+    return {"protocol": PROTOCOL, "checks": [_check(each) for each in checks]}
+
+
+def _check(proved: Proved) -> Json:
+    shape = {"check": proved.check, "held": proved.held, "evidence": proved.evidence}
+    if (proof := proved.proof) is None:
+        return shape
+    return shape | {
+        "status": proof.status,
+        "seconds": round(proof.seconds, 3),
+        "tree": proof.tree,
+        "by": proof.by,
     }

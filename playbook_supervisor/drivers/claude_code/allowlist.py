@@ -53,7 +53,7 @@ DISPATCHING = frozenset(
 
 AGENTS = frozenset({"Agent", "Task"})
 _FILE_KEYS = ("file_path", "notebook_path", "path")
-_OURS = r"playbook (?:begin|next|report|status|show|list|probe)(?: [^;&|`$()<>\n\\]*)?\Z"
+_OURS = r"playbook (?:begin|next|report|status|show|list|probe|prove)(?: [^;&|`$()<>\n\\]*)?\Z"
 _JOURNAL = ".playbooks/sessions"
 _PRIVATE = (
     r"\.git(?:/(?:worktrees|modules)/[^\s]{1,200}?)?/playbook\b"

@@ -18,7 +18,7 @@ _CODE = "PB-CHECK-SETTINGS"
 
 ALLOW = tuple(
     f"Bash(playbook {command} *)"
-    for command in ("begin", "next", "report", "status", "show", "list", "probe")
+    for command in ("begin", "next", "report", "status", "show", "list", "probe", "prove")
 )
 """Our commands that a model may run without permission; none of them decides anything."""
 

@@ -1,0 +1,175 @@
+"""Making checks of the project by hand, so that the next step and the next gate know the result."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+
+from playbook_supervisor.commands import locate
+from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
+from playbook_supervisor.project import checks
+from playbook_supervisor.project.checks import Checking, Proof
+from playbook_supervisor.records import Record, as_mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.project.config import CheckSpec, Config
+    from playbook_supervisor.sessions.store import DiskStore
+
+BY_HAND = "prove"
+"""What asked for a proof that no step has asked for."""
+_LAST_LINES = 15
+_UNDEFINED = "PB-CHECK-UNDEFINED"
+
+
+class Proved(Record):
+    """A check that was asked for: its proof, or the problem that kept it from being made.
+
+    `before` says that the proof was made earlier, for this very tree. `lines` are the last that the
+    check printed.
+    """
+
+    check: str
+    proof: Proof | None = None
+    before: bool = False
+    problem: str = ""
+    lines: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> bool:
+        return self.proof is not None and self.proof.status == 0
+
+    @property
+    def evidence(self) -> str:
+        """In one line."""
+        if self.proof is None:
+            return self.problem
+        earlier = f", proved before, by {self.proof.by}" if self.before else ""
+        return f"{self.proof.evidence}{earlier}"
+
+
+def prove(
+    names: Sequence[str] = (),
+    *,
+    session: str = "",
+    cwd: Path | None = None,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> tuple[tuple[Proved, ...], str]:
+    """Make the named checks, or all that the settings define, and keep what they prove.
+
+    The proofs are kept for the open session of this worktree, or for the named one. The text says
+    why they are not kept; it is empty if they are. ArgumentError PB-CHECK-UNDEFINED for a name that
+    is no check, before any is made. Below an agent only the checks of the open session can be made,
+    and what they prove is not kept: an agent can choose the environment in which they run.
+    """
+    store, session_id = _meant(session, cwd)
+    settings = _settings(store, session_id)
+    agent = _agent_above(store)
+    if agent and not session_id:
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"without a session only a human may run `playbook prove`, but {agent}",
+        )
+    named = [_found(name, settings, agent=agent) for name in names or settings.checks]
+    if not named:
+        raise ArgumentError(_UNDEFINED, "the settings define no checks")
+    kept = _Kept(store, session_id, writes=not agent) if session_id else None
+    made = tuple(_proved(spec, store, settings, kept, on_start) for spec in named)
+    return made, f"not kept, because {agent}" if agent else ""
+
+
+def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
+    """The named session and its worktree; else the open one here, if there is one."""
+    from playbook_supervisor.sessions.selection import open_here
+
+    if session or locate.named_by_environment():
+        return locate.select(session, cwd)
+    store = locate.store(cwd)
+    return store, next(iter(open_here(store)), "")
+
+
+def _settings(store: DiskStore, session_id: str) -> Config:
+    from playbook_supervisor.commands import overview
+    from playbook_supervisor.project import config
+
+    if session_id:
+        return overview.pinned_settings(store, session_id)
+    return config.load(store.checkout.root)
+
+
+def _agent_above(store: DiskStore) -> str:
+    """What says that a model may have started this process; empty if a person did."""
+    from playbook_supervisor.drivers import own_agents
+
+    if found := own_agents.above(store.checkout):
+        return found
+    return "a shell of Claude Code runs it" if locate.in_claude_code() else ""
+
+
+def _found(name: str, settings: Config, *, agent: str) -> CheckSpec:
+    if agent and name not in settings.checks:
+        known = ", ".join(settings.checks) or "none"
+        raise ArgumentError(
+            _UNDEFINED,
+            f"an agent can make only the checks that its session's settings define ({known})",
+        )
+    return checks.find_check(name, settings)
+
+
+def _proved(
+    spec: CheckSpec,
+    store: DiskStore,
+    settings: Config,
+    kept: _Kept | None,
+    on_start: Callable[[str], None],
+) -> Proved:
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    leash = None if kept is None else kept.private / f"worker-{BY_HAND}-{os.getpid()}"
+
+    def shown(check: str) -> AbstractContextManager[None]:
+        on_start(check)
+        return nullcontext()
+
+    room = Checking(proofs=kept, by=BY_HAND, watch=shown, say=last.append, worker_file=leash)
+    try:
+        proof, before = checks.prove(spec, store.checkout.root, settings, room)
+    except PlaybookError as error:
+        return Proved(spec.name, problem=error.message, lines=tuple(last))
+    return Proved(spec.name, proof, before, lines=tuple(last))
+
+
+class _Kept(Record):
+    """The proofs of a session, which a runner may be driving at this moment."""
+
+    store: DiskStore
+    session_id: str
+    writes: bool
+
+    @property
+    def private(self) -> Path:
+        return self.store.runtime(self.session_id)
+
+    def lookup(self, key: str, tree: str) -> Proof | None:
+        from playbook_supervisor.sessions import proofs
+
+        runtime = self.store.journal(self.session_id).runtime
+        found = proofs.known(runtime) if runtime else ()
+        return next((each for each in found if (each.key, each.tree) == (key, tree)), None)
+
+    def keep(self, proof: Proof) -> None:
+        """Keep it, or hand it to the runner: that believes only what it wrote itself."""
+        from playbook_supervisor.drivers import driver_lock
+        from playbook_supervisor.sessions.proofs import SessionProofs
+
+        if not self.writes:
+            return
+        if driver_lock.living(self.private) is None:
+            SessionProofs(self.store, self.session_id).keep(proof)
+            return
+        with suppress(PlaybookError):  # it may be ending; the proof is then made again
+            request = driver_lock.Request("proof", json.dumps(as_mapping(proof)), BY_HAND)
+            driver_lock.hand_over(self.private, request)

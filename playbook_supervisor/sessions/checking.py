@@ -1,0 +1,50 @@
+"""How a check of the project runs for an attempt: shown, logged, on a leash, kept as a proof."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from playbook_supervisor.project.checks import Checking
+from playbook_supervisor.sessions.attempt_log import new_log, secret_values
+from playbook_supervisor.sessions.proofs import SessionProofs
+from playbook_supervisor.system.capture import redact
+from playbook_supervisor.system.process_groups import kill_worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.kernel.directives import Attempt
+
+Watch = Callable[["Attempt", str], AbstractContextManager[None]]
+"""Entered while a check runs for an attempt, with the check's name."""
+
+
+@contextmanager
+def checking(
+    proofs: SessionProofs, attempt: Attempt, worker_file: Path, watch: Watch
+) -> Iterator[Checking]:
+    """What a condition of the attempt needs to run a check. Do not hold the session's lock.
+
+    All that the check prints goes to the attempt's log. What an earlier process left of it is ended
+    first: its leash may take a moment.
+    """
+    log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
+    secrets = secret_values(os.environ)
+
+    def shown(check: str) -> AbstractContextManager[None]:
+        log.add(f"check {check}:")
+        return watch(attempt, check)
+
+    kill_worker(worker_file)
+    try:
+        yield Checking(
+            proofs=proofs,
+            by=attempt.id,
+            watch=shown,
+            say=lambda line: log.add(redact(line, secrets)),
+            worker_file=worker_file,
+        )
+    finally:
+        log.close()

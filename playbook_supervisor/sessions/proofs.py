@@ -1,0 +1,105 @@
+"""What the project's checks have proved in a session, and for which tree.
+
+A proof is kept in the runtime state of the worktree where it was made, before anything is judged by
+it: a run that is killed a moment later does not make the check again. It does not travel with the
+session, because another machine may have other tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.project.checks import Proof, duration
+from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.system import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.session_store import SessionStore
+
+MOST = 64
+"""Proofs that a session keeps; the oldest are dropped."""
+
+
+class SessionProofs(Record):
+    """The proofs of one session, read and written under its lock."""
+
+    store: SessionStore
+    session_id: str
+
+    def lookup(self, key: str, tree: str) -> Proof | None:
+        """The proof of the check with this key for that tree."""
+        with self.store.open(self.session_id) as opened:
+            found = known(opened.runtime)
+        return next((proof for proof in found if (proof.key, proof.tree) == (key, tree)), None)
+
+    def keep(self, proof: Proof) -> None:
+        """Keep it; it is on the disk when this returns."""
+        with self.store.open(self.session_id) as opened:
+            add(opened.runtime, proof)
+            opened.save()
+
+
+def known(runtime: Runtime) -> tuple[Proof, ...]:
+    """The proofs of the session, the oldest first."""
+    return tuple(Proof(**proof) for proof in runtime.proofs)
+
+
+def add(runtime: Runtime, proof: Proof) -> None:
+    """Note the proof, instead of an older one of the same check and tree."""
+    others = [
+        each for each in runtime.proofs if (each["key"], each["tree"]) != (proof.key, proof.tree)
+    ]
+    runtime.proofs = [*others, dict(as_mapping(proof))][-MOST:]
+
+
+class Standing(Record):
+    """A proof, and how many files differ from its tree now; None if git cannot tell."""
+
+    proof: Proof
+    changed: int | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds for the tree that is there now."""
+        return self.changed == 0
+
+    @property
+    def sentence(self) -> str:
+        """`test passed on tree 9f31c2a; 2 files have changed since`."""
+        proof = self.proof
+        passed = f"{proof.check} passed on tree {tree.short(proof.tree)}"
+        if self.changed is None:
+            return f"{passed}; what has changed since is not known"
+        if self.changed:
+            have = "has" if self.changed == 1 else "have"
+            return f"{passed}; {counted(self.changed, 'file')} {have} changed since"
+        said = f', "{proof.line}"' if proof.line else ""
+        return f"{passed}, which is there now ({duration(proof.seconds)}{said}, {proof.by})"
+
+
+def standings(proofs: Iterable[Proof], root: Path) -> tuple[Standing, ...]:
+    """For each check that has passed the proof that says most: that for the tree that is there now,
+    else the last one.
+    """
+    passed = [proof for proof in proofs if proof.status == 0]
+    latest = {proof.key: proof for proof in passed}
+    if not latest:
+        return ()
+    try:
+        now = tree.tree_id(root)
+    except PlaybookError:
+        return tuple(Standing(proof, None) for proof in latest.values())
+    latest |= {proof.key: proof for proof in passed if proof.tree == now}
+    return tuple(Standing(proof, _differing(root, proof.tree, now)) for proof in latest.values())
+
+
+def _differing(root: Path, before: str, now: str) -> int | None:
+    try:
+        return len(tree.changes(root, before, now).files)
+    except PlaybookError:  # git has removed the tree meanwhile
+        return None
