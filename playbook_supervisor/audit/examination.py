@@ -26,6 +26,7 @@ from playbook_supervisor.errors import CheckError, StateError
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, FileReport, Problem
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.project.bound_conditions import bound
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.session_policy import Policy, read_policy, tightened
 from playbook_supervisor.records import Record
@@ -143,7 +144,8 @@ def _playbook(
         return None, None
     if record.files.pinned:
         try:
-            playbook = tightened(read_playbook(file.data, file.file), policy)
+            args = record.session.args if record.session else {}
+            playbook = bound(tightened(read_playbook(file.data, file.file), policy), args)
         except CheckError:
             return record.playbook(), None
         return lenient_playbook.of(playbook), playbook

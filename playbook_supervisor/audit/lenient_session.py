@@ -137,7 +137,7 @@ class LooseJournal(Record, slots=False):
 class LooseSession(Record):
     """A session.yaml. Times are in ms since the epoch; `gate` is the id of the waiting gate.
 
-    `asked_for` is the feature in the arguments, or empty.
+    `args` are the arguments that are text.
     """
 
     document: Document
@@ -146,7 +146,7 @@ class LooseSession(Record):
     session_id: str = ""
     playbook: str = ""
     feature: str = ""
-    asked_for: str = ""
+    args: Mapping[str, str] = field(default_factory=dict)
     branch: str = ""
     status: SessionStatus | None = None
     started_at: int | None = None
@@ -154,6 +154,11 @@ class LooseSession(Record):
     current_step: str = ""
     gate: str = ""
     unclear: tuple[Problem, ...] = ()
+
+    @property
+    def asked_for(self) -> str:
+        """The feature in the arguments, or empty."""
+        return self.args.get("feature", "")
 
     @property
     def ended(self) -> bool:
@@ -192,14 +197,14 @@ def session(data: bytes, source: str) -> LooseSession:
     reader = _LooseReader(document, document.data, ())
     fields = reader.fields
     gate = reader.get(fields.mapping, "gate") or {}
-    asked_for = (reader.get(fields.mapping, "args") or {}).get("feature")
+    args = reader.get(fields.mapping, "args") or {}
     return LooseSession(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
         session_id=reader.get(fields.required, "session_id") or "",
         playbook=reader.get(fields.required, "playbook") or "",
         feature=reader.get(fields.text, "feature") or "",
-        asked_for=str(asked_for) if isinstance(asked_for, str) else "",
+        args={name: str(value) for name, value in args.items() if isinstance(value, str)},
         branch=reader.get(fields.text, "branch") or "",
         status=reader.get(fields.word, "status", SessionStatus),
         started_at=reader.get(fields.time, "started_at"),

@@ -15,6 +15,7 @@ from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.project import config, schema, session_policy, session_settings
+from playbook_supervisor.project.bound_conditions import bound
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record, replace
@@ -73,7 +74,7 @@ class SessionOverview(Record):
     def gate_context(self) -> GateContext | None:
         """What helps to answer the open gate; None if none is open, or it cannot be read."""
         manifest = self.manifest
-        playbook = pinned_playbook(self.store, self.session_id)
+        playbook = pinned_playbook(self)
         if manifest is None or manifest.gate is None or playbook is None:
             return None
         from playbook_supervisor.sessions.gate_context import context_of
@@ -189,11 +190,12 @@ def _beside(store: DiskStore, other: Checkout) -> DiskStore:
     return DiskStore(other, clock=store.clock, seen_from=store.seen_from)
 
 
-def pinned_playbook(store: DiskStore, session_id: str) -> Playbook | None:
-    """The session's own playbook; None if it is missing or unreadable."""
+def pinned_playbook(seen: SessionOverview) -> Playbook | None:
+    """The session's own playbook with its args; None if it is missing or unreadable."""
     try:
-        data = read_bytes(store.folder(session_id) / "playbook.yaml")
-        return schema.read_playbook(data, "playbook.yaml")
+        data = read_bytes(seen.store.folder(seen.session_id) / "playbook.yaml")
+        playbook = schema.read_playbook(data, "playbook.yaml")
+        return bound(playbook, seen.manifest.args) if seen.manifest else playbook
     except (FileNotFoundError, PlaybookError):
         return None
 

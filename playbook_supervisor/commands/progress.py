@@ -55,7 +55,7 @@ def progress_of(seen: SessionOverview) -> Progress:
     latest: dict[str, Entry] = {}
     with suppress(PlaybookError):
         latest = last_entries(seen.store.journal(seen.session_id).entries)
-    playbook = overview.pinned_playbook(seen.store, seen.session_id)
+    playbook = overview.pinned_playbook(seen)
     private = seen.store.runtime(seen.session_id)
     driven = seen.open and seen.driver is not None
     return Progress(

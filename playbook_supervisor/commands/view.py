@@ -133,7 +133,7 @@ def show(session: str = "", *, cwd: Path | None = None) -> SessionView:
     except PlaybookError as error:
         said = f"{error.message} ({error.where})"
         problem = problem or StateError(error.code, said, where=session_id)
-    playbook = overview.pinned_playbook(seen.store, session_id)
+    playbook = overview.pinned_playbook(seen)
     return SessionView(
         seen, entries, playbook, overview.pinned_policy(seen.store, session_id), problem
     )

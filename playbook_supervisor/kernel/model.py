@@ -18,6 +18,8 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record
 
+FIRST_VERSION = "1.0"
+"""The version of kai's playbooks, which have slash commands and conditions without parameters."""
 SLASH = "slash"
 """The namespace of a slash command; every other namespace is the first word of `command`."""
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})

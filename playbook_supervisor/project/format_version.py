@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.model import Limits
+from playbook_supervisor.kernel.model import FIRST_VERSION, Limits
 from playbook_supervisor.project import namespaces
 from playbook_supervisor.records import fields
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Thing = Mapping[str, Any]
 
 VERSION = "PB-CHECK-VERSION"
-FIRST, NEWEST = "1.0", "1.1"
+FIRST, NEWEST = FIRST_VERSION, "1.1"
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"owner", "outputs", "limits", "defaults"}),

@@ -10,6 +10,7 @@ from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, secrets
+from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
 from playbook_supervisor.project.conditions import Workspace, probe
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
@@ -45,7 +46,8 @@ class RunRequest(Record):
 
     @property
     def tightened(self) -> Playbook:
-        return tightened(self.playbook, self.policy or Policy())
+        """The playbook as the session will run it."""
+        return bound(tightened(self.playbook, self.policy or Policy()), self.args)
 
     def require_commands(self, root: Path) -> None:
         """CheckError PB-CHECK-COMMAND for an agent that finds its commands where we look."""
@@ -95,7 +97,8 @@ def prepare(
             found = features.resolve(here, args["feature"], settings, lambda: _branches(here))
         feature = args["feature"] = found.name
         warnings += [found.warning] if found.warning else []
-    runs = tightened(playbook, policy or Policy())
+    args = without_absent_checks(playbook, args, settings.checks)
+    runs = bound(tightened(playbook, policy or Policy()), args)
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
     text = found_file.data
     return RunRequest(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.model import FIRST_VERSION, Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
@@ -52,8 +52,9 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
     known = {name: list(digests) for name, digests in runtime.digests.items()}
     pinned = pinned_inputs.load(folder, private, runtime)
     try:
-        state, text = _load_journal(folder, private, pinned.playbook, runtime)
         recorded = manifest_from_json(runtime.manifest)
+        pinned = _bound(pinned, recorded)
+        state, text = _load_journal(folder, private, pinned.playbook, runtime)
         manifest, data = load_manifest(folder, runtime)
         portable_records.load(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
@@ -76,6 +77,7 @@ def create(
     pinned: Pinned,
 ) -> OpenSession:
     """A new session, whose pinned files are written."""
+    pinned = _bound(pinned, manifest)
     state, text = machine.replay(pinned.playbook, ()), JournalText()
     manifest = project(manifest, state)
     manifest_text = emit_manifest(manifest)
@@ -96,18 +98,28 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     pinned = pinned_inputs.load(folder, private, runtime)
     data = integrity.read_file(folder, JOURNAL)
     parsed = parse_journal(data, integrity.shown(folder, JOURNAL))
+    manifest_text = integrity.read_file(folder, "session.yaml")
+    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
+    pinned = _bound(pinned, known)
     state = machine.replay(pinned.playbook, parsed.entries)
     due = len(state.entries)
     keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
-    manifest_text = integrity.read_file(folder, "session.yaml")
-    known = read_manifest(manifest_text, integrity.shown(folder, "session.yaml"))
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)
     opened.write()
     return opened
+
+
+def _bound(pinned: Pinned, manifest: Manifest) -> Pinned:
+    """What the session runs, its conditions with the values of its args."""
+    if pinned.playbook.version == FIRST_VERSION:
+        return pinned
+    from playbook_supervisor.project.bound_conditions import bound
+
+    return replace(pinned, playbook=bound(pinned.playbook, manifest.args))
 
 
 def _load_journal(
