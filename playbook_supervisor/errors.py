@@ -196,6 +196,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume {session} --retry`.",
     "PB-COND-POSTCONDITION": "Fix it, or run the step again: `playbook resume {session} --retry`.",
     "PB-COND-CHECK": "Make the check end, and let it change only files that git ignores.",
+    "PB-COND-OUTPUT": "Provide it, or let a step make it: `playbook resume {session} --retry`.",
     "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",
     # agents and executors
@@ -221,6 +222,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-REFUSED": "Reword the command, or give the step another model.",
     "PB-AGENT-SCRIPT": "Correct the script file of the embedded agent.",
     "PB-STEP-CRASHED": "`playbook resume {session} --retry` runs the step again.",
+    "PB-STEP-DATA": "Let the earlier step print what this one uses, or correct the reference.",
     "PB-STEP-FAILED": "Its last lines say why; fix that and run the step again.",
     "PB-STEP-FORGE": "gh's last lines say why; fix that and run the step again.",
     "PB-STEP-GIT": "Git's last lines say why; fix that and run the step again.",

@@ -36,7 +36,10 @@ texts = st.one_of(
     st.sampled_from(TRICKY),
 )
 some_text = texts.filter(bool)
-error_policies = (ErrorPolicy.STOP, ErrorPolicy.RETRY_ONCE, ErrorPolicy.GATE)
+error_policies = (
+    *map(ErrorPolicy.read, ["stop", "retry_once", "gate", "continue", "ignore", "retry:3"]),
+    ErrorPolicy.read({"default": "stop", "PB-STEP-FAILED": "retry:2"}),
+)
 step_ids = st.from_regex(r"[a-z0-9][a-z0-9-]{0,12}", fullmatch=True)
 times = st.integers(min_value=0, max_value=253_402_300_799_999)
 numbers = st.one_of(
@@ -99,7 +102,7 @@ def _one_line(text: str) -> bool:
 def pasts(draw: st.DrawFn) -> Past:
     count = st.integers(min_value=0, max_value=10_000)
     waived = draw(st.frozensets(st.sampled_from([*Condition]), max_size=3))
-    return Past(draw(count), draw(count), draw(count), waived, draw(times))
+    return Past(draw(count), draw(count), draw(count), waived, draw(times), failures=draw(count))
 
 
 @st.composite

@@ -26,6 +26,7 @@ MEANINGS = {
     Position.HELD: "a gate after the step waits for a human",
     Position.DONE: "settled: its work is done, or accepted as it is",
     Position.FAILED: "settled: only `playbook resume --retry` and `abort` lead out of it",
+    Position.TOLERATED: "settled: it failed, and by its error policy the run goes on",
     Position.SKIPPED: "settled without work",
 }
 
@@ -96,7 +97,7 @@ def _arrows() -> Iterable[str]:
             moves.setdefault((where, then), []).append(move)
     for (where, then), names in moves.items():
         yield f"    {where} --> {then}: {' / '.join(names)}"
-    for settled in (Position.DONE, Position.FAILED, Position.SKIPPED):
+    for settled in (Position.DONE, Position.FAILED, Position.TOLERATED, Position.SKIPPED):
         yield f"    {settled} --> [*]"
 
 

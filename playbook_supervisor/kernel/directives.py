@@ -41,12 +41,14 @@ class Check(Record):
     """Evaluate the preconditions (`before`) or postconditions (`after`) of these attempts.
 
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
-    of a slow process is refused.
+    of a slow process is refused. It is not to be answered before `not_before`, in ms since the
+    epoch: retries wait until then (cat FR-4.9).
     """
 
     id: str
     place: Place
     members: tuple[Attempt, ...]
+    not_before: int | None = None
 
 
 class Run(Record):
@@ -90,13 +92,17 @@ class Probed(Record):
     """The result for one condition, with one line of evidence.
 
     `as_waived` matters only if the condition does not hold. It is false if the evidence is known to
-    differ from what a human waived earlier in this session.
+    differ from what a human waived earlier in this session. `code` is the error code if it does not
+    hold and there is a more telling one: `PB-STEP-DATA` for data that a step lacks, before it runs,
+    and `PB-COND-OUTPUT` for an output of the playbook, which the step that settles last answers
+    for.
     """
 
     name: str
     answer: Answer
     evidence: str
     as_waived: bool = True
+    code: str = ""
 
     @property
     def held(self) -> bool:
@@ -120,10 +126,15 @@ class Finding(Record):
 
 
 class Report(Record):
-    """The result of a check for one member."""
+    """The result of a check for one member.
+
+    `passed_over` is evidence, not empty, that the step is not to run: its `when` is false, or all
+    its `skip_if` hold. It counts as long as the step has not run.
+    """
 
     conditions: tuple[Probed, ...] = ()
     findings: tuple[Finding, ...] = ()
+    passed_over: str = ""
 
 
 # ── observations ──────────────────────────────────────────────────────────────────────────

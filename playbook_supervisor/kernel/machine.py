@@ -29,7 +29,7 @@ from playbook_supervisor.kernel.directives import (
     TakenUp,
 )
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.phases import attempt, positions, status, steps_done
+from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
 from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
 from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
 from playbook_supervisor.kernel.vocabulary import ENDED, Place, Resolution, SessionStatus
@@ -41,7 +41,16 @@ if TYPE_CHECKING:
 
     Moves: TypeAlias = list[tuple[Step, Move]]
 
-__all__ = ["decide", "describe", "directive", "evolve", "replay", "status", "steps_done"]
+__all__ = [
+    "decide",
+    "describe",
+    "directive",
+    "evolve",
+    "failures",
+    "replay",
+    "status",
+    "steps_done",
+]
 
 _AT_A_GATE = frozenset({Position.GATED, Position.HELD})
 _BEFORE_RUN = frozenset({Position.DUE, Position.CLEARED})
@@ -74,7 +83,8 @@ def _check(state: State, place: Place, steps: Sequence[Step]) -> Check:
     members = tuple(attempt(state, step) for step in steps)
     names = "+".join(member.id for member in members)
     gates_so_far = sum(len(entry.gates) for entry in state.entries)
-    return Check(id=f"{place}:{names}.{gates_so_far}", place=place, members=members)
+    due = phases.not_before(state, steps) if place is Place.BEFORE else None
+    return Check(f"{place}:{names}.{gates_so_far}", place, members, due)
 
 
 def describe(asked: Directive) -> str:
@@ -289,6 +299,7 @@ def _with_entry(state: State, entry: Entry) -> State:
         waived=state.waived,
         latest=state.latest,
         retried={**state.past.retried, **_retried(state.entries)},
+        failures=phases.failures(state),
     )
     return State(state.playbook, past)
 

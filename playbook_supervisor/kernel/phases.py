@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import Step
-from playbook_supervisor.kernel.recovery import another_follows
+from playbook_supervisor.kernel.recovery import another_follows, due_at, tolerated
 from playbook_supervisor.kernel.state import (
     NOT_STARTED,
     Change,
@@ -25,7 +25,7 @@ from playbook_supervisor.kernel.state import (
 from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution, SessionStatus
 from playbook_supervisor.records import replace
 
-_COMPLETE = frozenset({Position.DONE, Position.SKIPPED})
+_COMPLETE = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED})
 _NOT_STARTED_TEXT = "another step of its group failed first"
 
 
@@ -40,8 +40,9 @@ def position(step: Step, attempts: tuple[Entry, ...]) -> Position:
         case EntryStatus.SKIPPED:
             return Position.SKIPPED
         case EntryStatus.FAILED:
-            again = another_follows(attempts, step.error_policy)
-            return Position.DUE if again else Position.FAILED
+            if another_follows(attempts, step.error_policy):
+                return Position.DUE
+            return Position.TOLERATED if tolerated(entry, step.error_policy) else Position.FAILED
         case _:
             if entry.gate is not None:
                 return Position.GATED if entry.gate.place is Place.BEFORE else Position.HELD
@@ -65,15 +66,22 @@ def attempt(state: State, step: Step) -> Attempt:
     return Attempt(step, last.attempt + 1 if last.settled else last.attempt)
 
 
+def not_before(state: State, steps: Sequence[Step]) -> int | None:
+    """When the attempts that are due may begin, in ms: retries run together. None for now."""
+    times = (due_at(state.attempts(step.id), step.error_policy) for step in steps)
+    return max((time for time in times if time is not None), default=None)
+
+
 def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Event, ...]:
     """What the check before the run leads to for the phase, from the event of each member alone.
 
-    If one member fails, none starts. If one gate opens, none starts yet.
+    If one member fails and is not tolerated, none starts. If one gate opens, none starts yet.
     """
-    changes = {event.change for event in events}
-    if Change.FAILED in changes:
+    step = state.playbook.step
+    failed = (event.entry for event in events if event.change is Change.FAILED)
+    if any(not tolerated(entry, step(entry.step_id).error_policy) for entry in failed):
         return _none_starts(state, events, at)
-    if Change.GATE_OPENED in changes:
+    if any(event.change is Change.GATE_OPENED for event in events):
         return tuple(event for event in events if event.change is not Change.LAUNCHED)
     return tuple(events)
 
@@ -108,25 +116,31 @@ def status(state: State) -> SessionStatus:
 
 
 def complete(state: State) -> bool:
-    """Whether every member of the due phase is done or skipped, and none was aborted."""
+    """Whether every member of the due phase is settled for good, and none was aborted."""
     return all(where in _COMPLETE for where in positions(state).values()) and not _aborted(state)
 
 
 def current_step(state: State) -> str:
-    """The id of the first step that is not done or skipped; empty when all are."""
+    """The id of the first step that is not settled for good; empty when all are."""
     return next((name for name, where in positions(state).items() if where not in _COMPLETE), "")
 
 
 def steps_done(state: State) -> int:
-    """How many steps of the playbook are done or skipped: the `done` of the progress.
+    """How many steps are done, skipped, or failed and tolerated: the `done` of the progress.
 
-    The step at which a session was aborted is neither.
+    The step at which a session was aborted is none of them.
     """
     aborted = {entry.step_id for entry in state.entries if entry.resolution is Resolution.ABORT}
     here = positions(state).items()
     return state.past.steps + sum(
         where in _COMPLETE and name not in aborted for name, where in here
     )
+
+
+def failures(state: State) -> int:
+    """How many steps of the playbook have failed and were tolerated."""
+    here = positions(state).values()
+    return state.past.failures + sum(where is Position.TOLERATED for where in here)
 
 
 def _aborted(state: State) -> bool:

@@ -20,6 +20,8 @@ from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import (
     ABORTED,
     INTERRUPTED,
+    NOT_STARTED,
+    OUTPUT,
     Change,
     Entry,
     Event,
@@ -104,11 +106,30 @@ def another_follows(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> bool:
     return sum(map(_failed_in_its_run, attempts[:-1])) < handling.retries
 
 
+def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
+    """When a retry by the error policy is due, in ms; None if nothing is waited for.
+
+    It depends on the journal alone, so a process that was killed goes on waiting.
+    """
+    if not attempts or not _failed_in_its_run(attempts[-1]):
+        return None
+    handling = policy.handling(attempts[-1].error_code)
+    wait = handling.wait(sum(map(_failed_in_its_run, attempts)))
+    return (attempts[-1].completed_at or 0) + wait if wait else None
+
+
+def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
+    """Whether the run goes on after this failed attempt, which no other follows."""
+    if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT):
+        return False
+    return policy.handling(entry.error_code).reaction in (Reaction.CONTINUE, Reaction.IGNORE)
+
+
 def _failed_in_its_run(entry: Entry) -> bool:
     """A gate that was passed before the run makes no difference."""
     return (
         entry.ran
         and entry.status is EntryStatus.FAILED
         and entry.resolution not in (Resolution.RETRY, Resolution.ABORT)
-        and entry.error_code != INTERRUPTED
+        and entry.error_code not in (INTERRUPTED, OUTPUT)
     )

@@ -35,8 +35,10 @@ ABORTED = "PB-STATE-ABORTED"
 PRECONDITION = "PB-COND-PRECONDITION"
 POSTCONDITION = "PB-COND-POSTCONDITION"
 TRIGGERED = "PB-COND-TRIGGER"
+OUTPUT = "PB-COND-OUTPUT"
+DATA = "PB-STEP-DATA"
 
-NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION})
+NEVER_RAN = frozenset({NOT_STARTED, PRECONDITION, DATA})
 """Codes of entries that failed before their launch."""
 
 
@@ -146,6 +148,8 @@ class Position(StrEnum):
     """A gate after the step is open."""
     DONE = "done"
     FAILED = "failed"
+    TOLERATED = "tolerated"
+    """Failed, and by its error policy the run goes on."""
     SKIPPED = "skipped"
 
 
@@ -201,6 +205,8 @@ class Past(Record):
     """The latest time in their entries, ms; no later entry has an earlier time."""
     retried: Mapping[str, int] = field(default_factory=dict)
     """Step → its last attempt, for steps with more than one."""
+    failures: int = 0
+    """How many steps failed and were tolerated."""
 
 
 class State(Record, slots=False):

@@ -19,6 +19,7 @@ from playbook_supervisor.kernel.directives import (
 from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import (
+    OUTPUT,
     POSTCONDITION,
     PRECONDITION,
     TRIGGERED,
@@ -51,13 +52,13 @@ def skip_earlier(state: State, step: Step, begun: Begun, at: int) -> Event:
 
 
 def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
-    """Skip the step, fail it, open a gate, or launch it."""
+    """Skip or pass over the step, fail it, open a gate, or launch it."""
     report = checked.reports[step.id]
     attempts = state.attempts(step.id)
     open_entry = attempts[-1] if attempts and not attempts[-1].settled else None
     entry = open_entry or state.next_entry(step.id, at)
-    if step.autonomy is Autonomy.SKIP:
-        return settle(replace(entry, decision=Decision.SKIPPED), EntryStatus.SKIPPED, at)
+    if step.autonomy is Autonomy.SKIP or (report.passed_over and _not_run_yet(attempts)):
+        return _pass_over(entry, report, at)
     not_held = [probed for probed in report.conditions if not probed.held]
     waived = tuple(each.name for each in not_held if _accepted_for(attempts, each))
     failing = [probed for probed in not_held if probed.name not in waived]
@@ -66,7 +67,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         entry = replace(
             entry,
             error=_describe_preconditions(failing, carried),
-            error_code=PRECONDITION,
+            error_code=next((each.code for each in failing if each.code), PRECONDITION),
             evidence=_evidence(report),
         )
         reason = GateReason.PRECONDITION_FAIL
@@ -112,34 +113,68 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     entry = state.last(step.id)
     rechecked = gates.rechecked(entry)
     erred = entry.erred and not rechecked
-    failing = [probed for probed in report.conditions if not probed.held]
+    failing, missing = _failing_after(report)
     findings = _findings_to_raise(step, report)
     triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
     entry = replace(entry, evidence=_evidence(report))
-    if not (triggers or erred or failing):
+    if not (triggers or erred or failing or missing):
         return settle(entry, EntryStatus.DONE, at)
-    names = _names(failing) + tuple(finding.trigger.value for finding in findings)
+    names = _names(failing + missing) + tuple(finding.trigger.value for finding in findings)
     worker_error = entry.error if erred else ""
     unnamed = _not_named(findings, failing)
-    errors = (worker_error, _describe_conditions(failing), _describe_findings(unnamed))
+    errors = (worker_error, _describe_conditions(failing + missing), _describe_findings(unnamed))
     entry = replace(entry, error="; ".join(filter(None, errors)))
     if erred:
         names += (Trigger.SUBAGENT_ERROR.value,)
     else:
         entry = replace(
             entry,
-            error_code=POSTCONDITION if failing else TRIGGERED,
+            error_code=POSTCONDITION if failing else TRIGGERED if triggers else OUTPUT,
             error_guidance="",
             error_cause="",
             error_lasts=False,
         )
     reaction = step.error_policy.handling(entry.error_code).reaction
-    if not triggers and (rechecked or reaction is Reaction.GATE):
+    by_itself = erred or bool(failing)
+    if not triggers and by_itself and (rechecked or reaction is Reaction.GATE):
         triggers = [Trigger.SUBAGENT_ERROR if erred else Trigger.POSTCONDITION_FAIL]
     if triggers:
         reason = GateReason(triggers[0].value)
         return gates.open_gate(entry, reason, Place.AFTER, at, failing=names)
+    if missing and reaction in (Reaction.CONTINUE, Reaction.IGNORE):
+        return settle(replace(entry, error_code=OUTPUT), EntryStatus.FAILED, at)
+    if reaction is Reaction.IGNORE:
+        waived = merged(entry.waived, (entry.error_code,))
+        return settle(replace(entry, waived=waived), EntryStatus.DONE, at)
     return settle(entry, EntryStatus.FAILED, at)
+
+
+def _not_run_yet(attempts: tuple[Entry, ...]) -> bool:
+    """Whether the step may still be passed over: it never ran, nor waits at a gate.
+
+    A step that ran, and whose playbook lacks outputs, is done as far as it goes.
+    """
+    return all(
+        entry.settled and (not entry.ran or entry.error_code == OUTPUT) for entry in attempts
+    )
+
+
+def _pass_over(entry: Entry, report: Report, at: int) -> Event:
+    """Skip the step. It may be the last, which answers for the playbook's outputs."""
+    _, missing = _failing_after(report)
+    if missing:
+        failed = replace(entry, error=_describe_conditions(missing), error_code=OUTPUT)
+        return settle(failed, EntryStatus.FAILED, at)
+    evidence = (report.passed_over,) if report.passed_over else ()
+    skipped = replace(entry, decision=Decision.SKIPPED, evidence=evidence)
+    return settle(skipped, EntryStatus.SKIPPED, at)
+
+
+def _failing_after(report: Report) -> tuple[list[Probed], list[Probed]]:
+    """What fails of the step itself, and the playbook's outputs that are missing."""
+    failing = [probed for probed in report.conditions if not probed.held]
+    missing = [probed for probed in failing if probed.code == OUTPUT]
+    return [probed for probed in failing if probed not in missing], missing
 
 
 def _accepted_for(attempts: tuple[Entry, ...], probed: Probed) -> bool:

@@ -63,7 +63,7 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     # no attempt has begun, or another one follows
     (P.DUE, M.BEGUN_LATER): To(steps.skip_earlier, (P.SKIPPED,)),
     (P.DUE, M.CHECKED_BEFORE): To(
-        steps.before_run, (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.FAILED)
+        steps.before_run, (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.TOLERATED, P.FAILED)
     ),
     (P.DUE, M.ABORTED): To(recovery.abort_before, (P.SKIPPED,)),
     # a gate before the step
@@ -72,7 +72,9 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     (P.GATED, M.SKIP): To(gates.answer, (P.SKIPPED,)),
     (P.GATED, M.ABORT): To(gates.answer, (P.SKIPPED,)),
     (P.GATED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
-    (P.CLEARED, M.CHECKED_BEFORE): To(steps.before_run, (P.CLEARED, P.GATED, P.RUNNING, P.FAILED)),
+    (P.CLEARED, M.CHECKED_BEFORE): To(
+        steps.before_run, (P.CLEARED, P.GATED, P.RUNNING, P.TOLERATED, P.FAILED)
+    ),
     (P.CLEARED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
     # the run
     (P.RUNNING, M.RETURNED): To(steps.record_return, (P.RETURNED,)),
@@ -81,7 +83,9 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     (P.RUNNING, M.INTERRUPTED): To(recovery.break_off, (P.DUE,)),
     (P.RUNNING, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # the judgement
-    (P.RETURNED, M.CHECKED_AFTER): To(steps.after_run, (P.DONE, P.HELD, P.DUE, P.FAILED)),
+    (P.RETURNED, M.CHECKED_AFTER): To(
+        steps.after_run, (P.DONE, P.HELD, P.DUE, P.TOLERATED, P.FAILED)
+    ),
     (P.RETURNED, M.ABORTED): To(recovery.abort, (P.FAILED,)),
     # a gate after the step
     (P.HELD, M.CONTINUE): To(gates.answer, (P.RETURNED,)),

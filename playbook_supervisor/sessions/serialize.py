@@ -153,6 +153,7 @@ def state_from_json(shape: Json, playbook: Playbook) -> State:
             waived=frozenset(past.texts("waived")),
             latest=past.integer("latest"),
             retried={step: retried.integer(step) for step in past.mapping("retried")},
+            failures=past.maybe_integer("failures") or 0,
         ),
         tuple(entry_of(entry) for entry in fields.each("entries")),
     )

@@ -31,13 +31,22 @@ from playbook_supervisor.kernel.directives import (
     Standing,
     TakenUp,
 )
-from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import CHOICES
-from playbook_supervisor.kernel.machine import decide, describe, directive, evolve, replay, status
+from playbook_supervisor.kernel.machine import (
+    decide,
+    describe,
+    directive,
+    evolve,
+    failures,
+    replay,
+    status,
+)
 from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.phases import positions
 from playbook_supervisor.kernel.state import (
     INTERRUPTED,
+    NOT_STARTED,
+    OUTPUT,
     Change,
     Entry,
     Event,
@@ -181,12 +190,21 @@ def in_order(now: Moment) -> None:
         if event.change is Change.LAUNCHED:
             for other, phase in phase_of.items():
                 if phase < phase_of[name]:
-                    assert last[other].status in SETTLED
-                    assert last[other].resolution is not Resolution.ABORT
+                    before = last[other]
+                    goes_on = tolerated(now.before.playbook.step(other), before)
+                    assert before.status in SETTLED or goes_on
+                    assert before.resolution is not Resolution.ABORT
         if event.entry.status is EntryStatus.SKIPPED:
             match now.observation:
-                case Checked():
-                    assert step.autonomy is Autonomy.SKIP
+                case Checked(reports=reports):
+                    passed = reports[name].passed_over
+                    assert step.autonomy is Autonomy.SKIP or passed
+                    assert event.entry.evidence == ((passed,) if passed else ())
+                    assert not any(
+                        entry.gates or (entry.has_returned and entry.error_code != OUTPUT)
+                        for entry in now.journal
+                        if entry.step_id == name
+                    )
                 case Begun(start=start):
                     assert event.entry.human_response == f"--from {start}"
                 case Answered(resolution=said):
@@ -271,17 +289,59 @@ def fires(step: Step, entry: Entry, checked: Checked) -> list[Trigger]:
     return [trigger for trigger in Trigger if trigger in fire & declared]
 
 
-def retried_once(now: Moment) -> None:
-    """8: at most 1 + 1 automatic attempts under `retry_once`, and no second one elsewhere."""
+def retried_as_allowed(now: Moment) -> None:
+    """8: at most 1 + 1 automatic attempts under `retry_once`, 1 + N under `retry:N`, else one."""
     for step in now.before.playbook.steps:
         attempts = [entry for entry in now.written if entry.step_id == step.id]
-        by_itself = [
-            former
-            for former in attempts[:-1]
-            if former.resolution is not Resolution.RETRY and former.error_code != INTERRUPTED
-        ]
-        assert len(by_itself) <= (step.error_policy == ErrorPolicy.RETRY_ONCE)
+        for number, former in enumerate(filter(by_itself, attempts[:-1]), 1):
+            assert number <= step.error_policy.handling(former.error_code).retries
         assert [entry.attempt for entry in attempts] == list(range(1, len(attempts) + 1))
+
+
+def by_itself(entry: Entry) -> bool:
+    """Whether the attempt failed, and neither a human nor a crash is why another follows."""
+    return entry.resolution is not Resolution.RETRY and entry.error_code != INTERRUPTED
+
+
+def waits(now: Moment) -> None:
+    """A retry waits 1 s, 2 s, 4 s after the failure, as the journal alone says."""
+    asked = directive(now.after)
+    if not isinstance(asked, Check):
+        return
+    due = []
+    for member in asked.members if asked.place is Place.BEFORE else ():
+        attempts = [entry for entry in now.written if entry.step_id == member.step.id]
+        retried = [entry for entry in attempts if by_itself(entry) and entry.status == "failed"]
+        if attempts and attempts[-1] in retried:
+            handling = member.step.error_policy.handling(attempts[-1].error_code)
+            assert handling.word in ("retry_once", "retry:2"), handling
+            if handling.backoff:
+                due.append((attempts[-1].completed_at or 0) + 500 * 2 ** len(retried))
+    assert asked.not_before == (max(due) if due else None)
+
+
+def forgiven(now: Moment) -> None:
+    """A failure is waived by itself under `ignore` only, and counted under `continue`."""
+    counted = 0
+    for name, entry in last_entries(now.written).items():
+        step = now.before.playbook.step(name)
+        word = step.error_policy.handling(entry.error_code).word
+        counted += tolerated(step, entry)
+        if entry.status is EntryStatus.DONE and entry.error_code and not entry.gates:
+            assert word == "ignore"
+            assert entry.waived[-1:] == (entry.error_code,)
+    assert failures(now.after) == counted
+
+
+def tolerated(step: Step, entry: Entry) -> bool:
+    """Whether the run goes on after this last attempt, which failed."""
+    word = step.error_policy.handling(entry.error_code).word
+    return (
+        entry.status is EntryStatus.FAILED
+        and word in ("continue", "ignore")
+        and entry.resolution not in (Resolution.ABORT, Resolution.RETRY)
+        and entry.error_code not in (INTERRUPTED, NOT_STARTED, OUTPUT)
+    )
 
 
 def in_time(now: Moment) -> None:
@@ -344,7 +404,7 @@ def rows(now: Moment) -> set[Row]:
     # the steps of a phase that is complete are where their entries say
     last = last_entries(now.written)
     after = {
-        name: here if (here := positions(now.after).get(name)) else Position(last[name].status)
+        name: here if (here := positions(now.after).get(name)) else settled(now, last[name])
         for name in before
     }
     if isinstance(now.observation, Begun):
@@ -356,6 +416,12 @@ def rows(now: Moment) -> set[Row]:
     for where, move, then in met:
         assert then in TABLE[where, move].then, (where, move, then)
     return met
+
+
+def settled(now: Moment, entry: Entry) -> Position:
+    """The position of a step whose phase is complete."""
+    goes_on = tolerated(now.before.playbook.step(entry.step_id), entry)
+    return Position.TOLERATED if goes_on else Position(entry.status)
 
 
 def moves(now: Moment, before: Mapping[str, Position]) -> Iterator[tuple[str, Move]]:
@@ -402,7 +468,9 @@ LAWS: tuple[Law, ...] = (
     in_order,
     passed_by_a_human,
     escalated,
-    retried_once,
+    retried_as_allowed,
+    waits,
+    forgiven,
     in_time,
     well_formed,
 )

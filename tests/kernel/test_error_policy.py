@@ -50,6 +50,7 @@ def test_a_map_names_error_codes_and_a_default() -> None:
     assert policy.handling("PB-STEP-FAILED").word == "continue"
     assert policy.handling("").word == "continue"
     assert [each.word for each in policy.handlings] == ["continue", "retry:3"]
+    assert policy.written == {"default": "continue", "PB-STEP-TIMEOUT": "retry:3"}
     assert policy.reacts(Reaction.RETRY)
     assert not policy.reacts(Reaction.GATE)
 

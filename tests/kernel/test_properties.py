@@ -122,11 +122,27 @@ def test_a_trigger_that_fires_raises_a_gate_and_escalated_entries_name_theirs(
 
 
 @given(playbooks(), CHOICES)
-def test_retry_once_begins_at_most_one_more_automatic_attempt(
+def test_a_policy_begins_no_more_automatic_attempts_than_it_says(
     playbook: Playbook, choices: list[int]
 ) -> None:
     """Property 8; kai FR30."""
-    holds(laws.retried_once, playbook, choices)
+    holds(laws.retried_as_allowed, playbook, choices)
+
+
+@given(playbooks(), CHOICES)
+def test_a_retry_waits_until_a_time_that_the_journal_knows(
+    playbook: Playbook, choices: list[int]
+) -> None:
+    """cat FR-4.9."""
+    holds(laws.waits, playbook, choices)
+
+
+@given(playbooks(), CHOICES)
+def test_only_a_policy_forgives_a_failure_and_every_one_is_counted(
+    playbook: Playbook, choices: list[int]
+) -> None:
+    """cat FR-4.8."""
+    holds(laws.forgiven, playbook, choices)
 
 
 @given(playbooks(), CHOICES)

@@ -31,6 +31,7 @@ from kernel.laws import (
     rows,
 )
 from kernel.world import (
+    BY_CODE,
     EVERYTHING,
     FEW,
     FEWEST,
@@ -47,11 +48,11 @@ from kernel.world import (
 )
 from playbook_supervisor.kernel import gates
 from playbook_supervisor.kernel.directives import Report
-from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.machine import decide, directive, status
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.phases import position, positions
-from playbook_supervisor.kernel.state import Entry, Position, State
+from playbook_supervisor.kernel.state import OUTPUT, Entry, Position, State
 from playbook_supervisor.kernel.table import TABLE, Move
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -112,11 +113,13 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         CONDITIONS.intersection(name for one in attempts for name in one.waived),
         not entry.settled
         and any(one.reason is GateReason.PRECONDITION_FAIL for one in entry.gates),
-        step.error_policy == ErrorPolicy.RETRY_ONCE
-        and any(
+        step.error_policy.reacts(Reaction.RETRY)
+        and sum(
             one.error_code in JUDGED and one.resolution is not Resolution.RETRY for one in attempts
         ),
+        step.error_policy == BY_CODE and entry.error_code,
         entry.has_returned,
+        bool(step.when) and any(one.ran and one.error_code != OUTPUT for one in attempts),
     )
 
 
@@ -168,6 +171,9 @@ ENDINGS = {
     "asked": step(pre=(), post=(), autonomy=Autonomy.GATE_ALWAYS),
     "retry": step(pre=(), policy=ErrorPolicy.RETRY_ONCE),
     "skip": step(pre=(), post=(), autonomy=Autonomy.SKIP),
+    "continue": step(post=(), policy=ErrorPolicy.CONTINUE),
+    "ignore": step(pre=(), policy=ErrorPolicy.IGNORE),
+    "passed": step(pre=(), post=(), when="$a.approved"),
 }
 """One representative per kind of ending."""
 FIVE = ("done", "failed", "gate", "retry", "skip")
@@ -263,7 +269,7 @@ def test_a_group_of_three_obeys_every_law(capsys: pytest.CaptureFixture[str]) ->
 def every_row() -> Figures:
     """A walk of a few seconds that meets every row of the table."""
     figures = Figures()
-    for policy in POLICIES:
+    for policy in (*POLICIES[:4], BY_CODE):
         auto = step(policy=policy, triggers=(Trigger.AGREEMENT_BREAKING,))
         figures += walk(book(auto), FEW)
         figures += walk(book(replace(auto, autonomy=Autonomy.GATE_ALWAYS)), FEW)

@@ -7,7 +7,7 @@ observations to refuse; `repeated` gives reports that the journal already has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 
@@ -47,12 +47,32 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
     Trigger,
 )
+from playbook_supervisor.records import Record, replace
 
 Journal = tuple[Entry, ...]
 
 AGENT_FAILED = Failure("PB-AGENT-FAILED", "the agent gave up")
 STEP_FAILED = Failure("PB-STEP-FAILED", "exit status 1")
-POLICIES = (ErrorPolicy.STOP, ErrorPolicy.RETRY_ONCE, ErrorPolicy.GATE)
+RETRY_TWICE = ErrorPolicy.read("retry:2")
+BY_CODE = ErrorPolicy.read(
+    {
+        "default": "stop",
+        "PB-STEP-FAILED": "retry:2",
+        "PB-AGENT-FAILED": "ignore",
+        "PB-COND-POSTCONDITION": "continue",
+    }
+)
+POLICIES = (
+    ErrorPolicy.STOP,
+    ErrorPolicy.RETRY_ONCE,
+    ErrorPolicy.GATE,
+    ErrorPolicy.CONTINUE,
+    ErrorPolicy.IGNORE,
+    RETRY_TWICE,
+    BY_CODE,
+)
+DIST = "output dist"
+"""An output of the playbook, for which a step with `outputs` answers."""
 PRE = (Condition.SPEC_EXISTS,)
 POST = (Condition.PLAN_EXISTS,)
 
@@ -66,6 +86,8 @@ def step(
     post: tuple[Condition, ...] = POST,
     triggers: tuple[Trigger, ...] = (),
     group: str = "",
+    when: str = "",
+    last: bool = False,
 ) -> Step:
     """A plain step; the arguments say what differs."""
     return Step(
@@ -77,6 +99,8 @@ def step(
         postconditions=post,
         escalation_triggers=triggers,
         parallel_group=group,
+        when=when,
+        outputs=("dist",) if last else (),
     )
 
 
@@ -92,6 +116,24 @@ def missing(*names: str, as_waived: bool = True) -> Report:
     return Report(
         tuple(Probed(name, Answer.NOT_HELD, f"{name}.md is missing", as_waived) for name in names)
     )
+
+
+def passed(report: Report | None = None) -> Report:
+    """A report on a step that is not to run."""
+    return replace(report or Report(), passed_over="when: $plan.approved is false")
+
+
+def lacking(*names: str) -> Report:
+    """A report on a step that lacks data."""
+    failing = (Probed(name, Answer.ERROR, "no such output", code="PB-STEP-DATA") for name in names)
+    return Report(tuple(failing))
+
+
+def without_output(report: Report | None = None) -> Report:
+    """The report, with an output of the playbook that is missing."""
+    report = report or Report()
+    gone = Probed(DIST, Answer.NOT_HELD, "dist is missing", code="PB-COND-OUTPUT")
+    return replace(report, conditions=(*report.conditions, gone))
 
 
 def breaking(standing: Standing = Standing.NEW) -> Finding:
@@ -221,8 +263,7 @@ def all_held(member: Attempt, place: Place) -> Report:
 # ── every possible observation ────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Record):
     """Which results, standings and failures occur in the observations."""
 
     answers: tuple[Answer, ...]
@@ -266,7 +307,12 @@ def reports(step: Step, place: Place, offer: Offer) -> tuple[Report, ...]:
         for first in offer.standings
         for second in verdicts
     ]
-    return tuple(Report(conditions, found) for conditions, found in product(probes, findings))
+    found = [Report(conditions, found) for conditions, found in product(probes, findings)]
+    if step.when and before:
+        found.append(passed())
+    if step.outputs:
+        found += [without_output(each) for each in found if not before or each.passed_over]
+    return tuple(found)
 
 
 def legal(

@@ -1,0 +1,169 @@
+"""The `when` of a step: whether it runs, from what is known of earlier steps (tyr 13).
+
+A fixed little grammar, without `and`, `or`, calls and arithmetic:
+
+    $review.approved
+    !$review.skipped
+    $build.json.ok
+    $build.json.items[0].name == "x"        also != and numbers, true, false, null
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.state import DATA
+from playbook_supervisor.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    Literal = str | int | float | bool | None
+
+NAME = "when"
+JSON = "json"
+FACTS = ("approved", "skipped", JSON)
+"""What an expression may ask about a step."""
+
+_STEP = re.compile(r"\$([a-z0-9][a-z0-9-]*)\.")
+_FACT = re.compile(f"({'|'.join(FACTS)})(?![A-Za-z0-9_-])")
+_KEY = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,5})\]")
+_OPERATOR = re.compile(r"[ \t]*(==|!=)[ \t]*")
+_LITERAL = re.compile(
+    r'"(?:[^"\\]|\\.)*"|true\b|false\b|null\b|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?'
+)
+_LONGEST = 60  # characters of a value in the evidence
+
+Facts = Callable[[str, str], object]
+"""Step id and fact → `approved` and `skipped` as bool, `json` as parsed; LookupError says why not.
+"""
+
+
+class WhenError(ValueError):
+    """An expression outside the grammar; `column` counts from 1."""
+
+    def __init__(self, column: int, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class When(Record):
+    """An expression. `operator` is empty if it stands for itself."""
+
+    step: str
+    fact: str
+    path: tuple[str | int, ...]
+    negated: bool
+    operator: str
+    literal: Literal
+    reference: str
+
+
+def parse(text: str) -> When:
+    """The expression. WhenError for anything outside the grammar."""
+    start = len(text) - len(text.lstrip(" \t"))
+    negated = text.startswith("!", start)
+    at = begin = start + negated
+    step = _STEP.match(text, at)
+    if step is None:
+        _fail(at, "a reference such as `$build.json.ok` is expected here")
+    fact = _FACT.match(text, step.end())
+    if fact is None:
+        _fail(step.end(), f"one of {', '.join(FACTS)} is expected here")
+    path, at = _path(text, fact.end())
+    if path and fact[0] != JSON:
+        _fail(fact.end(), f"`{fact[0]}` is true or false and has no parts")
+    reference = text[begin:at]
+    operator, literal, at = _comparison(text, at)
+    if operator and (negated or fact[0] != JSON):
+        message = "write `!=`" if negated else f"`{fact[0]}` is true or false: write it by itself"
+        _fail(start if negated else begin, f"this cannot be compared: {message}")
+    if text[at:].strip(" \t"):
+        _fail(at, "the expression ends here; there is no `and`, `or` or arithmetic")
+    return When(step[1], fact[0], path, negated, operator, literal, reference)
+
+
+def evaluate(expression: str, facts: Facts) -> Probed:
+    """Whether the step runs, with the value that decides.
+
+    What is not there, or is neither true nor false where that is asked, is an error with the code
+    PB-STEP-DATA: never simply false (tyr 13).
+    """
+    when = parse(expression)
+    try:
+        value = _value(when, facts)
+        holds = _holds(when, value)
+    except LookupError as missing:
+        return Probed(NAME, Answer.ERROR, str(missing.args[0]), code=DATA)
+    evidence = f"{when.reference} is {_shown(value)}"
+    return Probed(NAME, Answer.HELD if holds else Answer.NOT_HELD, evidence)
+
+
+def _path(text: str, at: int) -> tuple[tuple[str | int, ...], int]:
+    path: list[str | int] = []
+    while key := _KEY.match(text, at):
+        path.append(key[1] if key[2] is None else int(key[2]))
+        at = key.end()
+    if text.startswith((".", "["), at):
+        _fail(at, "a name such as `.verdict` or a number such as `[0]` is expected here")
+    return tuple(path), at
+
+
+def _comparison(text: str, at: int) -> tuple[str, Literal, int]:
+    operator = _OPERATOR.match(text, at)
+    if operator is None:
+        return "", None, at
+    literal = _LITERAL.match(text, operator.end())
+    if literal is None:
+        _fail(operator.end(), 'a value such as "x", 3, true or null is expected here')
+    import json
+
+    try:
+        value: Literal = json.loads(literal[0])
+    except ValueError:
+        _fail(operator.end(), f"{literal[0]} is not a text as JSON writes it")
+    return operator[1], value, literal.end()
+
+
+def _fail(at: int, message: str) -> NoReturn:
+    raise WhenError(at + 1, message)
+
+
+def _value(when: When, facts: Facts) -> object:
+    value, where = facts(when.step, when.fact), f"${when.step}.{when.fact}"
+    for key in when.path:
+        part = f".{key}" if isinstance(key, str) else f"[{key}]"
+        match value, key:
+            case dict(), str() if key in value:
+                value = value[key]
+            case list(), int() if key < len(value):
+                value = value[key]
+            case _:
+                raise LookupError(f"{where} has no `{part.removeprefix('.')}`")
+        where += part
+    return value
+
+
+def _holds(when: When, value: object) -> bool:
+    if when.operator:
+        equal = isinstance(value, bool) == isinstance(when.literal, bool) and value == when.literal
+        return equal if when.operator == "==" else not equal
+    if value is True or value is False:
+        return value is not when.negated
+    raise LookupError(f"{when.reference} is {_shown(value)}, neither true nor false: compare it")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case _:
+            import json
+
+            text = json.dumps(value, ensure_ascii=False)
+            return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
