@@ -228,6 +228,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-STEP-GIT": "Git's last lines say why; fix that and run the step again.",
     "PB-STEP-HTTP": "The answer says why; correct the request, or set `expect_status`.",
     "PB-STEP-INPUT": "Correct the step's command, or what it has under `with`.",
+    "PB-STEP-MCP": "The server's own words say why; correct `arguments`, or mend the server.",
     "PB-STEP-NETWORK": "Check the address and the network, then run the step again.",
     "PB-STEP-OUTPUT": "Let the step print what `output` and `output_schema` promise.",
     "PB-STEP-PROGRAM": "Install the program, or put it on PATH.",

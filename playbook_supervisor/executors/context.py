@@ -123,10 +123,11 @@ class TaskContext:
         self,
         argv: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | int = b"",
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         quiet: bool = False,
+        on_line: Callable[[str], None] | None = None,
     ) -> Completed:
         place, folder = self.place, cwd or self.cwd
         admit_program(place.config, argv, folder)
@@ -145,9 +146,9 @@ class TaskContext:
             )
             self.on_stop(worker.stop)
             try:
-                for line in worker.lines(errors=True):
-                    if not quiet:
-                        self.say(line)
+                shown = _ignore if quiet else self.say
+                for line in worker.lines(shown):
+                    (on_line or shown)(line)
             finally:
                 with self._state, suppress(ValueError):
                     self._ends.remove(worker.stop)
@@ -179,3 +180,7 @@ class TaskContext:
         for notice in abandoned(worker.left, worker.kept):
             self._log(notice)
             self._on_notice(printable(notice))
+
+
+def _ignore(_: str) -> None:
+    """What a quiet program prints."""

@@ -75,13 +75,16 @@ class Context(Protocol):
         self,
         argv: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | int = b"",
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         quiet: bool = False,
+        on_line: Callable[[str], None] | None = None,
     ) -> Completed:
         """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
 
+        To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
+        take the lines of its stdout with `on_line`, in this thread; they are not said then.
         It inherits our environment, and `env` is added to it; `cwd` is the step's by default. All
         that it started ends with it. At most `cap` bytes of each output are returned, as they
         were printed: secrets are not removed. Exit statuses raise nothing; a signal's is negative.

@@ -17,6 +17,7 @@ BUILT_IN: dict[str, str] = {
     "commit": "playbook_supervisor.executors.commit:CommitExecutor",
     "http": "playbook_supervisor.executors.http:HttpExecutor",
     "issue": "playbook_supervisor.executors.issue:IssueExecutor",
+    "mcp": "playbook_supervisor.executors.mcp:McpExecutor",
     "pr": "playbook_supervisor.executors.pr:PullRequestExecutor",
 }
 """Namespace → the class that carries out its steps, imported when it is used."""

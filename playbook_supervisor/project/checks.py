@@ -186,6 +186,12 @@ def run_check(
     walls = (spec.timeout_seconds, checking.wall)
     began = time.monotonic()
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
+
+    def keep(line: str) -> None:
+        output.add(f"{line}\n".encode())
+        last.append(line)
+        checking.say(printable(line))
+
     with ending_on_signals(), checking.watch(spec.name):
         worker = Worker(
             spec.argv,
@@ -196,10 +202,8 @@ def run_check(
             cap=CAP,
         )
         try:
-            for line in worker.lines(errors=True):
-                output.add(f"{line}\n".encode())
-                last.append(line)
-                checking.say(printable(line))
+            for line in worker.lines(keep):
+                keep(line)
         finally:
             worker.stop()
         if worker.stopped_by == "stop":

@@ -37,13 +37,13 @@ def spawn(
     cwd: Path,
     env: Mapping[str, str],
     *,
-    feed: bool,
+    stdin: bytes | int,
     below: Sequence[str] = (),
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `argv`, by the program `below` if there is one. StorageError as `not_startable`.
 
-    Without `feed`, its standard input is empty.
+    Its standard input is a descriptor, or a pipe through which the caller feeds the bytes.
     """
     import subprocess
 
@@ -52,7 +52,9 @@ def spawn(
             [*below, *argv] or [""],
             cwd=cwd,
             env=without_pointers(env),
-            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
+            stdin=(subprocess.PIPE if stdin else subprocess.DEVNULL)
+            if isinstance(stdin, bytes)
+            else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,

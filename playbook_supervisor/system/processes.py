@@ -121,7 +121,8 @@ class Worker:
 
     The constructor starts it (StorageError PB-IO-PROGRAM if that fails); the caller reads
     `lines()` to the end. `env` is its whole environment, ours by default, in both cases without
-    `POINTERS`. `wall` limits its run time and `idle` its silence, in seconds; time that the reader
+    `POINTERS`. `stdin` is fed to it, or is a descriptor that it reads and that the caller closes.
+    `wall` limits its run time and `idle` its silence, in seconds; time that the reader
     of `lines()` spends is not silence. At a deadline, a `stop()` or an abandoned `lines()` the
     whole group ends; if the child ends by itself, processes that it started may keep running.
 
@@ -137,7 +138,7 @@ class Worker:
         *,
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        stdin: bytes = b"",
+        stdin: bytes | int = b"",
         worker_file: Path | None = None,
         outlives: bool = False,
         wall: float | None = None,
@@ -157,7 +158,7 @@ class Worker:
         self._started = time.monotonic()
         environment = os.environ if env is None else env
         if worker_file is None:
-            self._process = spawn(argv, cwd, environment, feed=bool(stdin))
+            self._process = spawn(argv, cwd, environment, stdin=stdin)
         else:
             options = (OUTLIVES,) * outlives + (COERCED,) * ("LC_CTYPE" not in environment)
             self._process = self._spawn_leashed(worker_file, argv, cwd, environment, options)
@@ -191,17 +192,22 @@ class Worker:
     def truncated(self) -> bool:
         return self._stdout.cut or self._stderr.cut
 
-    def lines(self, *, errors: bool = False) -> Iterator[str]:
+    def lines(self, on_error: Callable[[str], None] | None = None) -> Iterator[str]:
         """Its standard output, line by line, invalid UTF-8 replaced. Read it once.
 
-        With `errors`, its standard error, too. Ends with the child. A line of more than `cap` bytes
-        is cut there and marked. If the reader stops early, the group is ended.
+        `on_error` is called with the lines of its standard error. Ends with the child. A line of
+        more than `cap` bytes is cut there and marked. If the reader stops early, the group is
+        ended.
         """
-        shown = (self._stdout, self._stderr) if errors else (self._stdout,)
+        shown = (self._stdout, self._stderr) if on_error else (self._stdout,)
         try:
             for lines in self._read({capture: LineSplitter(self._cap) for capture in shown}):
                 left = time.monotonic()
-                yield from lines
+                for capture, line in lines:
+                    if on_error is None or capture is self._stdout:
+                        yield line
+                    else:
+                        on_error(line)
                 self._reader_time += time.monotonic() - left
         finally:
             self._end("stop")
@@ -241,7 +247,7 @@ class Worker:
                     argv,
                     cwd,
                     {**env, MARK: str(worker_file)},
-                    feed=bool(self._stdin),
+                    stdin=self._stdin,
                     below=leash.command(*options),
                     inherited=(lock, *leash.theirs),
                 )
@@ -263,12 +269,14 @@ class Worker:
             os.close(lock)
         return process
 
-    def _read(self, splitters: Mapping[Capture, LineSplitter]) -> Iterator[list[str]]:
+    def _read(
+        self, splitters: Mapping[Capture, LineSplitter]
+    ) -> Iterator[list[tuple[Capture, str]]]:
         """Feed and read the child until it has ended; yield the lines of each round."""
         import selectors
 
         process = self._process
-        unfed = memoryview(self._stdin)
+        unfed = memoryview(self._stdin if isinstance(self._stdin, bytes) else b"")
         last_output = self._started
         ended: float | None = None
         with selectors.DefaultSelector() as selector:
@@ -279,7 +287,7 @@ class Worker:
             if self._leash is not None:
                 selector.register(self._leash.report, selectors.EVENT_READ, self._leash)
             while selector.get_map() or process.poll() is None:
-                lines: list[str] = []
+                lines: list[tuple[Capture, str]] = []
                 for key, _ in ready_pipes(selector, process):
                     if key.data is None:
                         unfed = feed_input(key.fd, unfed)
@@ -295,7 +303,7 @@ class Worker:
                     last_output = self._now()
                     key.data.add(chunk)
                     if key.data in splitters:
-                        lines += splitters[key.data].feed(chunk)
+                        lines += [(key.data, line) for line in splitters[key.data].feed(chunk)]
                     if not chunk:
                         selector.unregister(key.fileobj)
                 if lines:
@@ -308,7 +316,7 @@ class Worker:
                     ended = self._now()
                 elif self._now() - ended > _DRAIN:
                     break
-        yield [line for splitter in splitters.values() for line in splitter.rest()]
+        yield [(kept, line) for kept, splitter in splitters.items() for line in splitter.rest()]
 
     def _now(self) -> float:
         return time.monotonic() - self._reader_time

@@ -177,6 +177,30 @@ def test_lines_come_as_they_are_written(tmp_path: Path) -> None:
     assert worker.stdout == "first\nsecond\r\n\nlast without an end"
 
 
+@pytest.mark.parametrize("leashed", [False, True])
+def test_a_caller_can_talk_with_the_child(leashed: bool, tmp_path: Path) -> None:
+    code = "import sys\nfor line in sys.stdin: print('re:', line, end='', flush=True)\n"
+    theirs, ours = os.pipe()
+    worker_file = tmp_path / "worker" if leashed else None
+    worker = Worker(python(code), cwd=tmp_path, stdin=theirs, worker_file=worker_file)
+    os.close(theirs)
+    lines = worker.lines()
+    for word in (b"one\n", b"two\n"):
+        os.write(ours, word)
+        assert next(lines) == f"re: {word.decode().strip()}"
+    os.close(ours)
+    assert list(lines) == []
+    assert worker.returncode == 0
+
+
+def test_the_lines_of_stderr_can_be_taken_separately(tmp_path: Path) -> None:
+    code = "import sys; print('out'); print('one\\ntwo', end='', file=sys.stderr)"
+    errors: list[str] = []
+    worker = Worker(python(code), cwd=tmp_path)
+    assert list(worker.lines(errors.append)) == ["out"]
+    assert errors == ["one", "two"]
+
+
 def test_a_giant_line_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     code = "import sys; sys.stdout.write('x' * 10_000_000 + '\\nnext\\n')"
     worker = Worker(python(code), cwd=tmp_path, cap=1000)

@@ -1,0 +1,405 @@
+"""`mcp` steps call one tool of a server that the project declares (tyr 17, 27, 28)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from carried import Bench, task
+
+from playbook_supervisor.executors.mcp import McpExecutor
+from playbook_supervisor.executors.protocol import Task
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.config import Bounds, Config
+from playbook_supervisor.project.json_schemas import flaw, mismatch
+from playbook_supervisor.system.process_groups import worker_alive
+
+MCP = McpExecutor()
+PLAYGROUND = Path(__file__).parent.parent / "mcp_server.py"
+
+HANDMADE = """\
+import json, os, signal, subprocess, sys, time
+
+def answer(request, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+
+INFO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+    "serverInfo": {"name": "handmade", "version": "1"}}
+TOOLS = {"tools": [{"name": "do", "inputSchema": {"type": "object"}}]}
+RESULT = {"content": [{"type": "text", "text": "done"}]}
+
+def tools(request):
+    answer(request, TOOLS)
+
+def call(request):
+    answer(request, RESULT)
+
+def end():
+    pass
+
+# THE TEST
+
+for line in sys.stdin:
+    request = json.loads(line)
+    method = request["method"]
+    if method == "initialize":
+        answer(request, INFO)
+    elif method == "tools/list":
+        tools(request)
+    elif method == "tools/call":
+        call(request)
+    elif "id" in request:
+        error = {"code": -32601, "message": "no such method"}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
+end()
+"""
+"""A server without the SDK; a test replaces what it does badly."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    bench = Bench(folder)
+    declare(bench, sys.executable, str(PLAYGROUND))
+    return bench
+
+
+def declare(bench: Bench, *argv: str, **env: str) -> None:
+    server = {"command": argv[0], "args": argv[1:], "env": env}
+    (bench.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"server": server}}))
+
+
+@pytest.fixture
+def handmade(bench: Bench, tmp_path: Path) -> Callable[[str], Bench]:
+    """Make the declared server one that behaves as this text says."""
+
+    def make(behaviour: str = "") -> Bench:
+        file = tmp_path / "handmade.py"
+        file.write_text(HANDMADE.replace("# THE TEST", behaviour))
+        declare(bench, sys.executable, str(file))
+        return bench
+
+    return make
+
+
+Handmade = Callable[[str], Bench]
+
+
+def to(tool: str, *, json_output: bool = False, **arguments: Any) -> Task:
+    output = OutputFormat.JSON if json_output else OutputFormat.TEXT
+    options = {"arguments": arguments} if arguments else {}
+    return task(f"server.{tool}", namespace="mcp", options=options, output=output)
+
+
+class TestACall:
+    def test_returns_the_text_of_the_result(self, bench: Bench) -> None:
+        outcome = bench.outcome(MCP, to("greet", name="ü\n", times=2))
+        assert outcome.ok
+        assert outcome.output == "hello ü\n\nhello ü\n"
+        assert bench.shown == ["hello ü", "hello ü"]
+        assert not worker_alive(bench.worker_file)
+
+    def test_returns_structured_content_as_data(self, bench: Bench) -> None:
+        outcome = bench.outcome(MCP, to("add", a=1, b=2, json_output=True))
+        assert outcome.data == {"sum": 3}
+        assert json.loads(outcome.output) == {"sum": 3}
+
+    def test_runs_the_server_at_the_top_of_the_project(self, bench: Bench) -> None:
+        declare(bench, sys.executable, str(PLAYGROUND), PLAYGROUND="open")
+        assert bench.outcome(MCP, to("files.where")).output == f"{bench.folder} open"
+
+    def test_says_what_a_result_contains_besides_text(self, bench: Bench) -> None:
+        assert bench.outcome(MCP, to("picture")).output == "[image image/png]"
+
+    def test_shows_progress(self, bench: Bench) -> None:
+        bench.outcome(MCP, to("counting"))
+        assert bench.shown == ["1 of 2: part 1", "2 of 2: part 2", "counted"]
+
+    def test_shows_what_the_server_prints_besides_messages(self, bench: Bench) -> None:
+        assert bench.outcome(MCP, to("chatter")).output == "said"
+        assert set(bench.shown) == {"not a message", "warming up", "said"}
+
+    def test_survives_a_flood_on_stderr(self, bench: Bench) -> None:
+        assert bench.outcome(MCP, to("flood"), bench.context(cap=50_000)).output == "flooded"
+
+    def test_sends_arguments_larger_than_a_pipe(self, bench: Bench) -> None:
+        context = bench.context(cap=1_000_000)
+        assert len(bench.outcome(MCP, to("greet", name="x" * 300_000), context).output) > 300_000
+
+
+class TestAnErrorOfTheTool:
+    def test_fails_the_step_with_its_words(self, bench: Bench) -> None:
+        outcome = bench.outcome(MCP, to("refuse", why="issue 7 is closed\nreopen it"))
+        assert outcome.error is not None
+        assert outcome.error.code == "PB-STEP-MCP"
+        assert "server.refuse failed: " in outcome.error.message
+        assert "issue 7 is closed" in outcome.error.message
+        assert outcome.error.guidance
+        assert "reopen it" in outcome.output
+
+    def test_arguments_that_do_not_fit_fail_it(self, bench: Bench) -> None:
+        error = bench.error(MCP, to("add", a="one"))
+        assert error.code == "PB-STEP-MCP"
+        assert "validation error" in error.message
+
+    def test_the_end_of_the_server_fails_it_with_its_last_words(self, bench: Bench) -> None:
+        error = bench.error(MCP, to("die", status=3))
+        assert error.code == "PB-STEP-MCP"
+        assert error.message == (
+            "the MCP server server ended with exit status 3 before it answered: out of luck"
+        )
+
+    def test_an_unknown_tool_is_named_with_those_there_are(self, bench: Bench) -> None:
+        error = bench.error(MCP, to("gret"))
+        assert error.code == "PB-STEP-INPUT"
+        assert error.message == "the MCP server server has no tool 'gret'; did you mean greet?"
+        assert "files.where, flood, greet" in error.guidance
+        assert error.lasts
+
+
+class TestBeforeAnythingRuns:
+    @pytest.mark.parametrize("words", [(), ("server",), ("server.",), (".do",), ("server.do", "x")])
+    def test_the_step_must_name_server_and_tool(self, words: tuple[str, ...], bench: Bench) -> None:
+        error = bench.error(MCP, task(*words, namespace="mcp"))
+        assert error.code == "PB-STEP-INPUT"
+        assert "SERVER.TOOL" in error.message
+
+    def test_the_server_must_be_declared(self, bench: Bench) -> None:
+        error = bench.error(MCP, task("sever.do", namespace="mcp"))
+        assert error.code == "PB-STEP-INPUT"
+        assert error.message.endswith("no MCP server 'sever'; did you mean server?")
+        assert error.lasts
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            Config(deny=Bounds(mcp=("server.gr*",))),
+            Config(allow=Bounds(mcp=("server.add", "other.*"))),
+            Config(deny=Bounds(cli=("python*",))),
+            Config(allow=Bounds(cli=("npx",))),
+        ],
+    )
+    def test_the_project_must_allow_tool_and_program(self, config: Config, bench: Bench) -> None:
+        error = bench.error(MCP, to("greet", name="x"), bench.context(config))
+        assert error.code == "PB-POLICY-DENIED"
+        assert not bench.shown
+
+    def test_the_program_must_be_there(self, bench: Bench) -> None:
+        declare(bench, "no-such-program")
+        error = bench.error(MCP, to("do"))
+        assert error.code == "PB-STEP-PROGRAM"
+        assert "no-such-program" in error.message
+
+    def test_the_sdk_must_be_installed(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "mcp", None)
+        error = bench.error(MCP, to("do"))
+        assert error.code == "PB-STEP-PROGRAM"
+        assert "playbook-supervisor[mcp]" in error.guidance
+        assert error.lasts
+
+    def test_a_step_that_is_stopped_starts_nothing(self, bench: Bench) -> None:
+        context = bench.context()
+        context.stop()
+        assert bench.error(MCP, to("hang"), context).code == "PB-STEP-CRASHED"
+        assert not (bench.folder / "hanging").exists()
+
+
+class TestAnUnusualServer:
+    def test_one_of_the_older_protocol_is_understood(self, handmade: Handmade) -> None:
+        bench = handmade("")
+        assert bench.outcome(MCP, to("do")).output == "done"
+
+    def test_its_tools_may_take_several_pages(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def tools(request):\n"
+            "    if request.get('params', {}).get('cursor') == '2':\n"
+            "        return answer(request, TOOLS)\n"
+            "    answer(request, {'tools': [], 'nextCursor': '2'})\n"
+        )
+        assert bench.outcome(MCP, to("do")).output == "done"
+
+    def test_pages_without_end_are_not_all_read(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def tools(request):\n    answer(request, {'tools': [], 'nextCursor': 'more'})\n"
+        )
+        assert bench.error(MCP, to("do")).code == "PB-STEP-INPUT"
+
+    def test_each_kind_of_content_is_named(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "RESULT = {'content': [\n"
+            "    {'type': 'resource', 'resource': {'uri': 'file:///a', 'text': 'a'}},\n"
+            "    {'type': 'resource', 'resource': {'uri': 'file:///b', 'blob': 'Yg=='}},\n"
+            "    {'type': 'resource_link', 'uri': 'file:///c', 'name': 'c'},\n"
+            "    {'type': 'audio', 'data': 'Yg==', 'mimeType': 'audio/wav'},\n"
+            "]}\n"
+        )
+        output = "a\n[resource file:///b]\n[resource file:///c]\n[audio audio/wav]"
+        assert bench.outcome(MCP, to("do")).output == output
+
+    def test_structured_content_alone_is_the_output_too(self, handmade: Handmade) -> None:
+        bench = handmade("RESULT = {'content': [], 'structuredContent': {'a': 1}}")
+        outcome = bench.outcome(MCP, to("do", json_output=True))
+        assert (outcome.output, outcome.data) == ('{"a": 1}', {"a": 1})
+
+    def test_its_log_is_shown(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n"
+            "    log = {'level': 'info', 'data': 'half way'}\n"
+            "    print(json.dumps({'jsonrpc': '2.0', 'method': 'notifications/message',\n"
+            "        'params': log}), flush=True)\n"
+            "    answer(request, RESULT)\n"
+        )
+        bench.outcome(MCP, to("do"))
+        assert "info: half way" in bench.shown
+
+
+class TestABrokenServer:
+    """Nothing that a server does leaves a process, or a step without an outcome."""
+
+    def broken(self, bench: Bench, code: str = "PB-STEP-MCP", **limits: Any) -> str:
+        error = bench.error(MCP, to("do"), bench.context(**limits))
+        assert error.code == code
+        assert not worker_alive(bench.worker_file)
+        return error.message
+
+    def test_that_ends_at_once(self, handmade: Handmade) -> None:
+        message = self.broken(handmade("sys.exit('no token')"))
+        assert message.endswith("ended with exit status 1 before it answered: no token")
+
+    def test_that_is_killed(self, handmade: Handmade) -> None:
+        message = self.broken(handmade("os.kill(os.getpid(), signal.SIGKILL)"))
+        assert message.endswith("ended by SIGKILL before it answered")
+
+    def test_that_prints_no_messages(self, handmade: Handmade) -> None:
+        bench = handmade("print('Welcome!\\n{\"jsonrpc\": 1}\\n[]', flush=True); sys.exit()")
+        assert "ended with exit status 0 before it answered" in self.broken(bench)
+        assert bench.shown[0] == "Welcome!"
+
+    @pytest.mark.parametrize(
+        "behaviour",
+        [
+            "INFO = {**INFO, 'protocolVersion': '1999-01-01'}",
+            "INFO = {}",
+            "TOOLS = {'tools': 'do'}",
+            "RESULT = {'content': 'done'}",
+            "TOOLS['tools'][0]['outputSchema'] = {'type': 'object', 'required': ['a']}\n"
+            "RESULT['structuredContent'] = {}",
+        ],
+    )
+    def test_that_answers_badly(self, behaviour: str, handmade: Handmade) -> None:
+        message = self.broken(handmade(behaviour))
+        assert "the MCP server server does not answer as MCP asks" in message
+
+    def test_that_answers_with_an_error(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n"
+            "    error = {'code': -32000, 'message': 'quota exceeded'}\n"
+            "    reply = {'jsonrpc': '2.0', 'id': request['id'], 'error': error}\n"
+            "    print(json.dumps(reply), flush=True)\n"
+        )
+        assert self.broken(bench) == "server.do failed: quota exceeded"
+
+    def test_that_sends_more_than_the_cap(self, handmade: Handmade) -> None:
+        bench = handmade("RESULT['content'][0]['text'] = 'A' * 100_000")
+        message = self.broken(bench, "PB-STEP-OUTPUT", cap=10_000)
+        assert message == "the MCP server server sent a message of more than 10,000 bytes"
+
+    @pytest.mark.parametrize("wall", [0.5, 1.5])
+    def test_that_never_answers(self, wall: float, handmade: Handmade) -> None:
+        began = time.monotonic()
+        self.broken(handmade("time.sleep(3600)"), "PB-STEP-TIMEOUT", wall=wall)
+        assert time.monotonic() - began < wall + 8
+
+    def test_that_falls_silent(self, handmade: Handmade) -> None:
+        bench = handmade("def call(request):\n    time.sleep(3600)")
+        self.broken(bench, "PB-STEP-TIMEOUT", idle=1.0)
+
+    def test_that_reads_nothing(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n    pass\ntools_ = tools\n"
+            "def tools(request):\n    answer(request, TOOLS)\n    time.sleep(3600)\n"
+        )
+        sent = to("do", text="x" * 1_000_000)
+        error = bench.error(MCP, sent, bench.context(wall=2.0))
+        assert error.code == "PB-STEP-TIMEOUT"
+        assert not worker_alive(bench.worker_file)
+
+    def test_that_ignores_the_end_of_its_input_and_sigterm(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef end():\n    time.sleep(3600)\n"
+        )
+        began = time.monotonic()
+        assert bench.outcome(MCP, to("do")).output == "done"
+        assert time.monotonic() - began < 15
+        assert not worker_alive(bench.worker_file)
+
+    def test_that_leaves_a_process_behind(self, handmade: Handmade) -> None:
+        bench = handmade("subprocess.Popen(['sleep', '3600'], start_new_session=True)")
+        assert bench.outcome(MCP, to("do")).output == "done"
+        assert not worker_alive(bench.worker_file)
+        assert "sleep" in bench.notices[0]
+
+    def test_that_is_stopped_ends_at_once(self, bench: Bench) -> None:
+        context = bench.context()
+
+        def stop() -> None:
+            while not (bench.folder / "hanging").exists():
+                time.sleep(0.01)
+            context.stop()
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        error = bench.error(MCP, to("hang"), context)
+        stopper.join()
+        assert error.code == "PB-STEP-CRASHED"
+        assert not worker_alive(bench.worker_file)
+
+    def test_that_prints_a_secret_shows_none(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "print('token s3cr3t-t0ken', file=sys.stderr, flush=True)\n"
+            "RESULT['structuredContent'] = {'echo': 's3cr3t-t0ken'}\n"
+        )
+        secrets = ("s3cr3t-t0ken",)
+        sent = task("server.do", namespace="mcp", secrets=secrets)
+        outcome = bench.outcome(MCP, sent, bench.context(secrets=secrets))
+        assert outcome.data == {"echo": "[redacted]"}
+        assert "s3cr3t" not in str((outcome, bench.shown, bench.logged))
+
+
+def test_two_calls_at_once_do_not_disturb_each_other(bench: Bench, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".mcp.json").write_text((bench.folder / ".mcp.json").read_text())
+    benches = [bench, Bench(other)]
+    outputs: dict[Path, str] = {}
+
+    def call(each: Bench) -> None:
+        outputs[each.folder] = each.outcome(MCP, to("files.where")).output.strip()
+
+    threads = [threading.Thread(target=call, args=(each,)) for each in benches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outputs == {each.folder: str(each.folder) for each in benches}
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ({}, True),
+        ({"arguments": {"a": [1, {"b": None}]}}, True),
+        ({"arguments": []}, False),
+        ({"argument": {}}, False),
+    ],
+)
+def test_its_schema_says_what_with_may_contain(given: dict[str, Any], fits: bool) -> None:
+    assert flaw(MCP.with_schema) == ""
+    assert (mismatch(given, MCP.with_schema) == "") is fits
