@@ -11,7 +11,7 @@ from typing import Any
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context, Task
-from playbook_supervisor.executors.repository import CODE, HEADS, Repository, short
+from playbook_supervisor.executors.repository import CODE, HEADS, INPUT, Repository, short
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system.github import is_plain
@@ -84,7 +84,7 @@ def _create(repository: Repository, name: str, base: str, doing: str) -> str:
     start = repository.commit(base or "HEAD")
     if base and not start:
         raise StepError(
-            CODE,
+            INPUT,
             f"there is no commit {first_line(base, 80)!r} to start {name} from",
             guidance="Correct `base`: a branch, a tag or a commit.",
         )
@@ -96,7 +96,7 @@ def _create(repository: Repository, name: str, base: str, doing: str) -> str:
 def _name(task: Task, repository: Repository) -> str:
     if len(task.words) != 1:
         raise StepError(
-            CODE, "a `branch` step takes one name", guidance="Write it as in `branch fix-login`."
+            INPUT, "a `branch` step takes one name", guidance="Write it as in `branch fix-login`."
         )
     (name,) = task.words
     if (
@@ -105,7 +105,7 @@ def _name(task: Task, repository: Repository) -> str:
         or repository.git("check-ref-format", f"{HEADS}{name}").returncode != 0
     ):
         raise StepError(
-            CODE,
+            INPUT,
             f"{first_line(name, 80)!r} is not a valid name of a branch",
             guidance="Use letters, digits, `-`, `_`, `.` and `/`.",
         )

@@ -11,7 +11,14 @@ from typing import Any
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context, Task
-from playbook_supervisor.executors.repository import CODE, SESSIONS, Repository, Upstream, short
+from playbook_supervisor.executors.repository import (
+    CODE,
+    INPUT,
+    SESSIONS,
+    Repository,
+    Upstream,
+    short,
+)
 from playbook_supervisor.formats.sanitize import counted, first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
 
@@ -83,10 +90,10 @@ def _message(task: Task) -> str:
     message: str = task.options["message"].strip()
     if task.words:
         raise StepError(
-            CODE, "a `commit` step has no words", guidance="Write what it needs under `with:`."
+            INPUT, "a `commit` step has no words", guidance="Write what it needs under `with:`."
         )
     if not message:
-        raise StepError(CODE, "the message of the commit is empty", guidance="Correct `message`.")
+        raise StepError(INPUT, "the message of the commit is empty", guidance="Correct `message`.")
     return printable(message, keep_newlines=True)
 
 
@@ -96,7 +103,7 @@ def _patterns(paths: Sequence[str]) -> tuple[str, ...]:
         parts = PurePosixPath(path).parts
         if path.startswith("/") or ".." in parts or printable(path) != path:
             raise StepError(
-                CODE,
+                INPUT,
                 f"the pattern {first_line(path, 80)!r} is no path inside the repository",
                 guidance="Write patterns from the top of the repository, without `..`.",
             )

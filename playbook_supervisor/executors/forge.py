@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.processes import Completed
 
 CODE = "PB-STEP-FORGE"
+INPUT = "PB-STEP-INPUT"
 _LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
 _LONGEST_TITLE = 256  # characters, as GitHub has it
 
@@ -67,13 +68,13 @@ def title_of(task: Task) -> str:
     """The title on one line. StepError if there is none."""
     if task.words:
         raise StepError(
-            CODE,
+            INPUT,
             f"a `{task.namespace}` step has no words",
             guidance="Write what it needs under `with:`.",
         )
     if title := one_line(task.options["title"], _LONGEST_TITLE):
         return title
-    raise StepError(CODE, "the title is empty", guidance="Correct `title`.")
+    raise StepError(INPUT, "the title is empty", guidance="Correct `title`.")
 
 
 def body_of(task: Task) -> str:

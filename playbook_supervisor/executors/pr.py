@@ -15,6 +15,7 @@ from typing import Any
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.forge import (
     CODE,
+    INPUT,
     body_of,
     entries,
     gh,
@@ -22,11 +23,13 @@ from playbook_supervisor.executors.forge import (
     unexpected,
 )
 from playbook_supervisor.executors.protocol import Context, Stopped, Task
+from playbook_supervisor.executors.repository import CODE as GIT
 from playbook_supervisor.executors.repository import Repository
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import github
+from playbook_supervisor.system.git_process import default_branch
 
 INTERVAL = 15.0
 """Seconds between two questions while a step waits."""
@@ -81,9 +84,9 @@ class PullRequestExecutor:
         """Open it. StepError PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""
         title, base = title_of(task), task.options.get("base", "")
         if base and not github.is_plain(base):
-            raise StepError(CODE, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
+            raise StepError(INPUT, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
         repository = Repository(context)
-        branch = repository.required_branch()
+        branch = _branch(context, repository, base)
         pull = _known(context, repository, branch, base)
         if pull is None or pull.state == "OPEN":
             _push(context, repository, branch)
@@ -100,13 +103,26 @@ class PullRequestExecutor:
 # ── opening ─────────────────────────────────────────────────────────────────────────────────
 
 
+def _branch(context: Context, repository: Repository, base: str) -> str:
+    """The branch to publish; never the one that it would be merged into, which is pushed to."""
+    branch = repository.required_branch()
+    if branch in (base, default_branch(context.root)):
+        raise StepError(
+            GIT,
+            f"{branch} is checked out, which a pull request would be merged into",
+            guidance="Add a `branch` step before this one, and commit there.",
+        )
+    if not github.is_plain(branch):
+        shown = first_line(branch, 60)
+        raise StepError(GIT, f"{shown!r} is no name for a branch", guidance="Rename it.")
+    return branch
+
+
 def _known(context: Context, repository: Repository, branch: str, base: str) -> PullRequest | None:
     """The branch's open pull request; else a merged one that has all of its work.
 
     One from a fork, whose branch may have this name by chance, counts if it has this work.
     """
-    if not github.is_plain(branch):
-        raise StepError(CODE, f"{first_line(branch, 60)!r} is no branch", guidance="Rename it.")
     into = [f"--base={base}"] if base else []
     listed = entries(gh(context, *github.listing(branch, "all", *_FIELDS), *into))
     ranked = sorted(listed, key=lambda each: each.get("state") != "OPEN")
@@ -132,7 +148,7 @@ def _push(context: Context, repository: Repository, branch: str) -> None:
     upstream = repository.upstream(branch)
     if upstream is None:
         raise StepError(
-            "PB-STEP-GIT",
+            GIT,
             f"there is no remote to push {branch} to",
             guidance="Add the forge's repository: `git remote add origin ADDRESS`.",
         )
@@ -166,7 +182,7 @@ class _Wait:
         self._context, self._pull = context, pull
         self._stopped = threading.Event()
         self._began = time.monotonic()
-        self._told = ""
+        self._told, self._missed = "", 0
         context.on_stop(self._stopped.set)
 
     def until(self, wanted: str) -> str:
@@ -175,37 +191,41 @@ class _Wait:
         StepError if that cannot happen any more, Stopped if the step is stopped.
         """
         while True:
-            answer = self._asked()
-            pull = _pull_request(answer)
-            if pull.state == "MERGED":
-                return f"{pull} is merged"
-            if pull.state != "OPEN":
-                raise StepError(
-                    CODE, f"{pull} was closed: {pull.url}", guidance="Reopen it, or skip the step."
-                )
-            if wanted == "checks" and (passed := self._checks(answer)):
-                return passed
-            if wanted == "merged":
-                self._tell(f"waiting until {pull} is merged: {pull.url}")
-            self._pause()
+            if (answer := self._asked()) and (decided := self._decided(answer, wanted)):
+                return decided
+            if self._stopped.wait(INTERVAL):
+                raise Stopped
 
     def _asked(self) -> Mapping[str, Any]:
-        """What gh says now; a few failures in a row are no reason to give up."""
-        for missed in range(1, _MISSED + 1):
-            try:
-                number = str(self._pull.number)
-                answer = json.loads(gh(self._context, "pr", "view", number, "--json", _WATCHED))
-            except StepError:
-                if missed == _MISSED:
-                    raise
-            except (ValueError, RecursionError) as error:
-                raise unexpected("a pull request") from error
-            else:
-                if isinstance(answer, dict):
-                    return answer
-                raise unexpected("a pull request")
-            self._pause()
-        raise AssertionError  # the last failure was raised
+        """What gh says now; empty if it failed, which a few times in a row is no reason to end."""
+        try:
+            number = str(self._pull.number)
+            answer = json.loads(gh(self._context, "pr", "view", number, "--json", _WATCHED))
+        except StepError:
+            self._missed += 1
+            if self._missed == _MISSED:
+                raise
+            return {}
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict) or not answer:
+            raise unexpected("a pull request")
+        self._missed = 0
+        return answer
+
+    def _decided(self, answer: Mapping[str, Any], wanted: str) -> str:
+        """A line if there is nothing to wait for any more; empty if there is."""
+        pull = _pull_request(answer)
+        if pull.state == "MERGED":
+            return f"{pull} is merged"
+        if pull.state != "OPEN":
+            raise StepError(
+                CODE, f"{pull} was closed: {pull.url}", guidance="Reopen it, or skip the step."
+            )
+        if wanted == "checks":
+            return self._checks(answer)
+        self._tell(f"waiting until {pull} is merged: {pull.url}")
+        return ""
 
     def _checks(self, answer: Mapping[str, Any]) -> str:
         """A line if all checks have passed; empty while some are at work."""
@@ -234,10 +254,6 @@ class _Wait:
         if line != self._told:
             self._told = line
             self._context.say(line)
-
-    def _pause(self) -> None:
-        if self._stopped.wait(INTERVAL):
-            raise Stopped
 
 
 def _name(check: Mapping[str, Any]) -> str:

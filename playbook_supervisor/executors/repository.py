@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.system.processes import Completed
 
 CODE = "PB-STEP-GIT"
+INPUT = "PB-STEP-INPUT"
 HEADS = "refs/heads/"
 SESSIONS = ".playbooks/sessions"
 

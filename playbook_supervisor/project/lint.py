@@ -12,7 +12,7 @@ from functools import cache
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.error_policy import Reaction
-from playbook_supervisor.kernel.model import SLASH, Playbook, Step
+from playbook_supervisor.kernel.model import AGENT_NAMESPACES, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.conditions import needs_feature, publishes
 
@@ -134,8 +134,9 @@ def _running(playbook: Playbook) -> Iterator[Step]:
 
 
 def _publishes(step: Step) -> bool:
-    last_word = re.split("[.:/-]", step.command)[-1]
-    return publishes(step.postconditions) or last_word == "pr"
+    """By its namespace or a postcondition; a slash command by the end of its name, too."""
+    named = step.namespace == "pr" or re.fullmatch(r"/(?:.*[.:-])?pr", step.command)
+    return bool(named) or publishes(step.postconditions)
 
 
 def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning]:
@@ -186,7 +187,8 @@ def _retrying(step: Step) -> str:
 
 
 def _unseen(step: Step, path: Path) -> Iterator[_Warning]:
-    if not step.postconditions:
+    """Only an agent's word can be wrong: what the others report is what they have done."""
+    if step.namespace in AGENT_NAMESPACES and not step.postconditions:
         yield (
             (*path, "id"),
             "PB-CHECK-LINT-UNSEEN",

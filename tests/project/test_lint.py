@@ -33,10 +33,11 @@ def warnings(
     args: str = FEATURE,
     command: Callable[[str], Installed | None] | None = None,
     stem: str = "x",
+    version: str = "1.0",
 ) -> tuple[Problem, ...]:
     """The steps stand one in a line from line 6 on, each from column 3."""
     lines = "\n".join(f"- {each}" for each in steps)
-    text = f'name: x\ndescription: y\nversion: "1.0"\nargs: {args}\nsteps:\n{lines}\n'
+    text = f'name: x\ndescription: y\nversion: "{version}"\nargs: {args}\nsteps:\n{lines}\n'
     playbook, problems, document = examine(text.encode(), "x.yaml")
     assert problems == ()
     assert playbook is not None
@@ -232,6 +233,22 @@ def test_a_name_that_differs_from_the_files_is_named() -> None:
 def test_a_gate_after_the_publishing_step_comes_too_late(publishing: str) -> None:
     found = warnings(publishing, step("review", autonomy="gate_always"))
     assert without_unseen(found) == [(7, "LINT-GATE")]
+
+
+def test_a_gate_after_a_pr_step_comes_too_late() -> None:
+    opens = step("open", command="pr", **{"with": "{title: Add it}"})
+    found = warnings(opens, step("review", autonomy="gate_always"), version="1.1")
+    assert without_unseen(found) == [(7, "LINT-GATE")]
+    runs = step("run", command="cli bin/pr")
+    assert (
+        without_unseen(warnings(runs, step("review", autonomy="gate_always"), version="1.1")) == []
+    )
+
+
+def test_only_the_steps_of_agents_need_conditions_to_be_seen() -> None:
+    commits = step("commit", command="commit", **{"with": "{message: m, paths: [src]}"})
+    asks = step("ask", command="prompt", **{"with": "{text: Why}"})
+    assert codes(warnings(commits, asks, version="1.1")) == [(7, "LINT-UNSEEN")]
 
 
 def test_a_gate_before_or_at_the_publishing_step_is_in_time() -> None:

@@ -1,0 +1,91 @@
+"""A change from its branch to its pull request, through the real program, git and a fake forge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from forge import ADDRESS, Forge
+from project import Project, remote
+
+PLAYBOOK = """\
+name: change
+description: From a change to its pull request.
+version: "1.1"
+args:
+  - {name: topic, description: what it is about, required: true, transform: kebab-case}
+steps:
+  - id: begin
+    command: branch {{topic}}
+    autonomy: auto
+    error_policy: stop
+    with: {create: required, base: main}
+  - id: write
+    command: cli sh-free
+    autonomy: auto
+    error_policy: stop
+  - id: commit
+    command: commit
+    autonomy: auto
+    error_policy: stop
+    with: {message: "Change {{topic}}", paths: ["src/**"]}
+  - id: open
+    command: pr
+    autonomy: gate_always
+    error_policy: stop
+    with: {title: "Change {{topic}}", body: "See the journal."}
+"""
+WRITES = "#!/bin/sh\nmkdir -p src && echo x > src/made.py && echo y > notes.txt\n"
+
+
+@pytest.fixture
+def forge(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Forge:
+    """A stand-in `gh` on PATH, and beside it the program that the playbook runs."""
+    project.write(".playbooks/playbooks/change.yaml", PLAYBOOK)
+    forge = Forge(tmp_path / "forge", monkeypatch)
+    (tmp_path / "forge/sh-free").write_text(WRITES)
+    (tmp_path / "forge/sh-free").chmod(0o755)
+    return forge
+
+
+def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, forge: Forge) -> None:
+    """cat FR-4.3, FR-4.4, FR-4.6; kai FR40: the journal is in what is pushed before."""
+    bare = remote(project)
+    ran = project.playbook("run", "change", "Log in twice")
+    assert ran.code == 4, ran.err
+    assert project.git("branch", "--show-current") == "log-in-twice"
+    assert bare.git("show", "--format=%s", "--name-only", "log-in-twice").split("\n\n") == [
+        "Change log-in-twice",
+        "src/made.py",
+    ]
+    assert (project.root / "notes.txt").exists()
+    assert forge.created == []
+
+    assert project.playbook("answer", "continue").code == 0
+    ended = project.playbook("resume")
+    assert ended.code == 0, ended.err
+    assert [entry["status"] for entry in project.journal()] == ["done"] * 4
+    assert forge.pulls[0]["title"] == "Change log-in-twice"
+    assert f"{ADDRESS}/pull/7" in str(project.journal()[-1]["output"])
+    subjects = bare.git("log", "-3", "--format=%s", "log-in-twice").splitlines()
+    name = project.session.name
+    assert subjects == [
+        f"Record session {name}: completed",
+        f"Record session {name} before open",
+        "Change log-in-twice",
+    ]
+    journal = bare.git("show", f"log-in-twice~1:.playbooks/sessions/{name}/journal.yaml")
+    assert yaml.safe_load(journal)["entries"][-1]["status"] == "in_progress"
+
+
+def test_a_failed_step_says_what_and_how_to_mend_it(project: Project, forge: Forge) -> None:
+    """Without a remote, nothing is committed."""
+    before = project.git("rev-parse", "main")
+    ran = project.playbook("run", "change", "Log in twice")
+    assert ran.code == 2
+    assert "there is no remote to push log-in-twice to" in ran.err
+    assert project.git("rev-parse", "log-in-twice") == before
+    entry = project.journal()[-1]
+    assert (entry["step_id"], entry["error_code"]) == ("commit", "PB-STEP-GIT")
+    assert "`push: false`" in entry["error_guidance"]

@@ -1,0 +1,111 @@
+"""A forge for tests: a stand-in `gh` on PATH that keeps pull requests and issues in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ADDRESS = "https://forge.example/us/project"
+
+GH = f"""\
+#!{sys.executable} -SE
+import json, pathlib, sys
+
+folder = pathlib.Path(__file__).parent
+state = json.loads((folder / "state.json").read_text())
+argv = sys.argv[1:]
+stdin = sys.stdin.read() if "--body-file=-" in argv else ""
+options = dict(word[2:].split("=", 1) for word in argv if word.startswith("--") and "=" in word)
+state["calls"].append(argv)
+(kind, verb), failure = argv[:2], state["failures"].pop(0) if state["failures"] else None
+listed = state[kind]
+
+def save():
+    (folder / "state.json").write_text(json.dumps(state))
+
+if failure:
+    save()
+    sys.stdout.write(failure.get("stdout", ""))
+    sys.stderr.write(failure.get("stderr", ""))
+    sys.exit(failure.get("status", 1))
+if verb == "list":
+    print(json.dumps([each for each in listed if options.get("base") in (None, each.get("base"))]))
+elif verb == "create":
+    number = 7 + len(state["pr"]) + len(state["issue"])
+    place = "pull" if kind == "pr" else "issues"
+    made = {{"number": number, "url": f"{ADDRESS}/{{place}}/{{number}}", "state": "OPEN"}}
+    made |= {{"isCrossRepository": False, "headRefOid": "", "body": stdin, "statusCheckRollup": []}}
+    made |= {{key: options[key] for key in ("title", "base") if key in options}}
+    listed.append(made)
+    print("Creating it for us/project\\n")
+    print(made["url"])
+elif verb == "view":
+    (found,) = [each for each in listed if each["number"] == int(argv[2])]
+    print(json.dumps(found))
+    found |= state["views"].pop(0) if state["views"] else {{}}
+save()
+"""
+
+
+class Forge:
+    """`pulls` and `issues` are what it has, `calls` the arguments of every `gh` so far."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
+        self._state = folder / "state.json"
+        self._state.write_text(
+            json.dumps({"pr": [], "issue": [], "calls": [], "failures": [], "views": []})
+        )
+        (folder / "gh").write_text(GH)
+        (folder / "gh").chmod(0o755)
+        patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    @property
+    def pulls(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._read("pr")
+        return found
+
+    @property
+    def issues(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._read("issue")
+        return found
+
+    @property
+    def calls(self) -> list[list[str]]:
+        found: list[list[str]] = self._read("calls")
+        return found
+
+    @property
+    def created(self) -> list[list[str]]:
+        """The calls that made something."""
+        return [call for call in self.calls if call[1] == "create"]
+
+    def has_pull(self, **more: Any) -> None:
+        """One more pull request: number 7, open, of this repository, unless `more` says else."""
+        known = {"number": 7, "url": f"{ADDRESS}/pull/7", "state": "OPEN"}
+        others = {"isCrossRepository": False, "headRefOid": "", "statusCheckRollup": []}
+        self._add("pr", known | others | more)
+
+    def has_issue(self, **more: Any) -> None:
+        self._add("issue", more)
+
+    def then(self, **change: Any) -> None:
+        """After the next answer to `pr view` without such a change, this is the state."""
+        self._add("views", change)
+
+    def fails(self, **how: Any) -> None:
+        """The next call ends with these `stdout`, `stderr` and `status`."""
+        self._add("failures", how)
+
+    def _read(self, key: str) -> Any:
+        return json.loads(self._state.read_text())[key]
+
+    def _add(self, key: str, value: dict[str, Any]) -> None:
+        state = json.loads(self._state.read_text())
+        state[key].append(value)
+        self._state.write_text(json.dumps(state))
