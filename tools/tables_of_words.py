@@ -22,6 +22,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.project.conditions import Workspace, artifacts
 from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.requirement import PARAMETERS
 
 EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     Autonomy: {
@@ -45,6 +46,18 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
         "qa_plan_exists": "exists",
         "qa_verdict_pass": "has the verdict PASS",
         "pr_created": "the branch has an open or merged pull request; asks `gh`",
+        "tasks_done": "has a task at least, and every one is ticked",
+        "file_exists": "the file exists",
+        "file_contains": "the file has this text in it, character by character",
+        "git_clean": "nothing is left to commit but the folders of sessions",
+        "branch_exists": "there is a local branch of that name",
+        "tag_exists": "there is a tag of that name",
+        "verdict_pass": "the report has the verdict PASS",
+        "command_succeeds": "the check ends with exit status 0",
+        "command_fails": "the check runs and ends with another exit status",
+        "changes_made": "a file that matches has changed since the launch",
+        "changes_within": "no file that does not match has changed since the launch",
+        "commits_made": "HEAD has moved forward since the launch; commits of sessions do not count",
     },
     SessionStatus: {
         "pending": "created, but no step has begun",
@@ -85,6 +98,9 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     },
 }
 
+_WRITTEN = {Condition.FILE_CONTAINS: "{path: PATH, text: TEXT}"}
+"""The conditions whose parameters are no list."""
+
 ERROR_POLICIES: Mapping[str, str] = {
     "stop": "the session ends as failed; `playbook resume --retry` continues it",
     "retry_once": "the step runs once more if that can help; after a second failure as `stop`",
@@ -110,9 +126,11 @@ def files_of(name: str) -> str:
 
 
 def condition_rows() -> Iterator[tuple[str, str]]:
-    for word, meaning in explained(Condition):
-        files = files_of(word.strip("`"))
-        yield word, f"{files} {meaning}".strip()
+    for condition in Condition:
+        parameters = _WRITTEN.get(condition) or " ".join(PARAMETERS.get(condition, ()))
+        word = f"`{condition}: {parameters}`" if parameters else f"`{condition}`"
+        files = "" if parameters else files_of(condition)
+        yield word, f"{files} {EXPLAINED[Condition][condition]}".strip()
 
 
 def vocabulary() -> str:

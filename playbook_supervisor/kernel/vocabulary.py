@@ -27,7 +27,7 @@ class Trigger(StrEnum):
 
 
 class Condition(StrEnum):
-    """The checks before and after a step (kai FR3, FR4)."""
+    """The checks before and after a step (kai FR3, FR4); version 1.1 adds those from TASKS_DONE."""
 
     SPEC_EXISTS = "spec_exists"
     PLAN_EXISTS = "plan_exists"
@@ -37,6 +37,18 @@ class Condition(StrEnum):
     QA_PLAN_EXISTS = "qa_plan_exists"
     QA_VERDICT_PASS = "qa_verdict_pass"  # noqa: S105
     PR_CREATED = "pr_created"
+    TASKS_DONE = "tasks_done"
+    FILE_EXISTS = "file_exists"
+    FILE_CONTAINS = "file_contains"
+    GIT_CLEAN = "git_clean"
+    BRANCH_EXISTS = "branch_exists"
+    TAG_EXISTS = "tag_exists"
+    VERDICT_PASS = "verdict_pass"  # noqa: S105
+    COMMAND_SUCCEEDS = "command_succeeds"
+    COMMAND_FAILS = "command_fails"
+    CHANGES_MADE = "changes_made"
+    CHANGES_WITHIN = "changes_within"
+    COMMITS_MADE = "commits_made"
 
 
 class ArgType(StrEnum):

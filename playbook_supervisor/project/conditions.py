@@ -2,7 +2,8 @@
 
 The answer depends on the files, the record of the launch and nothing else (kai NFR4); only a
 condition that needs the network asks more. What cannot be checked is an error, never a "no".
-A new condition also needs its word in `kernel/vocabulary.py` and `schemas/playbook.json`.
+A new condition also needs its word in `kernel/vocabulary.py` and `schemas/playbook.json`, and its
+parameters in `requirement.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
-from playbook_supervisor.project import probes
+from playbook_supervisor.project import check_probes, git_probes, probes
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
 from playbook_supervisor.project.requirement import Requirement, requirement
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 class ConditionTraits(Record):
     """How a condition is probed, and what it needs.
 
-    `artifacts` are paths with the folders of the config and `{feature}` in braces. `runs_checks`:
+    `artifacts` are paths with the folders of the config, `{feature}` and the first parameter,
+    `{path}`, in braces. `needs_launch`: it compares with the record of the launch. `runs_checks`:
     it starts a check of the project, which may take an hour. `publishes`: a step that has it as a
     postcondition makes its work public.
     """
@@ -45,6 +47,7 @@ class ConditionTraits(Record):
     probe: Probe
     artifacts: tuple[str, ...] = ()
     needs_feature: bool = True
+    needs_launch: bool = False
     needs_network: bool = False
     runs_checks: bool = False
     publishes: bool = False
@@ -79,6 +82,28 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.PR_CREATED: ConditionTraits(
         probes.pull_request, needs_feature=False, needs_network=True, publishes=True
     ),
+    Condition.TASKS_DONE: ConditionTraits(probes.tasks_done, ("{specs}/{feature}/tasks.md",)),
+    Condition.FILE_EXISTS: ConditionTraits(probes.exists, ("{path}",), needs_feature=False),
+    Condition.FILE_CONTAINS: ConditionTraits(probes.contains, ("{path}",), needs_feature=False),
+    Condition.GIT_CLEAN: ConditionTraits(git_probes.git_clean, needs_feature=False),
+    Condition.BRANCH_EXISTS: ConditionTraits(git_probes.branch_exists, needs_feature=False),
+    Condition.TAG_EXISTS: ConditionTraits(git_probes.tag_exists, needs_feature=False),
+    Condition.VERDICT_PASS: ConditionTraits(probes.passes, ("{path}",), needs_feature=False),
+    Condition.COMMAND_SUCCEEDS: ConditionTraits(
+        check_probes.succeeds, needs_feature=False, runs_checks=True
+    ),
+    Condition.COMMAND_FAILS: ConditionTraits(
+        check_probes.fails, needs_feature=False, runs_checks=True
+    ),
+    Condition.CHANGES_MADE: ConditionTraits(
+        git_probes.changes_made, needs_feature=False, needs_launch=True
+    ),
+    Condition.CHANGES_WITHIN: ConditionTraits(
+        git_probes.changes_within, needs_feature=False, needs_launch=True
+    ),
+    Condition.COMMITS_MADE: ConditionTraits(
+        git_probes.commits_made, needs_feature=False, needs_launch=True
+    ),
 }
 TRIGGERS: Mapping[Trigger, TriggerTraits] = {
     Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, lambda report: report.breaking),
@@ -112,6 +137,18 @@ def verdicts(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if traits(name).probe is probes.passes))
 
 
+def need_tree(names: Iterable[str]) -> bool:
+    """Whether one of the conditions compares with the tree or the commit at the launch."""
+    return any(traits(name).needs_launch for name in names)
+
+
+def checks(names: Iterable[str]) -> tuple[str, ...]:
+    """The checks that the conditions run, as `find_check` reads them, each once."""
+    required = (requirement(name) for name in names)
+    running = (each for each in required if CONDITIONS[each.condition].runs_checks)
+    return tuple(dict.fromkeys(parameter for each in running for parameter in each.parameters))
+
+
 def need_network(names: Iterable[str]) -> bool:
     """Whether one of the conditions has to ask a program that uses the network."""
     return any(traits(name).needs_network for name in names)
@@ -130,10 +167,16 @@ def artifacts(name: str, workspace: Workspace) -> tuple[str, ...]:
 
     ConditionError PB-COND-UNKNOWN for a word that is neither a condition nor a trigger.
     """
-    paths = (TRIGGERS[Trigger(name)] if name in TRIGGERS else traits(name)).artifacts
     config = workspace.config
-    folders = {"specs": config.specs, "agreements": config.agreements, "qa": config.qa}
-    return tuple(path.format(feature=workspace.feature, **folders) for path in paths)
+    names = {"specs": config.specs, "agreements": config.agreements, "qa": config.qa}
+    names["feature"] = workspace.feature
+    if name in TRIGGERS:
+        paths = TRIGGERS[Trigger(name)].artifacts
+    else:
+        required = requirement(name)
+        paths = CONDITIONS[required.condition].artifacts
+        names["path"] = next(iter(required.parameters), "")
+    return tuple(path.format_map(names) for path in paths)
 
 
 def probe(
@@ -142,23 +185,28 @@ def probe(
     *,
     since: Since | None = None,
     since_ms: int | None = None,
+    tree: str = "",
+    head: str | None = None,
 ) -> Probed:
     """Whether a condition holds now, with one line of evidence (kai FR3, FR4, FR18, FR19).
 
-    `since` and `since_ms` (milliseconds since the epoch) describe the launch. With either of them
+    `since` and `since_ms` (milliseconds since the epoch) describe the launch, and so do `tree` and
+    `head`, as in `LaunchRecord`. With either of the first two
     a *verdict* counts only if its report was written since, and the evidence of a file that merely
     *exists* says so if it was not. If the record does not know a file, its modification time
     decides.
     """
     required = requirement(name)
     known = CONDITIONS[required.condition]
+    if required.flaw:
+        return Probed(name, Answer.ERROR, f"could not be checked: {required.flaw}")
     from playbook_supervisor.project.features import of_branch  # `check` probes nothing
 
     if known.needs_feature and not of_branch(workspace.feature):
         shown = first_line(workspace.feature, 60)
         what = f"{shown!r} is no feature" if shown else "no feature is named"
         return Probed(name, Answer.ERROR, f"{what}: give one, or be on a feature's branch")
-    launch = LaunchRecord(since, since_ms)
+    launch = LaunchRecord(since, since_ms, tree, head)
     return known.probe(required, artifacts(name, workspace), workspace, launch)
 
 

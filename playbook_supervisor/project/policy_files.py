@@ -18,6 +18,7 @@ from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
 from playbook_supervisor.project import yaml_folder
+from playbook_supervisor.project.requirement import PLAIN
 from playbook_supervisor.project.session_policy import LADDER, Demand, Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, read_bytes
@@ -133,7 +134,7 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
         step,
         playbook,
         rule.maybe("autonomy", LADDER),
-        rule.words("postconditions", tuple(Condition)),
+        rule.words("postconditions", PLAIN),
         _people(rule),
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.project.checks import Checking
 from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, digest, read_bytes
@@ -37,12 +38,16 @@ _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best o
 
 
 class Workspace(Record):
-    """Where conditions look: the repository, its feature and branch (empty if detached)."""
+    """Where conditions look: the repository, its feature and branch (empty if detached).
+
+    `checking` says how they run checks, and which proofs there are.
+    """
 
     root: Path
     feature: str
     branch: str
     config: Config
+    checking: Checking = Checking()
 
 
 class Artifact(Record):
@@ -57,10 +62,16 @@ class Artifact(Record):
 
 
 class LaunchRecord(Record):
-    """What is known of the time before a launch; both None if the launch does not matter."""
+    """What is known of the time before a launch; `since`, `since_ms` None if it does not matter.
+
+    `tree` is the id of what was there, empty if it is not known; `head` is a commit, empty before
+    the first one, None if it is not known.
+    """
 
     since: Since | None
     since_ms: int | None
+    tree: str = ""
+    head: str | None = None
 
     def changed(self, artifact: Artifact) -> bool | None:
         """Whether inode, time or content differ from the record; without a record, by time.
@@ -97,13 +108,50 @@ def exists(
     found = [look(path, workspace.root) for path in paths]
     for artifact in found:
         if not artifact.flaw:
-            unchanged = launch.changed(artifact) is False
-            remark = f", unchanged by this step{launch.remark(artifact)}" if unchanged else ""
             lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
-            evidence = f"{artifact.path}, {counted(lines, 'line')}{remark}"
+            evidence = f"{artifact.path}, {counted(lines, 'line')}{_unchanged(artifact, launch)}"
             return Probed(required.name, Answer.HELD, evidence)
-    answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
-    return Probed(required.name, answer, _flaws(found))
+    return _flawed(required, found)
+
+
+def contains(
+    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+) -> Probed:
+    """Whether a file has a text in it, character by character."""
+    (path,) = paths
+    artifact = look(path, workspace.root)
+    if artifact.flaw:
+        return _flawed(required, [artifact])
+    text = required.parameters[1]
+    quoted = f'"{first_line(text, 60)}"'
+    before, found, _ = artifact.data.partition(text.encode())
+    if not found:
+        return Probed(required.name, Answer.NOT_HELD, f"{artifact.path} lacks {quoted}")
+    line = before.count(b"\n") + 1
+    evidence = f"{artifact.path}, line {line}: {quoted}{_unchanged(artifact, launch)}"
+    return Probed(required.name, Answer.HELD, evidence)
+
+
+def tasks_done(
+    required: Requirement, paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+) -> Probed:
+    """Whether every task in the list is ticked, and there is one at least."""
+    from playbook_supervisor.project.tasks import read_tasks
+
+    (path,) = paths
+    artifact = look(path, workspace.root)
+    if artifact.flaw:
+        return _flawed(required, [artifact])
+    tasks = read_tasks(artifact.data.decode("utf-8", "replace"))
+    if not tasks:
+        return Probed(required.name, Answer.NOT_HELD, f"{path} has no task: no `- [ ]`")
+    left = [task.text for task in tasks if not task.done]
+    if left:
+        first = first_line(left[0], 60)
+        evidence = f"{path}: {len(left)} of {counted(len(tasks), 'task')} not done: {first}"
+        return Probed(required.name, Answer.NOT_HELD, evidence)
+    all_done = f"{path}: {counted(len(tasks), 'task')} done{_unchanged(artifact, launch)}"
+    return Probed(required.name, Answer.HELD, all_done)
 
 
 def look(path: str, root: Path) -> Artifact:
@@ -140,6 +188,17 @@ def _content(path: str, root: Path) -> bytes | None:
         return None
 
 
+def _unchanged(artifact: Artifact, launch: LaunchRecord) -> str:
+    if launch.changed(artifact) is not False:
+        return ""
+    return f", unchanged by this step{launch.remark(artifact)}"
+
+
+def _flawed(required: Requirement, found: list[Artifact]) -> Probed:
+    answer = Answer.ERROR if any(artifact.error for artifact in found) else Answer.NOT_HELD
+    return Probed(required.name, answer, _flaws(found))
+
+
 def _flaws(found: list[Artifact]) -> str:
     if len(found) > 1 and all(artifact.flaw == _MISSING for artifact in found):
         return f"neither {' nor '.join(artifact.path for artifact in found)} is there"
@@ -153,7 +212,9 @@ def reading_of(report: Artifact) -> Reading:
     """What a report says."""
     from playbook_supervisor.project.verdicts import read_report
 
-    return read_report(report.data.decode("utf-8", "replace"), yaml=report.path.endswith(".yaml"))
+    return read_report(
+        report.data.decode("utf-8", "replace"), yaml=report.path.endswith((".yaml", ".yml"))
+    )
 
 
 def passes(

@@ -6,12 +6,43 @@ Everything else names it by its canonical text, which is also what `probe` accep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 
 from playbook_supervisor.errors import ConditionError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
 from playbook_supervisor.kernel.vocabulary import Condition
+from playbook_supervisor.project import globs
 from playbook_supervisor.records import Record
+
+
+class Parameter(StrEnum):
+    """The kinds of parameters, by the word that stands for them in messages."""
+
+    CHECK = "CHECK"
+    GLOBS = "GLOB…"
+    NAME = "NAME"
+    PATH = "PATH"
+    TEXT = "TEXT"
+
+
+PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
+    Condition.COMMAND_SUCCEEDS: (Parameter.CHECK,),
+    Condition.COMMAND_FAILS: (Parameter.CHECK,),
+    Condition.CHANGES_MADE: (Parameter.GLOBS,),
+    Condition.CHANGES_WITHIN: (Parameter.GLOBS,),
+    Condition.FILE_EXISTS: (Parameter.PATH,),
+    Condition.FILE_CONTAINS: (Parameter.PATH, Parameter.TEXT),
+    Condition.BRANCH_EXISTS: (Parameter.NAME,),
+    Condition.TAG_EXISTS: (Parameter.NAME,),
+    Condition.VERDICT_PASS: (Parameter.PATH,),
+}
+"""What the conditions need; the others have no parameters. `GLOBS` are one or more."""
+
+
+PLAIN = tuple(condition for condition in Condition if condition not in PARAMETERS)
+"""The conditions that need no parameters."""
 
 
 class Requirement(Record):
@@ -29,6 +60,20 @@ class Requirement(Record):
             return self.condition.value
         return f"{self.condition.value}={shlex.join(self.parameters)}"
 
+    @property
+    def flaw(self) -> str:
+        """What is wrong with the parameters, in a sentence; empty if nothing is."""
+        wanted = PARAMETERS.get(self.condition, ())
+        given = self.parameters
+        if Parameter.GLOBS in wanted and given:
+            wanted = wanted * len(given)
+        if len(given) != len(wanted):
+            return f"write `{usage(self.condition)}`"
+        for kind, value in zip(wanted, given, strict=True):
+            if why := _flaw(kind, value):
+                return f"{first_line(value, 60)!r} {why}"
+        return ""
+
 
 @lru_cache(maxsize=1024)
 def requirement(name: str) -> Requirement:
@@ -40,13 +85,32 @@ def requirement(name: str) -> Requirement:
     if word not in set(Condition):
         near = suggestion(word, list(Condition))
         raise ConditionError("PB-COND-UNKNOWN", f"no condition {first_line(word, 60)!r}{near}")
-    return Requirement(Condition(word), _parameters(rest) if equals else ())
+    return Requirement(Condition(word), _parameters(Condition(word), rest) if equals else ())
 
 
-def _parameters(text: str) -> tuple[str, ...]:
+def usage(condition: Condition) -> str:
+    """How the condition is written: `file_contains=PATH TEXT`."""
+    wanted = " ".join(PARAMETERS.get(condition, ()))
+    return f"{condition}={wanted}" if wanted else str(condition)
+
+
+def _parameters(condition: Condition, text: str) -> tuple[str, ...]:
     import shlex
 
     try:
-        return tuple(shlex.split(text))
+        words = tuple(shlex.split(text))
     except ValueError as error:
         raise ConditionError("PB-COND-UNKNOWN", f"{first_line(text, 60)}: {error}") from error
+    if len(words) > 1 and PARAMETERS.get(condition) == (Parameter.CHECK,):
+        return (shlex.join(words),)  # the shell has taken the quotes around `cli make test`
+    return words
+
+
+def _flaw(kind: Parameter, value: str) -> str:
+    if kind in (Parameter.PATH, Parameter.GLOBS):
+        return globs.flaw(value)
+    if not value.strip():
+        return "is empty"
+    if kind is Parameter.NAME and (value.startswith("-") or set(value) & set(" *?[\\^~:\x7f")):
+        return "is not a name that git allows"
+    return "" if kind is Parameter.TEXT or value.isprintable() else "contains a control character"

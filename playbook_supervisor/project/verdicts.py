@@ -126,8 +126,12 @@ def _says_breaking(value: str) -> bool:
 # ── body ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _visible(body: str) -> Iterator[str]:
-    """The lines outside code fences and comments, without emphasis."""
+def _undressed(body: str) -> Iterator[str]:
+    return (line.translate(_DRESSING) for line in visible_lines(body))
+
+
+def visible_lines(body: str) -> Iterator[str]:
+    """The lines outside code fences and comments."""
     fence, comment = "", False
     for line in body.splitlines():
         mark = _FENCE.match(line)
@@ -139,7 +143,7 @@ def _visible(body: str) -> Iterator[str]:
         elif mark:
             fence = mark[1]
         else:
-            yield line.translate(_DRESSING)
+            yield line
 
 
 def _stated_pair(line: str) -> tuple[str, str]:
@@ -176,7 +180,7 @@ def _word_of_subject(value: str) -> str:
 
 def _last_stated(body: str) -> str:
     found, under_heading = "", False
-    for line in _visible(body):
+    for line in _undressed(body):
         row = line.strip(_EDGES)
         if not row.strip("-="):
             continue
@@ -191,7 +195,7 @@ def _last_stated(body: str) -> str:
 
 
 def _breaking_line(body: str) -> str:
-    for line in _visible(body):
+    for line in _undressed(body):
         label, value = _stated_pair(line)
         if (label in _COUNTS and _says_breaking(value)) or _TAG.search(line):
             return first_line(line, 120)

@@ -152,13 +152,47 @@ def commits_since(root: Path, since: str) -> tuple[str, ...]:
 
     All commits if `since` is empty. Commits of nothing but sessions are left out.
     """
-    commits = f"{since}..HEAD" if since else "HEAD"
     try:
-        asked = ("--format=%h %s", "--no-show-signature", commits, "--", _SESSIONS)
-        log = ask(root, "log", *asked)
+        return commits_between(root, since)
     except PlaybookError:
         return ()
-    return tuple(printable(line) for line in log.splitlines())
+
+
+def commits_between(root: Path, since: str) -> tuple[str, ...]:
+    """The commits of `commits_since`. Errors as `ask`."""
+    commits = f"{since}..HEAD" if since else "HEAD"
+    asked = ("--format=%h %s", "--no-show-signature", "--end-of-options", commits, "--", _SESSIONS)
+    return tuple(printable(line) for line in ask(root, "log", *asked).splitlines())
+
+
+def is_ancestor(root: Path, commit: str, of: str) -> bool:
+    """Whether the one commit is the other, or was made before it. Errors as `ask`.
+
+    A commit that the repository does not have is an error.
+    """
+    return not ask(root, "rev-list", "--max-count=1", "--end-of-options", f"{of}..{commit}", "--")
+
+
+def commit_of(root: Path, reference: str) -> str:
+    """The commit of a branch or tag by its full name, `refs/heads/main`; empty if there is none.
+
+    Errors as `ask`.
+    """
+    form = "--format=%(refname) %(objectname) %(*objectname)"
+    for line in ask(root, "for-each-ref", form, "--", reference).splitlines():
+        name, *ids = line.split()
+        if name == reference:
+            return ids[-1]
+    return ""
+
+
+def uncommitted(root: Path) -> tuple[str, ...]:
+    """The paths that differ from HEAD or are untracked, without sessions' folders. Errors as `ask`.
+
+    An untracked folder is one path.
+    """
+    listed = ask(root, "status", "--porcelain=v1", "-z", "--no-renames", "--", _SESSIONS)
+    return tuple(line[3:] for line in listed.split("\0") if line)
 
 
 def failure(root: Path, arguments: Sequence[str], stderr: str) -> GitError:

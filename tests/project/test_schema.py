@@ -34,6 +34,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.project import schema
+from playbook_supervisor.project.requirement import PLAIN
 from playbook_supervisor.project.schema import examine, read_playbook, schema_text
 from playbook_supervisor.project.schemas.playbook_validator import conforms
 from playbook_supervisor.records import fields
@@ -470,7 +471,7 @@ VALID_STEP = st.fixed_dictionaries(
         "args": st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=30).filter(
             lambda text: "{{" not in text
         ),
-        "preconditions": st.lists(st.sampled_from(list(map(str, Condition))), max_size=3),
+        "preconditions": st.lists(st.sampled_from(list(map(str, PLAIN))), max_size=3),
         "escalation_triggers": st.lists(st.sampled_from(list(map(str, Trigger))), max_size=3),
         "model": st.sampled_from(["opus", "a/b:c"]),
     },
@@ -482,7 +483,7 @@ def test_every_valid_playbook_is_read_as_it_was_written(given_steps: list[dict[s
     data = {
         "name": "x",
         "description": "y",
-        "version": "1.0",
+        "version": "1.1",
         "args": [],
         "steps": given_steps,
     }

@@ -1,0 +1,127 @@
+"""How the conditions about git are probed: what has changed, what is committed, what exists.
+
+Nothing is written but objects that no commit contains. What git cannot tell is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.formats.sanitize import counted, first_line
+from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.project.globs import matches_any
+from playbook_supervisor.project.probes import LaunchRecord, Workspace
+from playbook_supervisor.project.requirement import Requirement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.system.tree import TreeChanges
+
+    Ask = Callable[[Requirement, Workspace, LaunchRecord], tuple[bool, str]]
+    Probe = Callable[[Requirement, Sequence[str], Workspace, LaunchRecord], Probed]
+
+_NAMED = 3  # paths, commits
+_SHORT = 7  # digits of a commit id
+
+
+class _Unknown(Exception):  # noqa: N818 - the probe's answer, not an error of ours
+    """The condition could not be checked, with the reason."""
+
+
+def _asking(ask: Ask) -> Probe:
+    def probe(
+        required: Requirement, _paths: Sequence[str], workspace: Workspace, launch: LaunchRecord
+    ) -> Probed:
+        try:
+            held, evidence = ask(required, workspace, launch)
+        except PlaybookError as error:
+            said = first_line(error.message)
+            return Probed(required.name, Answer.ERROR, f"could not be checked: {said}")
+        except _Unknown as reason:
+            return Probed(required.name, Answer.ERROR, f"could not be checked: {reason}")
+        return Probed(required.name, Answer.HELD if held else Answer.NOT_HELD, evidence)
+
+    return probe
+
+
+# ── since the launch ────────────────────────────────────────────────────────────────────────
+
+
+def _changes(workspace: Workspace, launch: LaunchRecord) -> TreeChanges:
+    from playbook_supervisor.system.tree import changes, tree_id
+
+    if not launch.tree:
+        raise _Unknown("nothing is known of the tree at the launch")
+    return changes(workspace.root, launch.tree, tree_id(workspace.root))
+
+
+def _made(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
+    globs = required.parameters
+    found = _changes(workspace, launch).those(lambda path: matches_any(globs, path))
+    if found.files:
+        return True, f"{found.summary}: {_some(found.paths)}"
+    return False, f"nothing in {' '.join(globs)} has changed since the launch"
+
+
+def _within(required: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
+    globs = required.parameters
+    found = _changes(workspace, launch)
+    outside = found.those(lambda path: not matches_any(globs, path)).paths
+    if outside:
+        number = counted(len(outside), "file")
+        return False, f"{number} changed outside {' '.join(globs)}: {_some(outside)}"
+    return True, found.summary if found.files else "nothing has changed since the launch"
+
+
+def _committed(_: Requirement, workspace: Workspace, launch: LaunchRecord) -> tuple[bool, str]:
+    from playbook_supervisor.system import checkout, git_process
+
+    if launch.head is None:
+        raise _Unknown("nothing is known of the commit at the launch")
+    now = checkout.find(workspace.root).head
+    if launch.head and not git_process.is_ancestor(workspace.root, launch.head, now or "HEAD"):
+        here = f"HEAD is at {now[:_SHORT]}"
+        return False, f"{here}, which does not follow {launch.head[:_SHORT]} of the launch"
+    commits = git_process.commits_between(workspace.root, launch.head) if now else ()
+    if not commits:
+        return False, "no commit since the launch"
+    return True, f"{counted(len(commits), 'commit')} since the launch: {_some(commits)}"
+
+
+# ── now ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _clean(_: Requirement, workspace: Workspace, _launch: LaunchRecord) -> tuple[bool, str]:
+    from playbook_supervisor.system.git_process import uncommitted
+
+    paths = uncommitted(workspace.root)
+    if paths:
+        return False, f"{counted(len(paths), 'file')} not committed: {_some(paths)}"
+    return True, "everything is committed"
+
+
+def _exists(kind: str, folder: str) -> Ask:
+    def ask(required: Requirement, workspace: Workspace, _: LaunchRecord) -> tuple[bool, str]:
+        from playbook_supervisor.system.git_process import commit_of
+
+        (name,) = required.parameters
+        commit = commit_of(workspace.root, f"{folder}/{name}")
+        if commit:
+            return True, f"{kind} {name} is at {commit[:_SHORT]}"
+        return False, f"there is no {kind} {name}"
+
+    return ask
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(first_line(name, 80) for name in names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+
+
+changes_made = _asking(_made)
+changes_within = _asking(_within)
+commits_made = _asking(_committed)
+git_clean = _asking(_clean)
+branch_exists = _asking(_exists("branch", "refs/heads"))
+tag_exists = _asking(_exists("tag", "refs/tags"))
