@@ -131,7 +131,12 @@ def restore(store: DiskStore, session_id: str) -> tuple[Path, ...]:
         ensure_folder(folder)
         moved = _make_way((folder / name for name in integrity.FILES), saved.paths.private)
         write_atomically(folder / "journal.yaml", journal)
-        for name in saved.copies.keys() - {"journal.yaml"}:
+        for name in integrity.outputs(saved.copies):
+            if name in saved.proved:
+                integrity.write_output(folder, name, saved.copies[name])
+            else:
+                remove(folder / name)
+        for name in set(integrity.FILES) & saved.copies.keys() - {"journal.yaml"}:
             write_atomically(folder / name, saved.copies[name])
         for name in set(integrity.PINNED) - saved.copies.keys():
             remove(folder / name)
@@ -216,7 +221,7 @@ def _adopt(paths: SessionPaths) -> OpenSession:
     if previous is not None:
         portable_records.keep_stamps(opened.runtime, previous)
         opened.save()
-    for name in integrity.PINNED:
+    for name in (*integrity.PINNED, integrity.OUTPUTS):
         remove(paths.private / name)
     opened.copy()
     return opened

@@ -80,6 +80,7 @@ class SavedSession(Record):
             return None
         copied = (name for name in integrity.FILES if name != integrity.RECORDS)
         names: list[str] = [name for name in copied if name in runtime.digests]
+        names += integrity.outputs(runtime.digests)
         copies = {name: _saved(paths, runtime, name) for name in names}
         return cls(paths, runtime, copies)
 
@@ -107,6 +108,7 @@ def differences(store: DiskStore, session_id: str) -> tuple[Difference, ...]:
         *_in_optional(saved, session_policy.FILE, session_policy.read_policy, _in_demands),
         *_in_optional(saved, session_settings.FILE, session_settings.read_settings, _in_settings),
         *_in_records(saved),
+        *_in_outputs(saved),
     )
 
 
@@ -286,6 +288,14 @@ def _in_records(saved: SavedSession) -> Iterator[Difference]:
             yield Difference(name, "it was put there by something else")
         elif what := portable_records.difference(data, saved.runtime):
             yield Difference(name, what)
+
+
+def _in_outputs(saved: SavedSession) -> Iterator[Difference]:
+    """A missing file is no difference: the next command restores it."""
+    for name in integrity.outputs(saved.runtime.digests):
+        data = _content(saved.paths.folder / name)
+        if data and not saved.runtime.ours(name, digest(data)):
+            yield Difference(name, "it was changed by something else")
 
 
 def _demands(policy: session_policy.Policy) -> dict[str, object]:

@@ -6,9 +6,8 @@ that no executor needs to (cat FR-4.10, FR-4.11; tyr 18, 19, 28).
 
 from __future__ import annotations
 
-import json
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.executors.context import TaskContext
@@ -153,6 +152,8 @@ def _with_data(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
     """The outcome with its output as data, or failed if the output breaks the step's promise."""
     if not outcome.ok or task.output is not OutputFormat.JSON:
         return outcome
+    from playbook_supervisor.project.json_schemas import mismatch, parsed
+
     data = outcome.data
     if data is None:
         try:
@@ -160,27 +161,9 @@ def _with_data(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
         except ValueError as error:
             cut = f" (it was cut at {context.cap:,} bytes)" * _was_cut(outcome, context.cap)
             return _broken(outcome, f"its output is not JSON: {error}{cut}")
-    if task.output_schema is not None:
-        from playbook_supervisor.project.json_schemas import mismatch
-
-        if wrong := mismatch(data, task.output_schema):
-            return _broken(outcome, f"its output does not match output_schema at {wrong}")
+    if task.output_schema is not None and (wrong := mismatch(data, task.output_schema)):
+        return _broken(outcome, f"its output does not match output_schema at {wrong}")
     return replace(outcome, data=data)
-
-
-def parsed(text: str) -> Any:
-    """The JSON value. ValueError says what is wrong, with line and column."""
-    try:
-        return json.loads(text, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"{where}: {error.msg[:1].lower()}{error.msg[1:]}") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a JSON number")
 
 
 def _was_cut(outcome: Outcome, cap: int) -> bool:

@@ -27,6 +27,7 @@ NEWEST: dict[str, int] = {
     "journal.yaml": 1,
     "policy.yaml": 1,
     "records.yaml": 1,
+    "outputs": 1,
     "runtime": 1,
 }
 """The version that we write, by kind of file."""

@@ -237,6 +237,12 @@ class State(Record, slots=False):
         """The last entry of a step of the due phase; KeyError if it has none."""
         return self._by_step[step_id][-1]
 
+    def last_attempt(self, step_id: str) -> str:
+        """The id of the last attempt at a step that has one, also of a settled phase: `plan#2`."""
+        attempts = self.attempts(step_id)
+        number = attempts[-1].attempt if attempts else self.past.retried.get(step_id, 1)
+        return f"{step_id}#{number}"
+
     @property
     def latest(self) -> int:
         """The latest time in the journal; no new time may be earlier."""

@@ -9,10 +9,27 @@ from playbook_supervisor.formats.sanitize import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 _PLAIN = r"[A-Za-z_][A-Za-z0-9_-]*\Z"
 _TOO_DEEP = "it is nested too deeply"
+
+
+def parsed(text: str) -> Any:
+    """The JSON value. ValueError says what is wrong, with line and column."""
+    import json
+
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"{where}: {error.msg[:1].lower()}{error.msg[1:]}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def mismatch(value: Any, schema: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from playbook_supervisor.errors import CheckError
-from playbook_supervisor.kernel.model import Arg
+from playbook_supervisor.kernel.model import Arg, Playbook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SECRET = "secret:"  # noqa: S105 - a prefix, not a password
 """Begins a reference to a secret: `{{secret:NAME}}`."""
 _REFERENCE = r"\{\{([^{}]*)\}\}"
+_OUTPUT = r"\$([a-z0-9][a-z0-9-]*)\.(stdout|json)"
+
 HANDLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z"
 """The name of a secret: of an environment variable, or of a program in the config."""
 SECRET_OPTIONS = frozenset({"env", "headers"})
@@ -54,6 +56,22 @@ def interpolate(text: str, values: Mapping[str, str]) -> str:
             guidance=f"Declare it under `args`, or use a declared one: {declared}.",
         )
     return re.sub(_REFERENCE, lambda match: values[match[1].strip()], text)
+
+
+def output_reference(text: str) -> tuple[str, str]:
+    """The step and the part of its output in `$build.stdout` or `$build.json`; ValueError."""
+    if found := re.fullmatch(_OUTPUT, text):
+        return found[1], found[2]
+    raise ValueError(f"{text[:60]!r} is not `$STEP.stdout` or `$STEP.json`")
+
+
+def named_outputs(playbook: Playbook) -> dict[str, frozenset[str]]:
+    """Step id → the parts of its output (`stdout`, `json`) that `stdin` or `when` of steps name."""
+    named: dict[str, set[str]] = {}
+    for step in playbook.steps:
+        for step_id, part in re.findall(_OUTPUT + r"\b", f"{step.stdin} {step.when}"):
+            named.setdefault(step_id, set()).add(part)
+    return {step_id: frozenset(parts) for step_id, parts in named.items() if step_id in playbook}
 
 
 def fill(options: Mapping[str, Any], values: Mapping[str, str], secrets: Mapping[str, str]) -> Any:

@@ -47,7 +47,7 @@ def restore_missing(held: OpenSession) -> list[str]:
     """Write the session's files that are gone as this process wrote them last; their names."""
     ensure_folder(held.private)
     ensure_folder(held.folder)
-    if not integrity.missing(held.folder):
+    if not integrity.missing(held.folder, integrity.outputs(held.runtime.digests)):
         return []
     _put_copies_back(held)
     return integrity.restore_missing(held.folder, held.private)

@@ -6,7 +6,7 @@ person's notes, and never count as a difference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from playbook_supervisor.records import Record, fields
 from playbook_supervisor.sessions.journal import MAX_BYTES, durations, parse_journal
 from playbook_supervisor.sessions.manifest import Manifest
 from playbook_supervisor.sessions.settled_entries import chain
-from playbook_supervisor.system.files import read_bytes, write_atomically
+from playbook_supervisor.system.files import ensure_folder, read_bytes, write_atomically
 
 RECORDS = "records.yaml"
 """The file that follows from the local state, so that no copy of it is needed."""
 PINNED = ("playbook.yaml", session_policy.FILE, session_settings.FILE)
 """The files that say how the session runs; there is a policy only in a project with policies."""
+OUTPUTS = "outputs"
+"""The folder of what later steps read of the output of steps (`step_data.py`)."""
 FILES = ("session.yaml", "journal.yaml", *PINNED, RECORDS)
 """The files of a session. The git directory has copies of all but the last."""
 
@@ -70,7 +72,7 @@ def read_file(folder: Path, name: str) -> bytes:
     StorageError PB-IO-ESCAPE, PB-IO-READ; StateError if it is missing.
     """
     path = folder / name
-    if path.is_symlink():
+    if path.is_symlink() or path.parent.is_symlink():
         place = shown(folder, name)
         raise StorageError("PB-IO-ESCAPE", f"{place} is a symbolic link", where=place)
     try:
@@ -87,20 +89,49 @@ def shown(folder: Path, name: str) -> str:
     return Path(*folder.parts[-3:], name).as_posix()
 
 
-def missing(folder: Path) -> list[str]:
-    """The session's files that are not there, or empty, as a crash of the machine can leave one."""
-    return [name for name in FILES if not _has_content(folder / name)]
+def missing(folder: Path, copied: Iterable[str] = ()) -> list[str]:
+    """The session's files that are not there, or empty, as a crash of the machine can leave one.
+
+    `copied` are outputs of steps that should be there.
+    """
+    return [name for name in (*FILES, *copied) if not _has_content(folder / name)]
+
+
+def outputs(names: Iterable[str]) -> list[str]:
+    """Of the names of files those of the outputs of steps."""
+    return [name for name in names if name.startswith(f"{OUTPUTS}/")]
+
+
+def write_output(folder: Path, name: str, data: bytes, *, durable: bool = True) -> None:
+    """Write an output of a step. StorageError, also if their folder is a symbolic link."""
+    outputs_folder = (folder / name).parent
+    if outputs_folder.is_symlink():
+        place = shown(folder, OUTPUTS)
+        raise StorageError("PB-IO-ESCAPE", f"{place} is a symbolic link", where=place)
+    ensure_folder(outputs_folder)
+    write_atomically(folder / name, data, durable=durable)
+
+
+def copy_outputs(folder: Path, private: Path, names: Iterable[str]) -> None:
+    """Copy those of the outputs that have no copy yet; they need not survive a crash."""
+    for name in outputs(names):
+        if not (private / name).exists() and _has_content(folder / name):
+            write_output(private, name, read_file(folder, name), durable=False)
 
 
 def restore_missing(folder: Path, private: Path) -> list[str]:
     """Restore missing files of the session's folder from the copies; returns their names."""
     restored = []
-    for name in missing(folder):
+    copied = [f"{OUTPUTS}/{path.name}" for path in (private / OUTPUTS).glob("*.json")]
+    for name in missing(folder, copied):
         try:
             copy = read_bytes(private / name)
         except FileNotFoundError:
             continue
-        write_atomically(folder / name, copy)
+        if name in copied:
+            write_output(folder, name, copy)
+        else:
+            write_atomically(folder / name, copy)
         restored.append(name)
     return restored
 

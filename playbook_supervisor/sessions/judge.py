@@ -11,7 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Answered, Ask, Attempt, Check, Observation
+from playbook_supervisor.kernel.directives import (
+    Answered,
+    Ask,
+    Attempt,
+    Check,
+    Observation,
+    Returned,
+)
 from playbook_supervisor.kernel.state import Change, Event
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.session import OpenSession
@@ -160,6 +167,10 @@ class Judge:
             observation = replace(observation, at=opened.manifest.started_at)
         if isinstance(observation, Answered):
             self._admit_answer(opened, observation)
+        if isinstance(observation, Returned):
+            from playbook_supervisor.sessions import step_data
+
+            return step_data.accept_return(opened, observation)
         events = machine.decide(opened.state, observation)
         self._record_launches(opened, events)
         opened.accept(events)

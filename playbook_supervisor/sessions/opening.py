@@ -9,7 +9,13 @@ from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.model import FIRST_VERSION, Playbook
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions import integrity, pinned_inputs, portable_records, serialize
+from playbook_supervisor.sessions import (
+    integrity,
+    pinned_inputs,
+    portable_records,
+    serialize,
+    step_data,
+)
 from playbook_supervisor.sessions.journal import EMPTY, ParsedJournal, parse_journal
 from playbook_supervisor.sessions.journal_bytes import JournalText
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime, unreadable
@@ -57,6 +63,7 @@ def load(folder: Path, private: Path, runtime: Runtime, place: ABFile) -> OpenSe
         state, text = _load_journal(folder, private, pinned.playbook, runtime)
         manifest, data = load_manifest(folder, runtime)
         portable_records.load(folder, runtime)
+        step_data.require_unchanged(folder, runtime)
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(place, str(error)) from error
     opened = OpenSession(folder, private, pinned, state, manifest, text, runtime, place, data)
@@ -106,6 +113,7 @@ def adopt(folder: Path, private: Path, place: ABFile) -> OpenSession:
     keep(private, runtime, parsed.entries[: len(parsed.entries) - due])
     runtime.digests[JOURNAL] = [digest(data)]
     portable_records.adopt(folder, runtime, [entry.id for entry in state.entries])
+    step_data.adopt(folder, pinned.playbook, runtime)
     runtime.digests["session.yaml"] = [digest(manifest_text)]
     text = JournalText.parsed(data, parsed, due)
     opened = OpenSession(folder, private, pinned, state, known, text, runtime, place, manifest_text)

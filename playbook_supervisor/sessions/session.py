@@ -7,7 +7,7 @@ durable.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.kernel.model import Playbook
     from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.session_policy import Policy
+    from playbook_supervisor.sessions.step_data import StepData
 
 
 class Written(Record):
@@ -65,16 +66,16 @@ class OpenSession(Record, frozen=False):
     place: ABFile
     _manifest_text: bytes = b""
     written: Written = field(init=False, default=Written(b"", JournalText(), b""))
-    _watched: tuple[str, ...] = field(init=False)
     _seen: tuple[object, ...] = field(init=False, default=())
     _entered: tuple[Entry, ...] = field(init=False, default=())
     """The entries of the due phase that the text contains."""
+    _outputs: dict[str, bytes] = field(init=False, default_factory=dict)
+    """The outputs of steps that are still to be written, by their paths in the folder."""
     notices: list[str] = field(default_factory=list)
     """Sentences for the person: what could not be written, and is not needed."""
 
     def __post_init__(self) -> None:
         self._entered = self.state.entries
-        self._watched = tuple(str(self.folder / name) for name in FILES)
 
     @property
     def playbook(self) -> Playbook:
@@ -113,12 +114,16 @@ class OpenSession(Record, frozen=False):
                 self._leave_phase(self.state.with_entry(event.entry).entries)
             self.state = evolved
 
+    def keep(self, output: StepData) -> None:
+        """Let a later step read this output; `write` makes it durable, before the journal."""
+        self._outputs[output.file] = output.emit()
+
     def write(self, driver: Driver | None = None, *, launching: bool = True) -> None:
         """Write what was accepted; it is fsynced when this returns (kai NFR2).
 
         `driver`: also remember that the session is driven in this way. Unless it may be `launching`
-        work, a journal that is in place counts even if the disk did not sync it. records.yaml is
-        written before the journal, so that a commit of the journal has the records of its launches.
+        work, a journal that is in place counts even if the disk did not sync it. records.yaml and
+        the outputs of steps are written before the journal, so that a commit of it has both.
 
         The runtime state is written first, with the digest of the new journal. A crash between the
         two leaves the previous journal, whose digest is also recorded. session.yaml repeats the
@@ -140,7 +145,10 @@ class OpenSession(Record, frozen=False):
         manifest_changed = not self.runtime.latest("session.yaml", stated)
         if manifest_changed:
             self.runtime.will_write("session.yaml", stated)
+        for name, output in self._outputs.items():
+            self.runtime.will_write(name, digest(output))
         self._save()
+        self._write_outputs()
         if records_changed:
             write_atomically(self.folder / RECORDS, records, durable=False)
         if journal_changed:
@@ -155,6 +163,12 @@ class OpenSession(Record, frozen=False):
             self._seen = ()
         else:
             self.note()
+
+    def _write_outputs(self) -> None:
+        for name, output in self._outputs.items():
+            integrity.write_output(self.private, name, output, durable=False)
+            integrity.write_output(self.folder, name, output)
+        self._outputs.clear()
 
     def _write_journal(self, data: bytes, *, durable: bool) -> None:
         try:
@@ -194,6 +208,7 @@ class OpenSession(Record, frozen=False):
                 copy = self.private / name
                 if name in self.runtime.digests and not copy.exists():
                     write_atomically(copy, self.pinned.files[name], durable=False)
+            integrity.copy_outputs(self.folder, self.private, self.runtime.digests)
         except StorageError as error:
             said = "recorded, but the copies in the git directory are older"
             self.notices.append(f"{said}: {error.message}")
@@ -201,7 +216,6 @@ class OpenSession(Record, frozen=False):
     def moved(self, folder: Path) -> OpenSession:
         """The same session after its folder was renamed."""
         self.folder = folder
-        self._watched = tuple(str(folder / name) for name in FILES)
         return self
 
     def pin_settings(self) -> None:
@@ -259,6 +273,11 @@ class OpenSession(Record, frozen=False):
 
     def _look(self) -> tuple[object, ...]:
         return (self.place.headers(), *map(_signature, self._watched))
+
+    @property
+    def _watched(self) -> Iterator[str]:
+        for name in (*FILES, *integrity.outputs(self.runtime.digests)):
+            yield str(self.folder / name)
 
 
 def _signature(path: str) -> tuple[int, ...] | None:

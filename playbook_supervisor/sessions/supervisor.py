@@ -80,12 +80,12 @@ class Supervisor(Judge):
 
     def report(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """A worker came back. Its outcome is journaled before anything is judged."""
-        returned = self._returned(attempt_id, outcome)
+        returned = Returned(self.store.clock(), attempt_id, outcome)
         return self._advance(lambda _: returned)
 
     def note_return(self, attempt_id: str, outcome: Outcome) -> Snapshot:
         """As `report`, but nothing is judged or launched yet."""
-        return self._record(self._returned(attempt_id, outcome))
+        return self._record(Returned(self.store.clock(), attempt_id, outcome))
 
     def answer(self, gate_id: str, resolution: Resolution, text: str, by: Principal) -> Snapshot:
         """A human decided at a gate; call `advance` for what follows.
@@ -162,8 +162,3 @@ class Supervisor(Judge):
     def changed(self) -> bool:
         """Whether another process has written the session since this one last looked."""
         return self.store.changed(self.id)
-
-    def _returned(self, attempt_id: str, outcome: Outcome) -> Returned:
-        from playbook_supervisor.sessions.attempt_log import for_journal
-
-        return Returned(self.store.clock(), attempt_id, for_journal(outcome))

@@ -1,0 +1,257 @@
+"""What a later step reads of a step's output: `outputs/<step>.json` in the session's folder.
+
+Only what a later step names is kept: its text (`$id.stdout`), its JSON (`$id.json`), or both. The
+file is committed with the session, so that a resume on another machine has it. It names the attempt
+that it is from, and only the output of a step's last attempt counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from playbook_supervisor.errors import CODES, StateError, StepError
+from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.versions import NEWEST, refuse_newer
+from playbook_supervisor.kernel import machine
+from playbook_supervisor.kernel.directives import Failure, Outcome, Returned
+from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.references import named_outputs, output_reference
+from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import integrity
+from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
+from playbook_supervisor.system.files import digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from playbook_supervisor.kernel.state import Event
+    from playbook_supervisor.sessions.local_state import Runtime
+    from playbook_supervisor.sessions.session import OpenSession
+
+FORMAT = NEWEST["outputs"]
+CAP = 1_000_000  # bytes of text or JSON, unless the step has `max_output_bytes`
+_FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
+
+
+class StepData(Record):
+    """The output of one attempt. `stdout` is None, and `has_json` false, where it is not kept.
+
+    `cut`: bytes in the middle of `stdout` are left out; a mark says so.
+    """
+
+    attempt: str
+    stdout: str | None = None
+    cut: bool = False
+    has_json: bool = False
+    json: Any = None
+
+    @property
+    def file(self) -> str:
+        return file_of(self.attempt.partition("#")[0])
+
+    def emit(self) -> bytes:
+        shape: dict[str, Any] = {"schema": FORMAT, "attempt": self.attempt}
+        if self.stdout is not None:
+            shape["stdout"] = self.stdout
+        if self.cut:
+            shape["cut"] = True
+        if self.has_json:
+            shape["json"] = self.json
+        text = json.dumps(shape, indent=1, ensure_ascii=False)
+        return f"{text}\n".encode("utf-8", "backslashreplace")  # `\ud800` is what JSON writes, too
+
+
+def file_of(step_id: str) -> str:
+    """The path of a step's output in the session's folder."""
+    return f"{integrity.OUTPUTS}/{step_id}.json"
+
+
+# ── a worker returned ───────────────────────────────────────────────────────────────────────
+
+
+def accept_return(opened: OpenSession, returned: Returned) -> tuple[Event, ...]:
+    """Accept the return of an attempt and keep of its output what a later step reads.
+
+    StateError as `machine.decide`; nothing is kept of a return that changes nothing.
+    """
+    returned, kept = judged(opened.playbook, returned)
+    events = machine.decide(opened.state, returned)
+    if kept is not None and events:
+        opened.keep(kept)
+    opened.accept(events)
+    return events
+
+
+def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData | None]:
+    """The return as it is journaled, and what is kept of its output; None for nothing.
+
+    A step that promises JSON and returned something else has failed with PB-STEP-OUTPUT.
+    """
+    step_id = returned.id.partition("#")[0]
+    if step_id not in playbook:
+        return replace(returned, outcome=for_journal(returned.outcome)), None
+    step = playbook.step(step_id)
+    outcome = _harmless(returned.outcome)
+    if outcome.ok and step.output is OutputFormat.JSON:
+        outcome = _with_json(step, outcome)
+    named = named_outputs(playbook).get(step_id, frozenset())
+    kept = _kept(returned.id, step, outcome, named) if named else None
+    return replace(returned, outcome=for_journal(outcome)), kept
+
+
+def _harmless(outcome: Outcome) -> Outcome:
+    """Without control characters, and without the values of secret environment variables."""
+    from playbook_supervisor.system.capture import redact
+
+    secrets = secret_values(os.environ)
+    lines = (printable(part, keep_newlines=True) for part in outcome.output.split("\t"))
+    return replace(outcome, output=redact("\t".join(lines), secrets))
+
+
+def _cap(step: Step) -> int:
+    return step.limits.max_output_bytes or CAP
+
+
+def _with_json(step: Step, outcome: Outcome) -> Outcome:
+    """The outcome with its output as data, or the failure of a step that broke its promise."""
+    from playbook_supervisor.project.json_schemas import mismatch, parsed
+
+    data, cap = outcome.data, _cap(step)
+    if data is None:
+        try:
+            data = parsed(_without_fence(outcome.output))
+        except ValueError as error:
+            return _broken(outcome, f"its output is not JSON: {error}")
+    try:
+        size = len(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:  # a plugin's data
+        return _broken(outcome, f"its data are not JSON: {error}")
+    if size > cap:
+        return _broken(outcome, f"its JSON has {size:,} bytes, more than {cap:,}")
+    if step.output_schema and (wrong := mismatch(data, json.loads(step.output_schema))):
+        return _broken(outcome, f"its output does not match output_schema at {wrong}")
+    return replace(outcome, data=data)
+
+
+def _without_fence(text: str) -> str:
+    """The text of a code block, if the output is nothing but one: models often add the fence."""
+    fenced = re.match(_FENCED, text.strip(), re.DOTALL)
+    return fenced[1] if fenced else text
+
+
+def _broken(outcome: Outcome, message: str) -> Outcome:
+    code = "PB-STEP-OUTPUT"
+    return replace(outcome, error=Failure(code, message, CODES[code]), data=None)
+
+
+def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str]) -> StepData:
+    from playbook_supervisor.system.capture import Capture
+
+    has_json = "json" in named and step.output is OutputFormat.JSON and outcome.ok
+    capture = Capture(_cap(step))
+    capture.add(outcome.output.encode("utf-8", "replace"))
+    text = "stdout" in named
+    return StepData(
+        attempt=attempt,
+        stdout=capture.text() if text else None,
+        cut=text and capture.cut,
+        has_json=has_json,
+        json=outcome.data if has_json else None,
+    )
+
+
+# ── a later step reads it ───────────────────────────────────────────────────────────────────
+
+
+def input_of(opened: OpenSession, step: Step) -> str:
+    """The standard input of a step, which is empty if it names none.
+
+    StepError PB-STEP-DATA if there is no output to read: the step that it names was skipped or
+    failed without one, or its worker was lost after it had done its work.
+    """
+    if not step.stdin:
+        return ""
+    step_id, what = output_reference(step.stdin)
+    found = data_of(opened, step_id)
+    if what == "json" and found is not None and found.has_json:
+        return json.dumps(found.json, ensure_ascii=False)
+    if what == "stdout" and found is not None and found.stdout is not None:
+        return found.stdout
+    raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
+
+
+def data_of(opened: OpenSession, step_id: str) -> StepData | None:
+    """What is kept of a step's last attempt, or None.
+
+    StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
+    """
+    name = file_of(step_id)
+    if name not in opened.runtime.digests:
+        return None
+    data = _content(opened.folder, name)
+    if data is None:
+        return None
+    _require_ours(data, name, opened.folder, opened.runtime)
+    found = read(data, integrity.shown(opened.folder, name))
+    return found if found.attempt == opened.state.last_attempt(step_id) else None
+
+
+def read(data: bytes, source: str) -> StepData:
+    """What `StepData.emit` wrote. StateError PB-STATE-CORRUPT or -NEWER."""
+    try:
+        shape = json.loads(data)
+        if not isinstance(shape, dict) or type(shape.get("schema")) is not int:
+            raise UnfitError("schema", "is missing")
+        refuse_newer("outputs", shape["schema"], source)
+        return StepData(
+            attempt=Fields(shape).required("attempt"),
+            stdout=Fields(shape).text("stdout") if "stdout" in shape else None,
+            cut=shape.get("cut") is True,
+            has_json="json" in shape,
+            json=shape.get("json"),
+        )
+    except (ValueError, RecursionError) as error:
+        raise StateError("PB-STATE-CORRUPT", f"it cannot be read: {error}", where=source) from error
+
+
+# ── what something else did to the files ────────────────────────────────────────────────────
+
+
+def require_unchanged(folder: Path, runtime: Runtime) -> None:
+    """StateError PB-STATE-TAMPERED if something else changed an output.
+
+    One that is gone, with its copy too, is forgotten: a step that reads it then fails.
+    """
+    for name in integrity.outputs(runtime.digests):
+        if (data := _content(folder, name)) is None:
+            del runtime.digests[name]
+        else:
+            _require_ours(data, name, folder, runtime)
+
+
+def adopt(folder: Path, playbook: Playbook, runtime: Runtime) -> None:
+    """Record the outputs that are there, in a worktree that knows nothing of the session."""
+    for step_id in named_outputs(playbook):
+        name = file_of(step_id)
+        if (data := _content(folder, name)) is not None:
+            read(data, integrity.shown(folder, name))
+            runtime.digests[name] = [digest(data)]
+
+
+def _require_ours(data: bytes, name: str, folder: Path, runtime: Runtime) -> None:
+    if not runtime.ours(name, digest(data)):
+        source = integrity.shown(folder, name)
+        raise integrity.tampered(f"{name} was changed by something else", source)
+
+
+def _content(folder: Path, name: str) -> bytes | None:
+    try:
+        return integrity.read_file(folder, name)
+    except StateError:
+        return None
