@@ -59,6 +59,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "session-keys": keys("session"),
     "driver-keys": keys("session", "properties", "driver"),
     "records-keys": keys("records"),
+    "output-keys": keys("outputs"),
     "launch-keys": keys("records", "definitions", "launch"),
     "entry-keys": keys("journal", "definitions", "entry"),
     "gate-keys": keys("journal", "definitions", "gate"),

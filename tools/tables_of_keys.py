@@ -60,7 +60,9 @@ def _form(whole: Mapping[str, Any], value: Mapping[str, Any]) -> str:
     if resolved.get("type") == "array":
         items = _resolved(whole, resolved["items"])
         return "list of texts" if items.get("type") == "string" and "enum" not in items else "list"
-    kind = resolved.get("type", "")
+    if "type" not in resolved:
+        return "any value"
+    kind = resolved["type"]
     return _FORMS[kind if isinstance(kind, str) else kind[0]]
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from playbook_supervisor.agents import protocol as agents
 from playbook_supervisor.agents.protocol import Agent, Budget, Call
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, StepError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.carry_out import carry_out, of_error
 from playbook_supervisor.executors.context import CAP, Place, TaskContext
@@ -22,6 +22,7 @@ from playbook_supervisor.project import references
 from playbook_supervisor.project.secrets import of_step
 from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
+from playbook_supervisor.sessions.step_data import input_of
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.files import contained
 
@@ -154,10 +155,27 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> AgentJob:
 def executor_job(assignment: Assignment) -> ExecutorJob:
     """The job of a step that an executor carries out."""
     worker_file = assignment.supervisor.worker_file(assignment.attempt)
-    return ExecutorJob(partial(_prepared, assignment, worker_file), worker_file)
+    prepare = partial(_prepared, assignment, worker_file, _stdin(assignment))
+    return ExecutorJob(prepare, worker_file)
 
 
-def _prepared(assignment: Assignment, worker_file: Path) -> tuple[Executor, Task, Place]:
+def _stdin(assignment: Assignment) -> str | StepError:
+    """What the step reads of an earlier one; read here, for only this thread opens the session."""
+    step, supervisor = assignment.attempt.step, assignment.supervisor
+    if not step.stdin:
+        return ""
+    try:
+        with supervisor.store.open(supervisor.id) as opened:
+            return input_of(opened, step)
+    except StepError as error:
+        return error
+
+
+def _prepared(
+    assignment: Assignment, worker_file: Path, stdin: str | StepError
+) -> tuple[Executor, Task, Place]:
+    if isinstance(stdin, StepError):
+        raise stdin
     supervisor, snapshot = assignment.supervisor, assignment.snapshot
     step, limits, values = assignment.attempt.step, assignment.limits, arg_values(snapshot)
     args, config = snapshot.state.playbook.args, snapshot.config
@@ -174,6 +192,7 @@ def _prepared(assignment: Assignment, worker_file: Path) -> tuple[Executor, Task
         namespace=step.namespace,
         words=references.words(step.command, values),
         options=references.fill(json.loads(step.options or "{}"), values, secrets.values),
+        stdin=stdin,
         output=step.output,
         output_schema=json.loads(step.output_schema) if step.output_schema else None,
         env=env,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.session import OpenSession
 
 FORMAT = NEWEST["outputs"]
-CAP = 1_000_000  # bytes of text or JSON, unless the step has `max_output_bytes`
+CAP = 1_000_000  # bytes of text or JSON, without `max_output_bytes`
 _FENCED = r"```[a-zA-Z]*\n(.*)\n```\Z"
 
 
@@ -97,11 +97,12 @@ def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData |
     if step_id not in playbook:
         return replace(returned, outcome=for_journal(returned.outcome)), None
     step = playbook.step(step_id)
+    cap = step.limits.max_output_bytes or playbook.limits.max_output_bytes or CAP
     outcome = _harmless(returned.outcome)
     if outcome.ok and step.output is OutputFormat.JSON:
-        outcome = _with_json(step, outcome)
+        outcome = _with_json(step, outcome, cap)
     named = named_outputs(playbook).get(step_id, frozenset())
-    kept = _kept(returned.id, step, outcome, named) if named else None
+    kept = _kept(returned.id, step, outcome, named, cap) if named else None
     return replace(returned, outcome=for_journal(outcome)), kept
 
 
@@ -114,15 +115,11 @@ def _harmless(outcome: Outcome) -> Outcome:
     return replace(outcome, output=redact("\t".join(lines), secrets))
 
 
-def _cap(step: Step) -> int:
-    return step.limits.max_output_bytes or CAP
-
-
-def _with_json(step: Step, outcome: Outcome) -> Outcome:
+def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
     """The outcome with its output as data, or the failure of a step that broke its promise."""
     from playbook_supervisor.project.json_schemas import mismatch, parsed
 
-    data, cap = outcome.data, _cap(step)
+    data = outcome.data
     if data is None:
         try:
             data = parsed(_without_fence(outcome.output))
@@ -150,11 +147,11 @@ def _broken(outcome: Outcome, message: str) -> Outcome:
     return replace(outcome, error=Failure(code, message, CODES[code]), data=None)
 
 
-def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str]) -> StepData:
+def _kept(attempt: str, step: Step, outcome: Outcome, named: frozenset[str], cap: int) -> StepData:
     from playbook_supervisor.system.capture import Capture
 
     has_json = "json" in named and step.output is OutputFormat.JSON and outcome.ok
-    capture = Capture(_cap(step))
+    capture = Capture(cap)
     capture.add(outcome.output.encode("utf-8", "replace"))
     text = "stdout" in named
     return StepData(

@@ -19,7 +19,8 @@ from playbook_supervisor.drivers.headless import Runner
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.attempt_log import log_path
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.process_groups import worker_alive
@@ -162,6 +163,46 @@ def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
     assert any(path.name == "leak#1.log" for path in everything)
     for path in everything:
         assert TOKEN.encode() not in path.read_bytes(), path
+
+
+def test_a_step_reads_the_output_of_an_earlier_one(scene: Scene) -> None:
+    """tyr 19: as text and as JSON, whole, in another process, too."""
+    supervisor = created(
+        scene,
+        step("say", "cli echo '{\"a\": [1, 2]}'", output=OutputFormat.JSON),
+        step("text", "cli cat", stdin="$say.stdout"),
+        step("data", "cli cat", stdin="$say.json"),
+    )
+    why, entries, _ = driven(supervisor)
+    assert why == "completed"
+    assert [entry.output for entry in entries[1:]] == ['{"a": [1, 2]}'] * 2
+
+
+def test_a_step_that_reads_from_a_skipped_one_fails_before_it_runs(scene: Scene) -> None:
+    skipped = replace(step("say", "cli echo x"), autonomy=Autonomy.SKIP)
+    reads = step("read", "cli touch made", stdin="$say.stdout")
+    why, entries, _ = driven(created(scene, skipped, reads))
+    assert (why, entries[1].error_code) == ("failed", "PB-STEP-DATA")
+    assert not (scene.root / "made").exists()
+
+
+def test_a_secret_that_is_printed_is_in_no_output_that_is_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tyr 28."""
+    monkeypatch.setenv("DEPLOY", TOKEN)
+    code = "import os, base64; T = os.environ['T']; print(T, base64.b64encode(T.encode()))"
+    options = {"env": {"T": "{{secret:DEPLOY}}"}}
+    supervisor = created(
+        scene,
+        step("leak", f'{PYTHON} "{code}"', options=options),
+        step("read", "cli cat", stdin="$leak.stdout"),
+    )
+    why, entries, _ = driven(supervisor)
+    assert why == "completed"
+    assert entries[1].output.count("[redacted]") == 2
+    for path in scene.root.rglob("*"):
+        assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
 
 
 def test_the_steps_of_a_group_run_at_the_same_time(scene: Scene) -> None:

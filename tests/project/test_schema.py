@@ -568,7 +568,9 @@ DRAFT_7 = {
 }
 
 
-@pytest.mark.parametrize("name", ["playbook", "session", "journal", "records", "config", "policy"])
+@pytest.mark.parametrize(
+    "name", ["playbook", "session", "journal", "records", "outputs", "config", "policy"]
+)
 def test_a_schema_is_draft_7_and_keeps_to_its_keywords(name: str) -> None:
     data = json.loads(schema_text(name))
     assert data["$schema"] == "http://json-schema.org/draft-07/schema#"
