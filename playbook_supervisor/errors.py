@@ -210,6 +210,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-AGENT-COMMAND": "Install the command where Claude Code looks for it, or correct its name.",
     "PB-AGENT-EMPTY": "Fix the command or the hook that the message names.",
     "PB-AGENT-LOGIN": "Log in (start `claude` and type /login), or correct the API key.",
+    "PB-AGENT-PROMPT": "Correct the prompt of the step, in the playbook or in its Markdown file.",
     "PB-AGENT-RATE": "Try again later: `playbook resume {session} --retry`.",
     "PB-AGENT-LIMIT": (
         "Try again after the reset; a session that begins with "

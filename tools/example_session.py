@@ -153,7 +153,7 @@ def written(root: Path) -> str:
     store, name, clock = journaled(root)
     (seen,) = overview.sessions(store)
     entries = store.journal(name).entries
-    return page(seen, entries, overview.pinned_playbook(store, name), None, clock.now)
+    return page(seen, entries, overview.pinned_playbook(seen), None, clock.now)
 
 
 def main(picture: Path) -> int:

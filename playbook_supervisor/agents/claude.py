@@ -17,6 +17,7 @@ from playbook_supervisor.project.config import Claude, Config
 
 NAME = "claude"
 _GO_ON = "The usage limit that stopped you has been reset. Continue where you stopped."
+_MCP = "mcp__"  # the beginning of the name of an MCP server's tool
 _OUTER_CLIENT = frozenset(
     {
         "AI_AGENT",
@@ -88,5 +89,16 @@ def _argv(call: Call, config: Claude, budget: Budget, session: str) -> list[str]
         "resume": session,
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
-    allowed = [f"--allowedTools={rule}" for rule in config.allowed_tools]
-    return [NAME, "-p", "--verbose", *given, *allowed, "--", _GO_ON if session else call.prompt]
+    allowed = [f"--allowedTools={rule}" for rule in (*config.allowed_tools, *(call.tools or ()))]
+    given += allowed + _restriction(call.tools)
+    return [NAME, "-p", "--verbose", *given, "--", _GO_ON if session else call.prompt]
+
+
+def _restriction(tools: tuple[str, ...] | None) -> list[str]:
+    """The options that leave no other tools; `Bash(git *)` is a rule for the tool `Bash`."""
+    if tools is None:
+        return []
+    names = dict.fromkeys(rule.partition("(")[0].strip() for rule in tools)
+    built_in = [name for name in names if not name.startswith(_MCP)]
+    no_servers = [] if len(built_in) < len(names) else ["--strict-mcp-config"]
+    return [f"--tools={','.join(built_in)}", *no_servers]

@@ -67,7 +67,8 @@ def budget_failure(name: str) -> Failure:
 
 def unknown_command(stream: Stream, command: str) -> Failure | None:
     """The failure if the client lacks the command: it would send it to the model as text."""
-    if stream.commands is None or command.removeprefix("/") in stream.commands:
+    known = stream.commands
+    if known is None or not command.startswith("/") or command.removeprefix("/") in known:
         return None
     return _failure("PB-AGENT-COMMAND", f"Claude Code has no command {command} here")
 

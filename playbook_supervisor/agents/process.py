@@ -61,6 +61,8 @@ def environment(call: Call) -> dict[str, str]:
         "PLAYBOOK_MODEL": call.model,
         "PLAYBOOK_FEEDBACK": call.feedback,
     }
+    if call.tools is not None:
+        fields["PLAYBOOK_TOOLS"] = ",".join(call.tools)
     variables = {name: value.replace("\0", "") for name, value in fields.items()}
     return {**os.environ, **call.env, **variables}
 

@@ -30,7 +30,9 @@ class Call(Record, kw_only=True):
     """One attempt at one step, as an agent receives it (Catalyst FR-5.3).
 
     `directive` is `implement#1`; `command` the resolved slash command, `/speckit.implement`;
-    `prompt` what a person would type, command and args; `model` is empty for the default model.
+    `prompt` what a person would type, command and args, or the prompt of a step that brings one;
+    such a step names the only `tools` that the agent may use (None: what its own settings allow).
+    `model` is empty for the default model.
     `feedback` is what a retry is told about the attempt before it, and empty for a first attempt.
     `env` is added to the parent's environment. `wall` and `idle` are deadlines in seconds, `cap`
     the bytes of output to keep. Every process of the call inherits `worker_file`, open and locked,
@@ -51,6 +53,7 @@ class Call(Record, kw_only=True):
     cwd: Path
     model: str = ""
     feedback: str = ""
+    tools: tuple[str, ...] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     worker_file: Path | None = None
     outlives: bool = False

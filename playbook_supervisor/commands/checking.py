@@ -9,6 +9,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project.schema import examine
 
 TYPE_CHECKING = False
@@ -139,7 +140,7 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
 
 
 def _step_kinds(playbook: Playbook, document: Document) -> Iterator[Problem]:
-    if all(step.needs_agent and not step.output_schema for step in playbook.steps):
+    if all(step.namespace == SLASH and not step.output_schema for step in playbook.steps):
         return
     from playbook_supervisor.commands.step_kinds import faults
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from playbook_supervisor.errors import CheckError
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.references import split
 from playbook_supervisor.records import Record
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 
 _SCHEMA = "PB-CHECK-SCHEMA"
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
+
+
+_PROMPTS: Mapping[str, Mapping[str, Any]] = {
+    "prompt": {
+        "type": "object",
+        "properties": {"text": {"type": "string", "minLength": 1}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+    "markdown": {
+        "type": "object",
+        "properties": {"inputs": {"type": "object", "additionalProperties": {"type": "string"}}},
+        "additionalProperties": False,
+    },
+}
+"""What the `with:` of a step contains whose prompt goes to an agent."""
 
 
 class Fault(Record):
@@ -68,15 +85,22 @@ def _faults(step: Step) -> Iterator[tuple[str, str, str, str]]:
     if step.output_schema and (wrong := flaw(json.loads(step.output_schema))):
         message = f"`output_schema` is not a JSON Schema: {wrong}"
         yield "output_schema", _SCHEMA, message, "Correct the schema there."
-    if step.needs_agent:
+    if step.namespace == SLASH:
         return
-    from playbook_supervisor.executors import registry
-
     try:
-        executor = registry.find(step.namespace)
+        schema = _schema(step.namespace)
         split(step.command)
     except CheckError as error:
         yield "command", error.code, error.message, error.guidance
         return
-    if wrong := mismatch(json.loads(step.options or "{}"), executor.with_schema):
+    if wrong := mismatch(json.loads(step.options or "{}"), schema):
         yield "with", _SCHEMA, f"`with` of a {step.namespace} step: {wrong}", _CORRECT
+
+
+def _schema(namespace: str) -> Mapping[str, Any]:
+    """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
+    if namespace in _PROMPTS:
+        return _PROMPTS[namespace]
+    from playbook_supervisor.executors import registry
+
+    return registry.find(namespace).with_schema

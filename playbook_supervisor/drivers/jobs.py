@@ -96,6 +96,21 @@ class ExecutorJob(Record):
         return failed("PB-STEP-CRASHED", printable(message))
 
 
+class FailedJob(Record):
+    """A job that ends at once: what its worker was to be given cannot be made."""
+
+    outcome: Outcome
+    worker_file: Path | None = None
+
+    def run(self, channels: Channels) -> Outcome:
+        del channels
+        return self.outcome
+
+    def crashed(self, error: Exception) -> Outcome:
+        del error
+        return self.outcome
+
+
 class Assignment(Record):
     """An attempt that is due. `run_limits` are the whole run's; `secrets` are never shown."""
 
@@ -124,10 +139,14 @@ class Assignment(Record):
         return self.snapshot.config.orphans == "wait"
 
 
-def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> AgentJob:
+def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
     """The job of a step that an agent carries out within this budget."""
     supervisor, snapshot, attempt = assignment.supervisor, assignment.snapshot, assignment.attempt
-    work, limits = supervisor.work(snapshot, attempt), assignment.limits
+    limits = assignment.limits
+    try:
+        work = supervisor.work(snapshot, attempt)
+    except PlaybookError as error:
+        return FailedJob(_without_prompt(error, agent))
     call = Call(
         session=supervisor.id,
         directive=attempt.id,
@@ -138,6 +157,7 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> AgentJob:
         feature=snapshot.manifest.feature,
         prompt=work.typed,
         feedback=work.feedback,
+        tools=work.tools,
         cwd=supervisor.root,
         model=attempt.step.model,
         env=supervisor.environment(snapshot, work),
@@ -150,6 +170,16 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> AgentJob:
         secrets=assignment.secrets,
     )
     return AgentJob(agent, call)
+
+
+def _without_prompt(error: PlaybookError, agent: Agent) -> Outcome:
+    return agents.failed(
+        "PB-AGENT-PROMPT",
+        error.message,
+        name=agent.name,
+        guidance=error.guidance,
+        cause=error.code,
+    )
 
 
 def executor_job(assignment: Assignment) -> ExecutorJob:

@@ -1,9 +1,14 @@
-"""Which executors there are: our own, and those of installed packages (cat FR-4.9, tyr 24)."""
+"""Which executors there are: our own, and those of installed packages (cat FR-4.9, tyr 24).
+
+A package offers one through the entry points `playbook_supervisor.executors`: the name is the
+namespace, and the value, when it is called, makes the executor.
+"""
 
 from __future__ import annotations
 
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
+from playbook_supervisor.project import namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +27,6 @@ BUILT_IN: dict[str, str] = {
 }
 """Namespace → the class that carries out its steps, imported when it is used."""
 
-RESERVED = ("node", "web")
-"""Namespaces that only an installed package provides."""
-
-ENTRY_POINTS = "playbook_supervisor.executors"
-"""Where a package offers an executor: the namespace, and what makes the executor when called."""
-
 
 def find(namespace: str) -> Executor:
     """The executor of this namespace; ours come before those of installed packages.
@@ -43,7 +42,7 @@ def find(namespace: str) -> Executor:
     if namespace in plugins:
         return _load(plugins[namespace])
     name = first_line(namespace, 60)
-    if namespace in RESERVED:
+    if namespace in namespaces.RESERVED:
         message = f"no installed package carries out `{name}` steps"
         guidance = f"Install a package that provides the executor `{name}`."
         raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance)
@@ -63,7 +62,7 @@ def known() -> tuple[str, ...]:
 def _plugins() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
-    return {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+    return {each.name: each for each in entry_points(group=namespaces.ENTRY_POINTS)}
 
 
 def _load(entry_point: EntryPoint) -> Executor:

@@ -2,56 +2,112 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import SLASH
-from playbook_supervisor.project.references import interpolate
+from playbook_supervisor.project.references import fill, interpolate, secret_names, words
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
+from playbook_supervisor.system.files import contained, read_bytes
+
+READ_ONLY = ("Glob", "Grep", "Read")
+"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-4.2)."""
+_LONGEST = 256 * 1024  # bytes of a prompt in a file
 
 
 class Work(Record):
     """One launched attempt, ready for a worker: the installed command and its arguments.
 
-    `feedback` is what a retry is told beside the command.
+    `feedback` is what a retry is told beside the command. A step that brings a prompt of its own
+    has it in `text`, and in `tools` those that its agent may use.
     """
 
     attempt: Attempt
     command: str
     args: str
     feedback: str = ""
+    text: str = ""
+    tools: tuple[str, ...] | None = None
 
     @property
     def typed(self) -> str:
         """What a person would type."""
-        return f"{self.command} {self.args}".rstrip()
+        return self.text or f"{self.command} {self.args}".rstrip()
 
     @property
     def skill(self) -> str:
-        """The command's name as the client's `Skill` tool wants it."""
-        return self.command[1:]
+        """The command's name as the client's `Skill` tool wants it; empty for a prompt."""
+        return "" if self.text else self.command[1:]
 
     @property
     def prompt(self) -> str:
         """What a fresh subagent is told: the command as by hand (FR41), then the feedback."""
         args = f" with args `{self.args}`" if self.args else ""
         told = f"\n\n{self.feedback}" if self.feedback else ""
+        if self.text:
+            return f"{self.text}{told}"
         return f"Run the Skill `{self.skill}`{args}, first, then follow it to its end.{told}"
 
 
 def work_of(root: Path, snapshot: Snapshot, attempt: Attempt) -> Work:
-    """The attempt's installed command and interpolated arguments (kai FR23)."""
+    """The attempt's installed command and interpolated arguments (kai FR23), or its prompt.
+
+    CheckError or StorageError if the step's prompt cannot be made.
+    """
     step, values = attempt.step, arg_values(snapshot)
+    feedback = _feedback(snapshot, attempt)
     if step.namespace == SLASH:
         from playbook_supervisor.project.slash_commands import resolve
 
         found = resolve(root, step.command, home=Path.home())
         command = found.name if found else step.command
+        return Work(attempt, command, interpolate(step.args, values).strip(), feedback)
+    text = _prompt(root, snapshot, attempt) if step.needs_agent else ""
+    tools = (step.tools or READ_ONLY) if step.needs_agent else None
+    return Work(attempt, interpolate(step.command, values), "", feedback, text, tools)
+
+
+def _prompt(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:
+    """The text of a `prompt` or `markdown` step, with values in place of its references.
+
+    It never begins with a slash, which would make it a command of the client.
+    """
+    step, values = attempt.step, arg_values(snapshot)
+    options = json.loads(step.options or "{}")
+    args = snapshot.state.playbook.args
+    if step.namespace == "prompt":
+        template = str(options.get("text", ""))
     else:
-        command = interpolate(step.command, values)
-    arguments = interpolate(step.args, values).strip()
-    return Work(attempt, command, arguments, _feedback(snapshot, attempt))
+        (name,) = words(step.command, values)[:1] or ("",)
+        template, inputs = _file(root, name), options.get("inputs", {})
+        values |= {key: str(value) for key, value in fill(inputs, values, {}).items()}
+    if secret_names(template, args):
+        raise CheckError(
+            "PB-CHECK-RULE",
+            f"the prompt of {step.id} contains a secret",
+            guidance="A prompt leaves this machine: give a secret to a program, in `env`.",
+        )
+    text = interpolate(template, values).strip()
+    if not text:
+        raise CheckError(
+            "PB-CHECK-RULE",
+            f"the prompt of {step.id} is empty",
+            guidance="Write what the agent is to do, in `with: text` or in the Markdown file.",
+        )
+    return f"The task:\n\n{text}" if text.startswith(("/", "!", "#")) else text
+
+
+def _file(root: Path, name: str) -> str:
+    try:
+        data = read_bytes(contained(root, name), limit=_LONGEST)
+    except FileNotFoundError:
+        message = f"there is no file {name!r}"
+        guidance = "Name a Markdown file of the repository, from its top level."
+        raise CheckError("PB-CHECK-RULE", message, guidance=guidance) from None
+    return data.decode("utf-8-sig", "replace")
 
 
 def _feedback(snapshot: Snapshot, attempt: Attempt) -> str:

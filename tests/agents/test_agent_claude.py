@@ -124,6 +124,27 @@ def test_no_value_and_no_prompt_is_taken_for_an_option(
     ]
 
 
+@pytest.mark.parametrize(
+    ("tools", "options"),
+    [
+        (("Read", "Grep"), ["--tools=Read,Grep", "--strict-mcp-config"]),
+        (("Bash(git log *)", "Bash(ls)"), ["--tools=Bash", "--strict-mcp-config"]),
+        (("Read", "mcp__jira__get"), ["--tools=Read"]),
+        ((), ["--tools=", "--strict-mcp-config"]),
+    ],
+)
+def test_a_prompt_s_agent_has_no_tools_but_those_named(
+    stand_in: StandIn, folder: Path, tmp_path: Path, tools: tuple[str, ...], options: list[str]
+) -> None:
+    """cat FR-4.2: what the config allows does not widen them."""
+    stand_in(recorded("works"))
+    call = planning(tmp_path, command="prompt", prompt="Review it.", tools=tools)
+    assert carried_out(call, allowed_tools=("Write",))[0].ok
+    argv = (folder / "argv").read_text().splitlines()
+    allowed = [f"--allowedTools={rule}" for rule in ("Write", *tools)]
+    assert argv[-len(allowed) - len(options) - 2 :] == [*allowed, *options, "--", "Review it."]
+
+
 def test_a_retry_is_told_beside_the_command_which_stays_as_typed(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,15 @@ from playbook_supervisor.agents.registry import choose
 from playbook_supervisor.project.config import Claude, Config
 from playbook_supervisor.testing import AGENT_CHECKS, AgentCheck
 
+ASK = """\
+name: ask
+description: Ask for a review
+version: "1.1"
+args: [{name: file, description: What to review, required: true}]
+steps:
+  - {id: ask, command: prompt, with: {text: "Review {{file}}."}, autonomy: auto, error_policy: stop}
+"""
+
 
 def failed(project: Project, done: Result, code: str) -> dict[str, Any]:
     """The one entry of a run that failed so."""
@@ -117,6 +126,25 @@ def test_what_stands_behind_a_command_reaches_it_as_it_is(
     project.playbook("answer", "continue")
     assert project.playbook("resume").code == 0
     assert "Do what speckit.tasks means.\n\n--all of 'it'\n" in client.model.main[2].prompt
+
+
+def test_a_prompt_step_reads_and_changes_nothing_even_if_the_config_allows_it(
+    headless: Headless, project: Project
+) -> None:
+    """cat FR-4.2: its tools are read-only unless the step names others."""
+    project.write(".playbooks/config.yaml", 'agents: {claude: {allowed_tools: ["Bash", "Write"]}}')
+    project.write(".playbooks/playbooks/ask.yaml", ASK)
+    tries = [call("Write", file_path="made", content="x"), call("Bash", command="touch made")]
+    client = headless(lambda request: [text("It is fine.")] if request.calls else tries)
+    done = project.playbook("run", "ask", "README.md")
+    assert done.code == 0, done.err
+    assert client.model.main[0].prompt.endswith("Review README.md.")
+    offered = set(client.model.main[0].tools)
+    assert {"Glob", "Grep", "Read"} <= offered
+    assert offered.isdisjoint({"Bash", "Edit", "Write", "Agent", "WebFetch"})
+    assert not (project.root / "made").exists()
+    (entry,) = project.journal()
+    assert entry["output"] == "It is fine."
 
 
 def test_what_it_starts_can_neither_decide_nor_stay(headless: Headless, project: Project) -> None:

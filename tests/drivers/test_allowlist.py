@@ -16,6 +16,7 @@ from playbook_supervisor.drivers.claude_code.allowlist import (
     ToolCall,
     ToolDecision,
     named_file,
+    permitted,
     rule,
 )
 
@@ -266,3 +267,25 @@ class TestWorkersAndHumanTurns:
 )
 def test_a_call_names_at_most_one_file(given_input: dict[str, Any], file: str) -> None:
     assert named_file(given_input) == file
+
+
+class TestAWorkerWhoseStepNamesItsTools:
+    @pytest.mark.parametrize("tool", EVERY_TOOL)
+    def test_uses_no_other(self, tool: str) -> None:
+        ruling = ruled(tool, worker=True, permitted=frozenset({"Read", "Bash"}))
+        allowed = tool in ("Read", "Bash")
+        assert ruling.verdict == ("pass" if allowed else "deny")
+        if not allowed and tool not in DISPATCHING:
+            assert ruling.reason == f"{tool} is not among the tools of this step: Bash, Read."
+
+    def test_is_known_by_its_id(self) -> None:
+        workers = [("a", ["Read", "Bash(git *)"]), ("b", None)]
+        assert permitted(workers, "a") == frozenset({"Read", "Bash", "ToolSearch"})
+        assert permitted(workers, "b") is None
+        assert permitted(workers, "another") is None
+
+    def test_counts_as_one_of_those_whose_ids_are_not_known_yet(self) -> None:
+        workers = [("", ["Read"]), ("", ["Grep"]), ("a", None)]
+        assert permitted(workers, "x") == frozenset({"Read", "Grep", "ToolSearch"})
+        assert permitted([("", ["Read"]), ("", None)], "x") is None
+        assert permitted([], "x") is None

@@ -10,6 +10,7 @@ import pytest
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.executors import registry
 from playbook_supervisor.executors.cli import CliExecutor
+from playbook_supervisor.project import namespaces
 
 PLUGIN = """\
 class Shout:
@@ -72,7 +73,7 @@ def test_an_unknown_namespace_is_refused_with_the_nearest() -> None:
     assert "cli" in error.details
 
 
-@pytest.mark.parametrize("namespace", registry.RESERVED)
+@pytest.mark.parametrize("namespace", namespaces.RESERVED)
 def test_a_reserved_namespace_needs_a_package(namespace: str, install: Install) -> None:
     assert refused(namespace).message == f"no installed package carries out `{namespace}` steps"
     install(namespace, f"{namespace}_steps:Shout")

@@ -118,9 +118,10 @@ def details(
         )
     for effect in effects:
         yield f"  {first_line(f'policy {effect.policy}: {effect.step} {effect.summary}', 400)}"
+    programs = {step.id for step in playbook.steps if not step.needs_agent} if playbook else set()
     for entry in entries:
         yield ""
-        yield from _attempt(entry)
+        yield from _attempt(entry, "output" if entry.step_id in programs else "agent")
     if cures := text.cures(entries):
         yield ""
         yield from cures
@@ -131,7 +132,8 @@ def details(
             yield f"not begun: {', '.join(left)}"
 
 
-def _attempt(entry: Entry) -> Iterator[str]:
+def _attempt(entry: Entry, worker: str) -> Iterator[str]:
+    """`worker` is the name of the line that ends what its agent or executor said."""
     words = [text.stamp(entry.started_at), entry.id, str(entry.status)]
     if entry.completed_at is not None and entry.status is not EntryStatus.SKIPPED:
         words.append(text.duration(entry.completed_at - entry.started_at))
@@ -153,8 +155,8 @@ def _attempt(entry: Entry) -> Iterator[str]:
     if not entry.gates and entry.human_response:
         yield f"  human: {one_line(entry.human_response)!r} {entry.resolution or ''}".rstrip()
     if entry.output:
-        said = last_words(entry.output).replace("\n", "\n         ")
-        yield f"  agent: {said}"
+        said = last_words(entry.output).replace("\n", f"\n    {' ' * len(worker)}")
+        yield f"  {worker}: {said}"
 
 
 def _answered(gate: Gate) -> str:

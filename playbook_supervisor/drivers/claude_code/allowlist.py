@@ -7,13 +7,15 @@ ways: they may not touch the journal, nor prompt the client.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
+
+    Worker = tuple[str, Sequence[str] | None]  # the id of a subagent, if it is known, and its tools
 
 READING = frozenset(
     {
@@ -51,6 +53,7 @@ DISPATCHING = frozenset(
 )
 """Other ways to prompt the client or to bypass us: a scheduled `continue` looks typed."""
 
+_FINDING = "ToolSearch"  # loads the descriptions of tools that the client has left out
 AGENTS = frozenset({"Agent", "Task"})
 _FILE_KEYS = ("file_path", "notebook_path", "path")
 _OURS = r"playbook (?:begin|next|report|status|show|list|probe|prove)(?: [^;&|`$()<>\n\\]*)?\Z"
@@ -69,7 +72,8 @@ class ToolCall(Record):
 
     `worker`: it is made by a subagent. `supervised`: it is made in a turn of the main thread that
     we began. `due` are the attempts that may be launched now, `at_work` those that have been.
-    `asks_gate`: it asks the open gate's question. `kept` are the folders that only playbook may
+    `asks_gate`: it asks the open gate's question. `permitted` are the only tools of the step that
+    the worker carries out, None if it may use all. `kept` are the folders that only playbook may
     write, `file` the file that the call names, both absolute and without symbolic links; `file` is
     empty if there is none.
     """
@@ -82,6 +86,7 @@ class ToolCall(Record):
     at_work: frozenset[str] = frozenset()
     gate_open: bool = False
     asks_gate: bool = False
+    permitted: frozenset[str] | None = None
     file: str = ""
     kept: tuple[str, ...] = ()
 
@@ -106,6 +111,9 @@ def rule(call: ToolCall) -> ToolDecision:
             "deny",
             f"{call.tool} is not allowed while playbook drives the session: it does the prompting.",
         )
+    if call.worker and call.permitted is not None and call.tool not in call.permitted:
+        tools = ", ".join(sorted(call.permitted - {_FINDING})) or "none"
+        return ToolDecision("deny", f"{call.tool} is not among the tools of this step: {tools}.")
     if call.worker or not (call.supervised or _names_a_step(call) or _asks_gate(call)):
         return PASS
     if call.tool in AGENTS:
@@ -121,6 +129,23 @@ def rule(call: ToolCall) -> ToolDecision:
     return ToolDecision(
         "deny", f"{call.tool} is not allowed here: the steps' agents do the work. {_expected(call)}"
     )
+
+
+def permitted(workers: Iterable[Worker], agent: str) -> frozenset[str] | None:
+    """The names of the tools that this subagent may use, None for all.
+
+    A subagent whose id is not known yet may be any of those that were launched without one.
+    """
+    known = list(workers)
+    candidates = [tools for id_, tools in known if id_ == agent] or [
+        tools for id_, tools in known if not id_
+    ]
+    names: set[str] = set()
+    for tools in candidates:
+        if tools is None:
+            return None
+        names |= {rule.partition("(")[0].strip() for rule in tools}
+    return frozenset({*names, _FINDING}) if candidates else None
 
 
 def _names_a_step(call: ToolCall) -> bool:

@@ -41,13 +41,18 @@ _DIALOG = "dialog"
 
 
 class Subagent(Record):
-    """A subagent whose launch was allowed; its id and model once the client has reported them."""
+    """A subagent whose launch was allowed; its id and model once the client has reported them.
+
+    `skill` is the command that it has to run, empty if it got a prompt; `tools` are the only ones
+    that it may use, None for no restriction.
+    """
 
     skill: str
     args: str
     tool_use: str
     agent: str = ""
     model: str = ""
+    tools: list[str] | None = None
 
 
 class Binding(Record, frozen=False):

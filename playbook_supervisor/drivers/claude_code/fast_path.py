@@ -44,7 +44,8 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolD
     if not isinstance(given, dict) or not (worker or (not agent and tool in allowlist.READING)):
         return None
     git_dir, private = _private(payload, root)
-    if _binding(private, str(agent), environment) is None:
+    bound = _binding(private, str(agent), environment)
+    if bound is None:
         return None
     return allowlist.rule(
         allowlist.ToolCall(
@@ -52,6 +53,7 @@ def at_once(payload: Mapping[str, Any], environment: Mapping[str, str]) -> ToolD
             given,
             worker=worker,
             supervised=False,
+            permitted=_permitted(bound, str(agent)) if worker else None,
             file=named_file(cwd if isinstance(cwd, str) and cwd else root, given),
             kept=kept_folders(root, git_dir),
         )
@@ -97,6 +99,11 @@ def _binding(private: str, agent: str, environment: Mapping[str, str]) -> Mappin
         return bound if ours and {"turn", "workers"} <= bound.keys() else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _permitted(bound: Mapping[str, Any], agent: str) -> frozenset[str] | None:
+    workers = bound["workers"].values()
+    return allowlist.permitted(((each["agent"], each.get("tools")) for each in workers), agent)
 
 
 def named_file(folder: str, given: Mapping[str, Any]) -> str:

@@ -148,7 +148,9 @@ def _notify(hook: HookContext, notice: Notice) -> None:
 
 def _before_tool(hook: HookContext) -> HookReply | None:
     tool, given = hook.text("tool_name"), hook.mapping("tool_input")
-    if hook.worker and tool == "Skill":
+    workers = ((worker.agent, worker.tools) for worker in hook.bound.workers.values())
+    permitted = allowlist.permitted(workers, hook.text("agent_id")) if hook.worker else None
+    if hook.worker and tool == "Skill" and permitted is None:
         return _skill(hook, given)
     root = str(hook.here.root)
     supervised = hook.bound.turn == "supervised"
@@ -164,6 +166,7 @@ def _before_tool(hook: HookContext) -> HookReply | None:
             at_work=frozenset(hook.bound.workers),
             gate_open=snapshot is not None and isinstance(snapshot.directive, Ask),
             asks_gate=snapshot is not None and gates.asks_gate(given, snapshot),
+            permitted=permitted,
             file=fast_path.named_file(hook.text("cwd") or root, given),
             kept=fast_path.kept_folders(root, str(hook.here.git_dir)),
         )

@@ -35,7 +35,10 @@ def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
     assert isinstance(snapshot.directive, Run)  # noqa: S101 - only a member of a run is due
     (member,) = (each for each in snapshot.directive.members if each.id == attempt_id)
     work = hook.supervisor.work(snapshot, member)
-    hook.bound.workers[attempt_id] = Subagent(work.skill, work.args, hook.text("tool_use_id"))
+    tools = None if work.tools is None else list(work.tools)
+    hook.bound.workers[attempt_id] = Subagent(
+        work.skill, work.args, hook.text("tool_use_id"), tools=tools
+    )
     given: dict[str, str | bool] = {
         "description": f"{attempt_id} {work.command}",
         "prompt": work.prompt,
@@ -219,7 +222,7 @@ def _report(hook: HookContext, attempt: str, completed: bool, text: str) -> Snap
     error = None
     if not completed:
         error = Failure("PB-AGENT-FAILED", first_line(text) or "the subagent failed")
-    elif [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
+    elif worker.skill and [worker.skill, worker.args] not in bound.receipts.get(worker.agent, []):
         typed = f"/{worker.skill} {worker.args}".rstrip()
         error = Failure("PB-AGENT-NO-RECEIPT", f"the subagent ended without running {typed}")
     agent = {key: value for key, value in known.items() if value}

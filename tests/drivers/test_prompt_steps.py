@@ -1,0 +1,101 @@
+"""`prompt` and `markdown` steps: a prompt of the playbook's own, for a fresh agent (cat FR-4.2)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored import Scene, unsynced
+from test_steps_without_agent import created, step
+
+from playbook_supervisor.agents.exec import ExecAgent
+from playbook_supervisor.agents.script import create as scripted
+from playbook_supervisor.drivers.headless import Runner
+from playbook_supervisor.drivers.observers import NullObserver
+from playbook_supervisor.kernel.state import Entry
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.sessions.supervisor import Supervisor
+
+TOLD = """\
+import json, os, sys
+told = {"prompt": sys.stdin.read(), "tools": os.environ["PLAYBOOK_TOOLS"]}
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def driven(supervisor: Supervisor) -> tuple[str, Entry]:
+    agent = ExecAgent("exec", [sys.executable, "-c", TOLD], supervisor.root)
+    result = Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
+    return result.why, result.entries[-1]
+
+
+def told(supervisor: Supervisor) -> dict[str, Any]:
+    """What the agent of the only step was given."""
+    why, entry = driven(supervisor)
+    assert why == "completed", entry.error
+    given: dict[str, Any] = json.loads(entry.output)
+    return given
+
+
+def test_a_prompt_is_given_with_its_values_and_reading_tools(scene: Scene) -> None:
+    text = "Review {{ file }}.\nBe brief.\n"
+    supervisor = created(scene, step("ask", "prompt", options={"text": text}), args={"file": "a b"})
+    assert told(supervisor) == {"prompt": "Review a b.\nBe brief.", "tools": "Glob,Grep,Read"}
+
+
+def test_the_tools_that_a_step_names_are_the_only_ones(scene: Scene) -> None:
+    one = step("ask", "prompt", options={"text": "Go."}, tools=("Read", "Bash(git log *)"))
+    assert told(created(scene, one))["tools"] == "Read,Bash(git log *)"
+
+
+def test_a_markdown_file_is_a_prompt_with_inputs(scene: Scene) -> None:
+    scene.write("prompts/re view.md", "\ufeffReview {{what}} of {{feature}}.\n")
+    one = step("ask", "markdown 'prompts/{{name}}.md'", options={"inputs": {"what": "<{{name}}>"}})
+    supervisor = created(scene, one, args={"name": "re view", "feature": "013"})
+    assert told(supervisor)["prompt"] == "Review <re view> of 013."
+
+
+def test_a_value_cannot_turn_a_prompt_into_a_command_of_the_client(scene: Scene) -> None:
+    one = step("ask", "prompt", options={"text": "{{what}}"})
+    supervisor = created(scene, one, args={"what": "/feature.pr now"})
+    assert told(supervisor)["prompt"] == "The task:\n\n/feature.pr now"
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("markdown missing.md", {}, "there is no file 'missing.md'"),
+        ("markdown ../outside.md", {}, "leads outside"),
+        ("markdown {{none}}", {}, "is not a regular file"),
+        ("markdown link.md", {}, "leads outside"),
+        ("markdown unknown.md", {}, "unknown arg {{nobody}}"),
+        ("markdown secret.md", {}, "contains a secret"),
+        ("prompt", {"text": " {{none}} "}, "is empty"),
+    ],
+)
+def test_a_prompt_that_cannot_be_made_fails_the_step(
+    scene: Scene, command: str, options: dict[str, Any], said: str
+) -> None:
+    scene.write("unknown.md", "{{nobody}}")
+    scene.write("secret.md", "{{secret:TOKEN}}")
+    (scene.root / "link.md").symlink_to("/etc/hostname")
+    why, entry = driven(created(scene, step("ask", command, options=options), args={"none": ""}))
+    assert (why, entry.error_code) == ("failed", "PB-AGENT-PROMPT")
+    assert said in entry.error
+    assert entry.error_guidance
+
+
+def test_the_embedded_agent_takes_a_prompt_for_the_step_s_id(scene: Scene) -> None:
+    file = scene.write("script.yaml", "steps:\n  ask: {say: read}\n")
+    supervisor = created(scene, step("ask", "prompt", options={"text": "Go."}))
+    agent = scripted(str(file), Config(), scene.root)
+    result = Runner(supervisor, agent, NullObserver()).drive(supervisor.begin)
+    assert (result.why, result.entries[0].output) == ("completed", "read")
