@@ -40,8 +40,9 @@ class Need(Record):
 
     @property
     def lacking(self) -> bool:
-        """Whether it does not hold and no earlier step provides it."""
-        return not self.probed.held and not self.provider
+        """Whether it does not hold and no earlier step provides it, as far as that is known now."""
+        later = _known_later(self.probed.name)
+        return not (self.probed.held or self.provider or later)
 
 
 class PlannedStep(Record):
@@ -228,7 +229,7 @@ def _phases(
         if runs.get(step.id)
         for condition in (*step.preconditions, *step.postconditions)
     )
-    now = {condition: conditions.probe(condition, workspace) for condition in asked}
+    now = {condition: _now(condition, workspace) for condition in asked}
     tightenings = effects(request.playbook, policy)
     index = CommandIndex(root, home=Path.home())
     values = {arg.name: request.args.get(arg.name, "") for arg in playbook.args}
@@ -257,6 +258,19 @@ def _phases(
         )
 
     return tuple(tuple(map(planned, phase)) for phase in playbook.phases)
+
+
+def _known_later(condition: str) -> str:
+    """Why nothing is said of a condition before its step runs; empty if something is."""
+    if conditions.run_checks([condition]):
+        return "not run by a dry run"
+    return "seen once the step has run" if conditions.need_tree([condition]) else ""
+
+
+def _now(condition: str, workspace: conditions.Workspace) -> Probed:
+    if later := _known_later(condition):
+        return Probed(condition, Answer.NOT_HELD, later)
+    return conditions.probe(condition, workspace)
 
 
 def _provider(condition: str, now: Mapping[str, Probed], earlier: list[Step]) -> str:

@@ -11,7 +11,7 @@ from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, secrets
 from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
-from playbook_supervisor.project.conditions import Workspace, probe
+from playbook_supervisor.project.conditions import Workspace, need_tree, probe, run_checks
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record, replace
@@ -248,6 +248,8 @@ def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tupl
     if not steps or not steps[0].postconditions:
         return ()
     first = steps[0]
+    if run_checks(first.postconditions) or need_tree(first.postconditions):
+        return ()  # that is not known, or would take long to find out
     probed = [probe(condition, workspace) for condition in first.postconditions]
     if not all(each.held for each in probed):
         return ()

@@ -7,9 +7,11 @@ but no verdict does: nothing shows that it was written by the attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
+from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import (
     Attempt,
     Check,
@@ -25,7 +27,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 from playbook_supervisor.system.stamps import rewritten
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     _Since = tuple[Since | None, int | None]
 
 
+_PASSING = r" in [\d.]+ s(?:, \".*\")?, tree "
+"""The part of a check's evidence that differs each time."""
 RunsChecks = Callable[[Attempt], AbstractContextManager["Checking"]]
 """Enters what an attempt's condition needs to run a check of the project."""
 
@@ -70,13 +74,14 @@ class CheckInputs(Record):
     """Where to look for the answer to a check, and what is known from earlier.
 
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
-    `checking` is entered for each condition that runs a check of the project for an attempt.
+    `checking` is entered for each condition that runs a check of the project for an attempt; None
+    where none may run.
     """
 
     workspace: Workspace
     runtime: Runtime
     began_at: int
-    checking: RunsChecks
+    checking: RunsChecks | None
 
     @property
     def begun(self) -> Launch:
@@ -99,9 +104,12 @@ def answer(
 
 
 def launch(step: Step, workspace: Workspace, head: str, at: int) -> Launch:
-    """Record what is on the disk when an attempt is launched."""
+    """Record what is on the disk at a launch, and which tree, if a postcondition needs that."""
     triggers = [trigger for trigger in REPORT_TRIGGERS if _wants(step, trigger)]
-    return Launch(at, head, conditions.record([*step.postconditions, *triggers], workspace))
+    artifacts = conditions.record([*step.postconditions, *triggers], workspace)
+    after = step.postconditions
+    needed = conditions.need_tree(after) or conditions.run_checks(after)
+    return Launch(at, head, artifacts, _tree(workspace) if needed else "")
 
 
 def begun(playbook: Playbook, workspace: Workspace, head: str, at: int) -> Launch:
@@ -123,12 +131,9 @@ def had_finished(
     step = attempt.step
     if checking is None and conditions.run_checks(step.postconditions):
         return False
-    since, since_ms = _basis(known)
+    inputs = CheckInputs(workspace, Runtime(), 0, checking)
     return finished(
-        (
-            conditions.probe(condition, workspace, since=since, since_ms=since_ms),
-            _changed(condition, known, workspace),
-        )
+        (_asked(condition, attempt, known, inputs), _changed(condition, known, workspace))
         for condition in step.postconditions
     )
 
@@ -147,12 +152,20 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
 
 def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[str, str]) -> Report:
     step = member.step
-    launch = _basis(inputs.runtime.launches.get(member.id))
-    since = launch if place is Place.AFTER else (None, None)
-    probed = [_probe(condition, since, inputs, failing) for condition in _conditions(step, place)]
+    launch = inputs.runtime.launches.get(member.id)
+    probed = [
+        _judged(
+            _asked(condition, member, launch, inputs)
+            if place is Place.AFTER
+            else _asked_before(condition, member, inputs),
+            inputs,
+            failing,
+        )
+        for condition in _conditions(step, place)
+    ]
     findings = []
     for trigger in _findings(step, place):
-        since = launch if trigger is Trigger.VERDICT_FAIL else _basis(inputs.begun)
+        since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
     return Report(tuple(probed), tuple(findings))
@@ -163,24 +176,51 @@ def _basis(launch: Launch | None) -> _Since:
     return (launch.artifacts, launch.at) if launch else ({}, None)
 
 
-def _probe(
-    condition: str, launched: _Since, inputs: CheckInputs, failing: dict[str, str]
+def _asked(
+    condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
 ) -> Probed:
-    since, since_ms = launched
-    probed = conditions.probe(condition, inputs.workspace, since=since, since_ms=since_ms)
+    """What a postcondition says of an attempt that was launched so."""
+    since, since_ms = _basis(launched)
+    tree, head = (launched.tree, launched.head) if launched else ("", None)
+    with _room(condition, attempt, inputs) as workspace:
+        return conditions.probe(
+            condition, workspace, since=since, since_ms=since_ms, tree=tree, head=head
+        )
+
+
+def _asked_before(condition: str, attempt: Attempt, inputs: CheckInputs) -> Probed:
+    with _room(condition, attempt, inputs) as workspace:
+        return conditions.probe(condition, workspace)
+
+
+@contextmanager
+def _room(condition: str, attempt: Attempt, inputs: CheckInputs) -> Iterator[Workspace]:
+    """The workspace, ready to run a check if the condition does."""
+    if inputs.checking is None or not conditions.run_checks([condition]):
+        yield inputs.workspace
+        return
+    with inputs.checking(attempt) as checking:
+        yield replace(inputs.workspace, checking=checking)
+
+
+def _judged(probed: Probed, inputs: CheckInputs, failing: dict[str, str]) -> Probed:
     if probed.held:
         return probed
     evidence = _evidence_digest(probed, inputs.workspace)
-    failing[condition] = evidence
-    as_waived = inputs.runtime.waivers.get(condition, evidence) == evidence
+    failing[probed.name] = evidence
+    as_waived = inputs.runtime.waivers.get(probed.name, evidence) == evidence
     return Probed(probed.name, probed.answer, probed.evidence, as_waived)
 
 
 def _evidence_digest(probed: Probed, workspace: Workspace) -> str:
-    """Of the content of the condition's files, not their times; without files, of the answer."""
+    """Of the content of the condition's files, not their times; without files, of the answer.
+
+    How long a check took and what it said is not part of that: its exit status and its tree are.
+    """
     stamps = conditions.record([probed.name], workspace)
     contents = [f"{path} {stamp.digest if stamp else ''}" for path, stamp in stamps.items()]
-    return digest("\n".join(contents or [probed.evidence]).encode())
+    said = re.sub(_PASSING, ", tree ", probed.evidence)
+    return digest("\n".join(contents or [said]).encode())
 
 
 def _finding(
@@ -197,14 +237,26 @@ def _finding(
 
 
 def _changed(condition: str, known: Launch | None, workspace: Workspace) -> bool:
-    """A condition that looks at no file counts as changed.
+    """A condition that looks at no file counts as changed, a check if the tree has changed.
 
     Without a record of the launch, existing artifacts decide, as kai asks.
     """
+    if known is not None and known.tree and conditions.run_checks([condition]):
+        return _tree(workspace) != known.tree
     now = conditions.record([condition], workspace)
     if known is None or not now:
         return True
     return any(rewritten(known.artifacts.get(path), stamp) for path, stamp in now.items())
+
+
+def _tree(workspace: Workspace) -> str:
+    """The id of the tree that is there now; empty if git cannot tell."""
+    from playbook_supervisor.system.tree import tree_id
+
+    try:
+        return tree_id(workspace.root)
+    except PlaybookError:
+        return ""
 
 
 def _all_conditions(check: Check) -> list[str]:

@@ -16,7 +16,7 @@ from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.conditions import Workspace, artifacts, need_network, probe
+from playbook_supervisor.project.conditions import Workspace, artifacts, probe
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record
@@ -116,7 +116,7 @@ class Preflight(Record):
         world = Workspace(self.tree, run.feature, branch, run.config)
         for step in _first(run.playbook):
             for condition in step.preconditions:
-                if need_network([condition]):  # no commit contains that
+                if not artifacts(condition, world):  # no commit contains that
                     continue
                 probed = probe(condition, world)
                 absent = self._absent_artifact(condition, world)
