@@ -70,8 +70,12 @@ class Account(Record, frozen=False):
     def tool_calls(self) -> int:
         return sum(stream.tool_calls for stream in self.streams)
 
-    def as_journaled(self, name: str) -> dict[str, str | int | float]:
-        """The journal's `agent`, without the unknown values."""
+    @property
+    def weighed_tokens(self) -> int:
+        return round(sum(self._largest("weighed_tokens").values()))
+
+    def as_journaled(self, name: str, *, weighed: bool = False) -> dict[str, str | int | float]:
+        """The journal's `agent`, without the unknown values; `weighed`: with the tokens' weight."""
         last = self.streams[-1] if self.streams else Stream()
         costs = self._largest("cost_usd")
         usage: dict[str, str | int | float | None] = {
@@ -81,6 +85,7 @@ class Account(Record, frozen=False):
             "cost_usd": round(sum(costs.values()), 6) if costs else None,
             "input_tokens": sum(self._largest("input_tokens").values()) or None,
             "output_tokens": sum(self._largest("output_tokens").values()) or None,
+            "weighed_tokens": (weighed and self.weighed_tokens) or None,
             "turns": self.turns or None,
             "retries": self.retries or None,
         }
@@ -88,13 +93,21 @@ class Account(Record, frozen=False):
 
     def left_of(self, budget: Budget, session: str = "") -> Budget:
         """What the next process may use, in the conversation `session` or in a new one."""
-        turns, cost = budget.max_turns, budget.max_cost_usd
+        turns, cost, tokens = budget.max_turns, budget.max_cost_usd, budget.max_tokens
         others = sum(cost for id_, cost in self._largest("cost_usd").items() if id_ != session)
         return replace(
             budget,
             max_turns=None if turns is None else turns - self.turns,
             max_cost_usd=None if cost is None else cost - others,
+            max_tokens=None if tokens is None else tokens - self.weighed_tokens,
         )
+
+    def overdrawn(self, budget: Budget) -> str:
+        """The limit that only we enforce and that is exceeded; empty if none is."""
+        spent = {"max_tool_calls": self.tool_calls, "max_tokens": self.weighed_tokens}
+        allowed = {name: getattr(budget, name) for name in spent}
+        over = (name for name, most in allowed.items() if most is not None and spent[name] > most)
+        return next(over, "")
 
     def _largest(self, name: str) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -129,7 +142,8 @@ class Conversation:
         """The output to show, then the outcome."""
         try:
             outcome = yield from self._carry_out()
-            agent = self._account.as_journaled(self._client.name)
+            weighed = self._call.budget.max_tokens is not None
+            agent = self._account.as_journaled(self._client.name, weighed=weighed)
             yield Message(outcome=replace(outcome, agent=agent))
         finally:
             self.stop()
@@ -197,9 +211,8 @@ class Conversation:
                 continue
             for shown in stream.feed(line):
                 yield from output.messages(shown)
-            allowed = self._call.budget.max_tool_calls
-            if allowed is not None and self._account.tool_calls > allowed:
-                failure = budget_failure("max_tool_calls")
+            if limit := self._account.overdrawn(self._call.budget):
+                failure = budget_failure(limit)
             else:
                 failure = unknown_command(stream, self._call.command)
             if failure is not None:

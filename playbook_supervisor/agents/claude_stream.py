@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from playbook_supervisor.formats.sanitize import first_line
@@ -34,11 +34,15 @@ class Denial(Record):
 
 
 class Usage(Record):
-    """The usage of a conversation so far; `cost_usd` is None until the client reports it."""
+    """The usage of a conversation so far; `cost_usd` is None until the client reports it.
+
+    `weighed_tokens` are all tokens, weighed by their price: in tokens of input.
+    """
 
     cost_usd: float | None = None
     input_tokens: int = 0
     output_tokens: int = 0
+    weighed_tokens: int = 0
 
 
 class Stream(Record, frozen=False):
@@ -61,7 +65,7 @@ class Stream(Record, frozen=False):
     limit_ends: int = 0
     said: str = ""
     _turns: int = 0
-    _answers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _answers: dict[str, Usage] = field(default_factory=dict)
     _denials: dict[str, Denial] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
 
@@ -109,17 +113,13 @@ class Stream(Record, frozen=False):
         are those of the main conversation only, and the cost is unknown.
         """
         if not self.result:
-            answers = self._answers.values()
-            return Usage(None, sum(read for read, _ in answers), sum(wrote for _, wrote in answers))
+            return _summed(None, self._answers.values())
         cost = self.result.get("total_cost_usd")
         if not isinstance(cost, int | float) or not 0 <= cost < _MAX_COST:
             cost = None
-        models = list(filter(_is_mapping, _mapping(self.result, "modelUsage").values()))
-        return Usage(
-            None if cost is None else round(cost, 6),
-            sum(_number(each, *_RESULT_INPUT) for each in models),
-            sum(_number(each, "outputTokens") for each in models),
-        )
+        models = filter(_is_mapping, _mapping(self.result, "modelUsage").values())
+        known = None if cost is None else round(cost, 6)
+        return _summed(known, (_usage(each, _RESULT_KEYS) for each in models))
 
     @property
     def denials(self) -> tuple[Denial, ...]:
@@ -145,9 +145,8 @@ class Stream(Record, frozen=False):
             self.api_error = _text(event, "error")
         if main and model and model != _SYNTHETIC:
             self.model = model
-            usage = _mapping(message, "usage")
-            tokens = _number(usage, *_MESSAGE_INPUT), _number(usage, "output_tokens")
-            self._answers[_text(message, "id")] = tokens
+            usage = _usage(_mapping(message, "usage"), _MESSAGE_KEYS)
+            self._answers[_text(message, "id")] = usage
         for block in _mappings(message, "content"):
             match _text(block, "type"):
                 case "text" if main and (text := _text(block, "text")).strip():
@@ -183,8 +182,36 @@ def described(tool: str, given: Mapping[str, Any], root: str = "") -> str:
 
 # ── fields of an event ──────────────────────────────────────────────────────────────────────
 
-_RESULT_INPUT = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-_MESSAGE_INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_RESULT_KEYS = (
+    "inputTokens",
+    "cacheReadInputTokens",
+    "cacheCreationInputTokens",
+    "outputTokens",
+)
+_MESSAGE_KEYS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
+_PRICES = (1.0, 0.1, 1.25, 5.0)
+"""What a token of each key costs, in tokens of input; alike for all models of the provider."""
+
+
+def _usage(event: Event, keys: tuple[str, ...]) -> Usage:
+    counts = [_number(event, key) for key in keys]
+    weighed = sum(count * price for count, price in zip(counts, _PRICES, strict=True))
+    return Usage(None, sum(counts[:3]), counts[3], round(weighed))
+
+
+def _summed(cost: float | None, usages: Iterable[Usage]) -> Usage:
+    each = tuple(usages)
+    return Usage(
+        cost,
+        sum(usage.input_tokens for usage in each),
+        sum(usage.output_tokens for usage in each),
+        sum(usage.weighed_tokens for usage in each),
+    )
 
 
 def _retrying(event: Event) -> str:

@@ -26,6 +26,7 @@ _LIMITS = {
     "max_turns": ("turns", "--max-turns N"),
     "max_tool_calls": ("tool calls", "--max-tool-calls N"),
     "max_cost_usd": ("cost", "--max-cost-usd USD"),
+    "max_tokens": ("tokens", "--max-tokens N"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
 _LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT", "PB-AGENT-LOGIN"})

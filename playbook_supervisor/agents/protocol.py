@@ -19,11 +19,16 @@ from playbook_supervisor.system.capture import Capture, redact
 
 
 class Budget(Record):
-    """The limits of a call: model turns, tool calls and cost in dollars; None means no limit."""
+    """The limits of a call: model turns, tool calls, cost in dollars, and tokens.
+
+    Tokens are weighed by their price, in tokens of input: people who pay by subscription have no
+    cost to limit. None means no limit.
+    """
 
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_cost_usd: float | None = None
+    max_tokens: int | None = None
 
 
 class Call(Record, kw_only=True):

@@ -207,6 +207,12 @@ def driving(command: Command) -> Command:
             type=click.IntRange(min=1),
             help="Most tool calls in one step.",
         ),
+        click.option(
+            "--max-tokens",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Most tokens of the whole run, weighed by price in tokens of input.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -229,5 +235,6 @@ def drive_options(values: dict[str, Any]) -> DriveOptions:
             max_turns=values["max_turns"],
             max_tool_calls=values["max_tool_calls"],
             max_cost_usd=values["max_cost_usd"],
+            max_tokens=values["max_tokens"],
         ),
     )

@@ -100,6 +100,8 @@ def run(
     supervisor = Supervisor(store, session_id)
     changed_settings.tell(supervisor, observer)
     agent = agent_for(request.tightened, drive.agent, supervisor.config, root)
+    if agent is not None and (unkept := budget.unkept(agent, request.tightened)):
+        observer.on_notice(unkept)
     return _drive(supervisor, agent, drive, observer, prompter, start=start)
 
 

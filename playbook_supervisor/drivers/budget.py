@@ -1,4 +1,9 @@
-"""A run's limits, and how much of them the next step may use, given what the journal has spent."""
+"""How much the next step may use, by the limits of the run, the step and the playbook.
+
+A limit that a person gives to `run` or `resume` counts instead of the playbook's; a step's own
+counts instead of the playbook's for each step. The cost and the tokens that a run or a playbook
+allows are those of all its steps, so the journal says what is left.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +12,39 @@ from collections.abc import Mapping
 from playbook_supervisor.agents.protocol import Agent, Budget, keeps_budgets
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Run
+from playbook_supervisor.kernel.model import Limits, Playbook, Step
 from playbook_supervisor.records import as_mapping
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 NO_LIMITS = Budget()
+_UNKEPT = "does not report its usage, so it cannot keep"
+_TOTALS = {"max_cost_usd": "cost_usd", "max_tokens": "weighed_tokens"}
+"""Limit of all steps together → the figure of an entry that counts."""
 
 
-def remaining(limits: Budget, supervisor: Supervisor, snapshot: Snapshot) -> Budget:
-    """A step's budget: turns and tool calls count for each step, the cost for the whole run.
-
-    The steps of a parallel group share the remaining cost.
-    """
-    if limits.max_cost_usd is None:
-        return limits
-    spent = sum(
-        cost
-        for entry in supervisor.store.journal(supervisor.id).entries
-        if isinstance(cost := entry.agent.get("cost_usd"), int | float) and cost >= 0
-    )
+def remaining(run: Budget, supervisor: Supervisor, snapshot: Snapshot, step: Step) -> Budget:
+    """The budget of a step. The steps of a parallel group share what is left for all."""
+    asked, own = to_session(run), to_session(_budget(step.limits))
+    playbook = to_session(_budget(snapshot.state.playbook.limits))
+    limits = {**playbook, **own, **asked}
     sharing = len(snapshot.directive.members) if isinstance(snapshot.directive, Run) else 1
-    return Budget(
-        limits.max_turns, limits.max_tool_calls, (limits.max_cost_usd - spent) / max(sharing, 1)
-    )
+    for name, figure in _TOTALS.items():
+        allowed = asked.get(name, playbook.get(name))
+        if allowed is not None:
+            left = (allowed - _spent(supervisor, figure)) / max(sharing, 1)
+            limits[name] = min(limits[name], left)
+    return merged(NO_LIMITS, limits)
+
+
+def _budget(limits: Limits) -> Budget:
+    return Budget(limits.max_turns, limits.max_tool_calls, limits.max_cost_usd, limits.max_tokens)
+
+
+def _spent(supervisor: Supervisor, figure: str) -> float:
+    entries = supervisor.store.journal(supervisor.id).entries
+    figures = (entry.agent.get(figure) for entry in entries)
+    return sum(each for each in figures if isinstance(each, int | float) and each >= 0)
 
 
 def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
@@ -38,12 +53,12 @@ def merged(requested: Budget, stored: Mapping[str, float]) -> Budget:
     Unknown stored keys are ignored.
     """
     limits = {**stored, **to_session(requested)}
-    turns, calls = limits.get("max_turns"), limits.get("max_tool_calls")
-    return Budget(
-        None if turns is None else int(turns),
-        None if calls is None else int(calls),
-        limits.get("max_cost_usd"),
-    )
+    whole = {
+        name: int(limits[name])
+        for name in ("max_turns", "max_tool_calls", "max_tokens")
+        if name in limits
+    }
+    return Budget(**whole, max_cost_usd=limits.get("max_cost_usd"))
 
 
 def to_session(limits: Budget) -> dict[str, float]:
@@ -56,7 +71,16 @@ def unenforceable(agent: Agent, limits: Budget) -> str:
     if limits == NO_LIMITS or keeps_budgets(agent):
         return ""
     options = ", ".join(f"--{name.replace('_', '-')}" for name in to_session(limits))
-    return f"the agent {agent.name} does not report its usage, so it cannot keep {options}"
+    return f"the agent {agent.name} {_UNKEPT} {options}"
+
+
+def unkept(agent: Agent, playbook: Playbook) -> str:
+    """Which limits of the playbook or its steps the agent cannot keep, or nothing."""
+    stated = (playbook.limits, *(step.limits for step in playbook.steps))
+    names = dict.fromkeys(name for each in stated for name in to_session(_budget(each)))
+    if not names or keeps_budgets(agent):
+        return ""
+    return f"the agent {agent.name} {_UNKEPT} the playbook's {', '.join(names)}"
 
 
 def require_enforceable(agent: Agent, requested: Budget) -> None:

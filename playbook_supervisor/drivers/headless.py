@@ -152,7 +152,7 @@ class Runner(Record, frozen=False):
         assignment = Assignment(self.supervisor, snapshot, attempt, limits, self._secrets)
         if attempt.step.needs_agent:
             assert self.agent is not None  # noqa: S101 - `commands.driving` chose one
-            allowed = budget.remaining(self.limits, self.supervisor, snapshot)
+            allowed = budget.remaining(self.limits, self.supervisor, snapshot, attempt.step)
             self._workers.launch(attempt, agent_job(assignment, self.agent, allowed))
         else:
             self._workers.launch(attempt, executor_job(assignment))

@@ -122,9 +122,9 @@ class Assignment(Record):
 
     @property
     def limits(self) -> Limits:
-        """Those of the step, else of the playbook, else of the run."""
-        limits = as_mapping(self.run_limits)
-        for nearer in (self.snapshot.state.playbook.limits, self.attempt.step.limits):
+        """Those that a person gave to the run, else of the step, else of the playbook."""
+        limits = as_mapping(self.snapshot.state.playbook.limits)
+        for nearer in (self.attempt.step.limits, self.run_limits):
             limits |= {name: each for name, each in as_mapping(nearer).items() if each is not None}
         return Limits(**limits)
 

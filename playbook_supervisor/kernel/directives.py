@@ -155,7 +155,7 @@ class Failure(Record):
     lasts: bool = False
 
 
-FIGURES = ("cost_usd", "input_tokens", "output_tokens", "turns", "retries")
+FIGURES = ("cost_usd", "input_tokens", "output_tokens", "weighed_tokens", "turns", "retries")
 """The keys of a usage record that are numbers."""
 _INFINITY = float("inf")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = NEWEST["session.yaml"]
 
-LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd")
+LIMITS = ("max_turns", "max_tool_calls", "max_cost_usd", "max_tokens")
 """The limits of an agent's budget that a session remembers."""
 
 SESSION_ID = re.compile(r"[0-9]{8}-[a-z0-9]{3}\Z")

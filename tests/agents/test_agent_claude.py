@@ -204,6 +204,7 @@ def test_without_a_result_it_has_failed(
     [
         ("denied", "/speckit.plan", {"budget": Budget(max_tool_calls=3)}, "PB-AGENT-BUDGET"),
         ("works", "/speckit.plan", {"budget": Budget(max_cost_usd=0.0)}, "PB-AGENT-BUDGET"),
+        ("works", "/speckit.plan", {"budget": Budget(max_tokens=149)}, "PB-AGENT-BUDGET"),
         ("unknown-command", "/nosuch", {}, "PB-AGENT-COMMAND"),
         ("works", "/speckit.plan", {"idle": 0.3}, "PB-AGENT-TIMEOUT"),
     ],
@@ -409,7 +410,9 @@ class Spender:
 
     def run(self, call: Call) -> Running:
         self.given[call.step] = call.budget
-        outcome = Outcome(agent={"name": self.name, "cost_usd": 0.4})
+        usage: dict[str, str | int | float]
+        usage = {"name": self.name, "cost_usd": 0.4, "weighed_tokens": 1000}
+        outcome = Outcome(agent=usage)
         return Running(iter([Message(outcome=outcome)]), stop=lambda: None)
 
 
@@ -428,3 +431,47 @@ def test_a_group_shares_the_remaining_cost(
         left = spender.given[step]
         assert left.max_turns == 7
         assert left.max_cost_usd == pytest.approx(0.3)
+
+
+LIMITED = """\
+name: limited
+description: Limits of the playbook and of a step
+version: "1.1"
+args: []
+limits: {max_turns: 9, max_cost_usd: 1.0, max_tokens: 3000}
+defaults: {autonomy: auto, error_policy: stop}
+steps:
+  - {id: one, command: /qa.plan}
+  - {id: two, command: /qa.plan, max_turns: 20, max_tokens: 500}
+"""
+
+
+def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tyr 26; a step's own limits count instead of the playbook's for each step."""
+    project.write(".playbooks/playbooks/limited.yaml", LIMITED)
+    spender = Spender()
+    monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)
+    assert driving.run("limited", cwd=project.root).why == "completed"
+    assert spender.given["one"] == Budget(max_turns=9, max_cost_usd=1.0, max_tokens=3000)
+    two = spender.given["two"]
+    assert (two.max_turns, two.max_tokens) == (20, 500)
+    assert two.max_cost_usd == pytest.approx(0.6)
+    drive = driving.DriveOptions("", limits=Budget(max_turns=3, max_tokens=9000))
+    driving.run("limited", cwd=project.root, drive=drive)
+    assert (spender.given["two"].max_turns, spender.given["two"].max_tokens) == (3, 8000)
+
+
+def test_limits_of_a_playbook_that_the_agent_cannot_keep_are_reported(project: Project) -> None:
+    told: list[str] = []
+
+    class Listener(NullObserver):
+        def on_notice(self, text: str) -> None:
+            told.append(text)
+
+    project.write(".playbooks/playbooks/limited.yaml", LIMITED)
+    drive = driving.DriveOptions(project.script("default: {say: done}\n"))
+    driving.run("limited", cwd=project.root, drive=drive, observer=Listener())
+    names = "max_turns, max_cost_usd, max_tokens"
+    assert any(f"it cannot keep the playbook's {names}" in text for text in told)

@@ -66,7 +66,7 @@ def test_work_is_shown_line_by_line_and_summed_up() -> None:
     assert stream.commands is not None
     assert "speckit.plan" in stream.commands
     assert (stream.model, stream.turns, stream.tool_calls) == ("claude-opus-5-5", 2, 1)
-    assert stream.usage == Usage(cost_usd=0.0012, input_tokens=200, output_tokens=20)
+    assert stream.usage == Usage(0.0012, 200, 20, weighed_tokens=300)
     assert len(stream.session) == 36
     assert judge(stream, ()) == Verdict()
 
@@ -74,7 +74,7 @@ def test_work_is_shown_line_by_line_and_summed_up() -> None:
 def test_without_a_result_there_is_no_verdict() -> None:
     stream, _ = heard(*lines("works")[:-1])
     assert judge(stream, ()) is None
-    assert (stream.turns, stream.usage) == (2, Usage(None, 200, 20))
+    assert (stream.turns, stream.usage) == (2, Usage(None, 200, 20, 300))
 
 
 def test_a_result_that_is_not_the_last_message_does_not_count() -> None:
@@ -426,9 +426,23 @@ def test_usage_is_summed_over_conversations_not_processes() -> None:
         "turns": 4,
         "retries": 1,
     }
+    assert account.as_journaled("claude", weighed=True)["weighed_tokens"] == 210
     left = account.left_of(Budget(max_turns=5, max_cost_usd=1.0), "b")
     assert left == Budget(max_turns=1, max_cost_usd=0.9)
     assert account.left_of(Budget()) == Budget()
+
+
+def test_tokens_are_weighed_by_what_they_cost() -> None:
+    """In tokens of input: those read from the cache are cheap, those of the answer are dear."""
+    usage = {
+        "inputTokens": 100,
+        "cacheReadInputTokens": 1000,
+        "cacheCreationInputTokens": 40,
+        "outputTokens": 10,
+    }
+    stream, _ = heard(result(modelUsage={"opus": usage, "haiku": usage}))
+    assert stream.usage.weighed_tokens == 2 * (100 + 100 + 50 + 50)
+    assert stream.usage.input_tokens == 2 * 1140
 
 
 def test_unknown_values_are_left_out() -> None:
@@ -442,6 +456,7 @@ def test_unknown_values_are_left_out() -> None:
         (Budget(max_turns=0), "turns"),
         (Budget(max_tool_calls=0), "tool calls"),
         (Budget(max_cost_usd=-0.1), "cost"),
+        (Budget(max_tokens=0), "tokens"),
     ],
 )
 def test_an_exhausted_budget_is_a_failure(left: Budget, word: str) -> None:
