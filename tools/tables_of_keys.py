@@ -97,6 +97,7 @@ BESIDE_SCHEMA: Mapping[tuple[str, str], str] = {
     ("journal", "cost_usd"): "The cost, if the agent reports it.",
     ("journal", "input_tokens"): "Input tokens.",
     ("journal", "output_tokens"): "Output tokens.",
+    ("journal", "weighed_tokens"): "All tokens, weighed by their price, if they were limited.",
     ("journal", "turns"): "The number of turns.",
     ("journal", "retries"): "Transient errors that were retried within the attempt.",
     ("config", "specs"): "Specifications, plans and tasks.",
