@@ -23,7 +23,7 @@ GROUPS = {
         "status": "Show all sessions, those that wait for you first.",
         "logs": "Show all that the agent of an attempt said.",
         "show": "Show one session: attempts, conditions, evidence and answers.",
-        "list": "List the playbooks of this project.",
+        "list": "List the playbooks of this project, and what they take.",
         "pause": "Stop driving a session and leave it open.",
         "abort": "End an open or failed session for good.",
         "finish": "Remove a session's worktree and branch after the merge.",
