@@ -26,7 +26,8 @@ state["calls"].append(argv)
 listed = state[kind]
 
 def save():
-    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "state.new").write_text(json.dumps(state))
+    (folder / "state.new").replace(folder / "state.json")
 
 if failure:
     save()
@@ -97,6 +98,12 @@ class Forge:
     def then(self, **change: Any) -> None:
         """After the next answer to `pr view` without such a change, this is the state."""
         self._add("views", change)
+
+    def changes(self, **how: Any) -> None:
+        """Change the only pull request, as a person does on the forge."""
+        state = json.loads(self._state.read_text())
+        state["pr"][0] |= how
+        self._state.write_text(json.dumps(state))
 
     def fails(self, **how: Any) -> None:
         """The next call ends with these `stdout`, `stderr` and `status`."""

@@ -87,7 +87,7 @@ def prepare(
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
     missing, warnings = _commands(playbook, root)
-    if tree is None:
+    if tree is None and not any(step.namespace == "branch" for step in playbook.steps):
         warnings = [*_on_default_branch(store.checkout), *warnings]
     branch = store.checkout.branch if branch is None else branch
     feature = features.of_branch(branch)

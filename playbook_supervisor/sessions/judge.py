@@ -174,7 +174,15 @@ class Judge:
         events = machine.decide(opened.state, observation)
         self._record_launches(opened, events)
         opened.accept(events)
+        self._follow_branch(opened, events)
         return events
+
+    def _follow_branch(self, opened: OpenSession, events: tuple[Event, ...]) -> None:
+        """The session belongs to the branch that a step of its own has switched to."""
+        done = [event.entry.step_id for event in events if event.change is Change.DONE]
+        if any(opened.playbook.step(name).namespace == "branch" for name in done):
+            branch = self._checkout().branch or opened.manifest.branch
+            opened.restate(replace(opened.manifest, branch=branch))
 
     def _admit_answer(self, opened: OpenSession, answered: Answered) -> None:
         asked = machine.directive(opened.state)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from forge import ADDRESS, Forge
 from project import Project, remote
+from test_journeys import kill, wait_until
 
 PLAYBOOK = """\
 name: change
@@ -65,6 +66,8 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
     assert project.playbook("answer", "continue").code == 0
     ended = project.playbook("resume")
     assert ended.code == 0, ended.err
+    assert "began on branch" not in ended.err
+    assert project.manifest()["branch"] == "log-in-twice"
     assert [entry["status"] for entry in project.journal()] == ["done"] * 4
     assert forge.pulls[0]["title"] == "Change log-in-twice"
     assert f"{ADDRESS}/pull/7" in str(project.journal()[-1]["output"])
@@ -77,6 +80,32 @@ def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, fo
     ]
     journal = bare.git("show", f"log-in-twice~1:.playbooks/sessions/{name}/journal.yaml")
     assert yaml.safe_load(journal)["entries"][-1]["status"] == "in_progress"
+
+
+def test_a_runner_that_is_killed_while_it_waits_goes_on_waiting(
+    project: Project, forge: Forge
+) -> None:
+    """Nothing is opened twice, and what was merged meanwhile is seen."""
+    remote(project)
+    waits = PLAYBOOK.replace('body: "See the journal."', "wait: merged")
+    project.write(".playbooks/playbooks/change.yaml", waits)
+    with project.spawn("run", "change", "Log in twice", "--mode", "autonomous") as process:
+        wait_until(lambda: any(call[1] == "view" for call in forge.calls))
+        kill(process)
+    forge.changes(state="MERGED", headRefOid=project.git("rev-parse", "HEAD"))
+    ended = project.playbook("resume")
+    assert ended.code == 0, ended.err
+    assert len(forge.created) == 1
+    assert f"{ADDRESS}/pull/7" in str(project.journal()[-1]["output"])
+
+
+def test_a_session_that_makes_its_branch_may_begin_on_the_default_one(
+    project: Project, forge: Forge
+) -> None:
+    project.git("switch", "-q", "main")
+    ran = project.playbook("run", "change", "Log in twice")
+    assert "default branch" not in ran.err
+    assert project.manifest()["branch"] == "log-in-twice"
 
 
 def test_a_failed_step_says_what_and_how_to_mend_it(project: Project, forge: Forge) -> None:

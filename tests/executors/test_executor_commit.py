@@ -429,6 +429,33 @@ def test_two_remotes_of_which_none_is_chosen_are_none(changed: Project, origin: 
 # ── interruption ────────────────────────────────────────────────────────────────────────────
 
 
+class Second(Bench):
+    """A bench beside another one in the repository."""
+
+    @property
+    def worker_file(self) -> Path:
+        return self.folder.parent / "second"
+
+
+def test_two_steps_at_once_commit_one_after_the_other(changed: Project) -> None:
+    hook(changed, "pre-commit", "sleep 0.2")
+    outcomes: list[Outcome] = []
+
+    def commit(bench: Bench, path: str) -> None:
+        outcomes.append(bench.outcome(COMMIT, step(path)))
+
+    steps = [(Bench(changed.root), "src"), (Second(changed.root), "docs")]
+    threads = [threading.Thread(target=commit, args=each) for each in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [each.error for each in outcomes] == [None, None]
+    assert sorted(len(each.data["files"]) for each in outcomes) == [1, 3]
+    assert changed.git("log", "-2", "--format=%s").splitlines() == [MESSAGE, MESSAGE]
+    assert changed.git("status", "--porcelain", "--", "src", "docs") == ""
+
+
 def test_a_deadline_leaves_no_lock_and_no_new_names(changed: Project) -> None:
     hook(changed, "pre-commit", "echo checking; sleep 600")
     before = state(changed)
