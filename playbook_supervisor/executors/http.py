@@ -290,7 +290,7 @@ class _Exchange:
 
         place = _place(error.request.url)
         why = one_line(str(error)) or type(error).__name__
-        if isinstance(error, httpx.ConnectTimeout):
+        if isinstance(error, httpx.ConnectTimeout) and self._context.remaining != 0:
             message = f"{place} cannot be reached: no connection within {CONNECT:g} s"
         elif isinstance(error, httpx.TimeoutException):
             message = f"{place} did not answer in time"

@@ -1,4 +1,4 @@
-"""`http` steps send one request and keep the answer (tyr 15, 27, 28; NFR-3)."""
+"""`http` steps send one request and keep the answer (tyr 15)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from carried import Bench
 from carried import task as any_task
 from web import Handle, Request, Site, served
 
+from playbook_supervisor.executors import http
 from playbook_supervisor.executors.http import HttpExecutor
 from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.kernel.vocabulary import OutputFormat
@@ -195,12 +197,14 @@ class TestBounds:
     def test_a_host_that_is_not_allowed_receives_nothing(
         self, config: Config, why: str, bench: Bench, site: Site
     ) -> None:
+        """tyr 27, however the address is written."""
         error = bench.error(HTTP, task("GET", site.url.upper()), bench.context(config))
         assert error.code == "PB-POLICY-DENIED"
         assert why in error.message
         assert not site.requests
 
     def test_an_allowed_host_may_not_send_us_to_another(self, bench: Bench, site: Site) -> None:
+        """tyr 27."""
         with served({"/": lambda request: request.answer("inside")}) as inside:
             elsewhere = f"http://127.0.0.1:{inside.server_port}/"
             url = to(lambda request: request.redirect(elsewhere), site)
@@ -240,6 +244,7 @@ class TestRedirects:
         assert error.message.endswith("redirects more than 5 times")
 
     def test_secrets_do_not_go_to_another_origin(self, bench: Bench, site: Site) -> None:
+        """tyr 28."""
         with served({"/": lambda request: request.answer("there")}) as other:
             url = to(lambda request: request.redirect(other.url), site)
             headers = {"Authorization": SECRET, "X-Api-Key": SECRET, "Accept": "text/plain"}
@@ -358,6 +363,7 @@ class TestAnAnswer:
         assert "answers in gzip, gzip" in error.message
 
     def test_shows_no_control_characters_and_no_secret(self, bench: Bench, site: Site) -> None:
+        """tyr 28."""
         url = to(lambda request: request.answer(f"\x1b[31mtoken {SECRET}\x07", status=500), site)
         sent = any_task(
             "GET",
@@ -380,6 +386,17 @@ class TestAnAnswer:
 
         error = bench.error(HTTP, task("GET", to(odd, site)))
         assert len(error.message) < 300
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The address of a server whose queue of connections is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as waiting:
+        for _ in range(4):
+            line = waiting.enter_context(socket.socket())
+            line.setblocking(False)
+            line.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 class TestNoAnswer:
@@ -415,6 +432,14 @@ class TestNoAnswer:
         error = bench.error(HTTP, task("GET", to(hang_up, site)))
         assert error.code == "PB-STEP-NETWORK"
         assert error.message.startswith(f"the connection to {site.url}/page failed: ")
+
+    def test_a_host_that_does_not_take_connections(
+        self, bench: Bench, deaf: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(http, "CONNECT", 0.2)
+        error = bench.error(HTTP, task("GET", deaf))
+        assert error.code == "PB-STEP-NETWORK"
+        assert error.message == f"{deaf}/ cannot be reached: no connection within 0.2 s"
 
     def test_the_proxy_of_the_environment_is_not_asked(
         self, bench: Bench, site: Site, monkeypatch: pytest.MonkeyPatch
@@ -474,6 +499,16 @@ class TestAnEnd:
             error = bench.error(HTTP, task("GET", url), bench.context(wall=0.5))
             assert error.code == "PB-STEP-TIMEOUT"
             assert time.monotonic() - began < 2.5
+
+    def test_while_it_connects(self, bench: Bench, deaf: str) -> None:
+        error = bench.error(HTTP, task("GET", deaf), bench.context(wall=0.5))
+        assert error.code == "PB-STEP-TIMEOUT"
+
+    def test_is_its_own_even_if_it_is_not_told(self, bench: Bench, site: Site) -> None:
+        slow = task("GET", to(self.silent, site))
+        error = HTTP.execute(slow, bench.context(wall=0.3)).error
+        assert error is not None
+        assert error.code == "PB-STEP-TIMEOUT"
 
     def test_before_it_has_begun_sends_nothing(self, bench: Bench, site: Site) -> None:
         context = bench.context()

@@ -1,4 +1,4 @@
-"""`mcp` steps call one tool of a server that the project declares (tyr 17, 27, 28)."""
+"""`mcp` steps call one tool of a server that the project declares (tyr 17)."""
 
 from __future__ import annotations
 
@@ -187,6 +187,7 @@ class TestBeforeAnythingRuns:
         ],
     )
     def test_the_project_must_allow_tool_and_program(self, config: Config, bench: Bench) -> None:
+        """tyr 27."""
         error = bench.error(MCP, to("greet", name="x"), bench.context(config))
         assert error.code == "PB-POLICY-DENIED"
         assert not bench.shown
@@ -362,6 +363,7 @@ class TestABrokenServer:
         assert not worker_alive(bench.worker_file)
 
     def test_that_prints_a_secret_shows_none(self, handmade: Handmade) -> None:
+        """tyr 28."""
         bench = handmade(
             "print('token s3cr3t-t0ken', file=sys.stderr, flush=True)\n"
             "RESULT['structuredContent'] = {'echo': 's3cr3t-t0ken'}\n"
