@@ -11,21 +11,26 @@ from playbook_supervisor.project.checks import Proof
 from playbook_supervisor.sessions import proofs
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.ancestry import process
 
-# The check fails if there is something in a file `broken`, hangs if there is one named `hangs`, and
-# counts its runs outside the repository.
+# The check fails if there is something in a file `broken`. It counts its runs and hangs as long as
+# it is held, both outside the repository.
 _CHECK = """\
 import os, pathlib, subprocess, sys, time
-runs = pathlib.Path({runs!r})
-runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
-if pathlib.Path("hangs").exists():
+beside = pathlib.Path({beside!r})
+with open(beside / "runs", "a") as runs:
+    runs.write("x")
+if (beside / "held").exists():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    runs.with_name("processes").write_text(f"{{os.getpid()}} {{child.pid}}")
-    time.sleep(600)
-print("a banner")
-broken = pathlib.Path("broken").exists() and pathlib.Path("broken").read_text() != ""
-print("1 failed, 311 passed" if broken else "312 passed")
-sys.exit(broken)
+    (beside / "processes").write_text(f"{{os.getpid()}} {{child.pid}}")
+    while (beside / "held").exists():
+        time.sleep(0.05)
+    child.kill()
+print("a banner", os.environ.get("FAKED", ""))
+broken = pathlib.Path("broken")
+red = broken.exists() and broken.read_text() != ""
+print("1 failed, 311 passed" if red else "312 passed")
+sys.exit(red)
 """
 PROVED = """\
 name: proved
@@ -48,16 +53,23 @@ steps:
 
 
 class Checked:
-    """The project; its files `broken` and `hangs` say what the check does."""
+    """The project; something in its file `broken` lets the check fail."""
 
     def __init__(self, project: Project, beside: Path) -> None:
         self.project, self._beside = project, beside
         script = beside / "check.py"
-        script.write_text(_CHECK.format(runs=str(beside / "runs")))
+        script.write_text(_CHECK.format(beside=str(beside)))
         self.argv = [sys.executable, str(script)]
         project.write(".playbooks/config.yaml", f"checks: {{test: {{run: {self.argv}}}}}\n")
         project.write(".playbooks/playbooks/proved.yaml", PROVED)
         project.commit("Check")
+
+    def hold(self) -> None:
+        """Let the check hang, with a process that it has started, until it is released."""
+        (self._beside / "held").touch()
+
+    def release(self) -> None:
+        (self._beside / "held").unlink()
 
     @property
     def runs(self) -> int:
@@ -67,11 +79,16 @@ class Checked:
 
     @property
     def processes(self) -> list[int]:
-        """The check that hangs, and the process that it has started; none before it has."""
+        """The check that was held last, and the process that it had started; none before."""
         try:
             return list(map(int, (self._beside / "processes").read_text().split()))
         except FileNotFoundError:
             return []
+
+    @property
+    def gone(self) -> bool:
+        """Whether none of those processes is left."""
+        return all(process(pid) is None for pid in self.processes)
 
     @property
     def store(self) -> DiskStore:

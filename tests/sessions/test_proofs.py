@@ -14,7 +14,6 @@ import pytest
 from checked import Checked
 from project import Project
 
-from playbook_supervisor.system.ancestry import process
 from playbook_supervisor.system.process_groups import until
 
 WORKS = """
@@ -27,10 +26,6 @@ steps:
     - {say: all tests are green, write: {"broken": "1\\n"}}
     - {say: now they are, write: {"broken": ""}}
 """
-HANGS = """
-steps:
-  implement: {write: {"hangs": "1\\n"}}
-"""
 PATIENCE = 30.0
 
 
@@ -41,10 +36,6 @@ def checked(project: Project, tmp_path: Path) -> Checked:
 
 def eventually(condition: Callable[[], object]) -> None:
     assert until(lambda: bool(condition()), PATIENCE)
-
-
-def gone(checked: Checked) -> bool:
-    return all(process(pid) is None for pid in checked.processes)
 
 
 def test_a_step_is_done_by_what_the_check_proves(checked: Checked) -> None:
@@ -118,14 +109,15 @@ def test_a_run_that_ends_during_a_check_leaves_no_process_and_makes_it_again(
     checked: Checked, number: signal.Signals
 ) -> None:
     project = checked.project
-    with project.spawn("run", "proved", "--agent", project.script(HANGS)) as running:
+    checked.hold()
+    with project.spawn("run", "proved", "--agent", project.script(WORKS)) as running:
         eventually(lambda: checked.processes)
         running.send_signal(number)
         running.communicate(timeout=PATIENCE)
     assert running.returncode == (-9 if number == signal.SIGKILL else 128 + number)
-    eventually(lambda: gone(checked))
+    eventually(lambda: checked.gone)
     assert (project.manifest()["status"], checked.kept) == ("in_progress", ())
-    (project.root / "hangs").unlink()
+    checked.release()
     assert project.playbook("resume").code == 4
     (implement, _) = project.journal()
     assert (implement["status"], implement.get("attempt", 1), checked.runs) == ("done", 1, 2)
@@ -134,13 +126,14 @@ def test_a_run_that_ends_during_a_check_leaves_no_process_and_makes_it_again(
 @pytest.mark.parametrize("command", ["pause", "abort"])
 def test_a_person_elsewhere_does_not_wait_for_a_check(checked: Checked, command: str) -> None:
     project = checked.project
-    with project.spawn("run", "proved", "--agent", project.script(HANGS)) as running:
+    checked.hold()
+    with project.spawn("run", "proved", "--agent", project.script(WORKS)) as running:
         eventually(lambda: checked.processes)
         began = time.monotonic()
         assert project.process(command).code == 0
         assert time.monotonic() - began < PATIENCE
         running.communicate(timeout=PATIENCE)
-    eventually(lambda: gone(checked))
+    eventually(lambda: checked.gone)
     status = {"pause": "in_progress", "abort": "aborted"}[command]
     assert project.manifest()["status"] == status
 
@@ -150,10 +143,11 @@ def test_a_check_ends_at_its_deadline(checked: Checked) -> None:
     settings = f"checks: {{test: {{run: {checked.argv}, timeout_seconds: 1}}}}\n"
     project.write(".playbooks/config.yaml", settings)
     project.commit("Be quick")
-    assert project.playbook("run", "proved", "--agent", project.script(HANGS)).code == 4
+    checked.hold()
+    assert project.playbook("run", "proved", "--agent", project.script(WORKS)).code == 4
     question = project.manifest()["gate"]["question"]
     assert "it did not end within 1" in question
-    assert gone(checked)
+    assert checked.gone
 
 
 def test_a_proof_outlives_a_run_that_is_killed_before_the_step_ends(

@@ -1,0 +1,184 @@
+"""Checks of a project in a client: made by a process behind `next --wait`, never by a hook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bound import PROGRAM, Conversation
+from checked import Checked
+from program import Result
+from project import Project
+
+from playbook_supervisor.drivers import detached
+from playbook_supervisor.system.process_groups import until
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def checked(project: Project, tmp_path: Path) -> Checked:
+    return Checked(project, tmp_path)
+
+
+@pytest.fixture
+def conversation(checked: Checked) -> Iterator[Conversation]:
+    with Conversation(checked.project) as conversation:
+        conversation.types("run", "proved")
+        yield conversation
+
+
+def implemented(conversation: Conversation, attempt: str = "implement#1") -> Any:
+    """The agent of the attempt has come to its end; what the client is told."""
+    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": f"use of {attempt}"}
+    conversation.hook("PreToolUse", **called, tool_input={"prompt": attempt})
+    ran: dict[str, Any] = {
+        "tool_input": {"skill": "speckit.implement"},
+        "tool_response": {"success": True},
+    }
+    conversation.hook("PostToolUse", agent_id=f"of {attempt}", tool_name="Skill", **ran)
+    back = {"status": "completed", "agentId": f"of {attempt}"}
+    return conversation.hook("PostToolUse", **called, tool_response=back)
+
+
+def directive(said: str) -> Any:
+    """The directive in what a model reads."""
+    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
+    return json.loads(line.removeprefix("playbook-directive: "))
+
+
+def waits(conversation: Conversation, **env: str) -> Any:
+    """What `playbook next --wait` tells a model."""
+    return directive(conversation.runs("next", "--wait", **env).out)
+
+
+def killed(conversation: Conversation) -> Result:
+    """`playbook next --wait`, which the client kills after some seconds."""
+    limited = ("timeout", "-s", "KILL", "4", *PROGRAM, "next", "--wait")
+    return conversation.starts(*limited, **conversation.shell)
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    assert until(lambda: bool(condition()), PATIENCE)
+
+
+def private(checked: Checked) -> Path:
+    return checked.store.runtime(checked.project.session.name)
+
+
+def test_a_hook_leaves_the_check_to_a_command(checked: Checked, conversation: Conversation) -> None:
+    """Chapter 6: hooks never carry out a step, and never ask a condition that starts a program."""
+    told = implemented(conversation)
+    due = directive(told["hookSpecificOutput"]["additionalContext"])
+    assert (due["directive"], due["command"]) == ("wait", "playbook next --wait")
+    assert due["steps"] == ["implement#1"]
+    assert checked.runs == 0
+    for command in (("next",), ("next", "--json"), ("status",)):
+        assert conversation.runs(*command).code == 0
+    assert checked.runs == 0
+
+
+def test_next_waits_for_the_check_and_tells_what_follows(
+    checked: Checked, conversation: Conversation
+) -> None:
+    implemented(conversation)
+    due = waits(conversation)
+    assert (due["directive"], due["gate"]["id"], checked.runs) == ("ask", "pr#1?1", 1)
+    implement, _ = checked.project.journal()
+    assert (implement["status"], "exit 0" in implement["evidence"][0]) == ("done", True)
+    eventually(lambda: not detached.working(private(checked)))
+
+
+def test_a_check_that_fails_raises_the_gate_and_holds_after_a_retry(
+    checked: Checked, conversation: Conversation
+) -> None:
+    checked.project.write("broken", "1\n")
+    implemented(conversation)
+    assert waits(conversation)["gate"]["reason"] == "postcondition_fail"
+    conversation.hook("UserPromptSubmit", prompt="retry")
+    checked.project.write("broken", "")
+    implemented(conversation, "implement#2")
+    assert waits(conversation)["gate"]["id"] == "pr#1?1"
+
+
+def test_the_check_goes_on_when_the_client_kills_the_command(
+    checked: Checked, conversation: Conversation
+) -> None:
+    """A client gives a command a few minutes; the check is made once all the same."""
+    checked.hold()
+    implemented(conversation)
+    assert killed(conversation).code != 0
+    assert (checked.gone, detached.working(private(checked))) == (False, True)
+    assert killed(conversation).code != 0
+    checked.release()
+    assert (waits(conversation)["directive"], checked.runs) == ("ask", 1)
+
+
+def test_two_commands_at_once_make_the_check_once(
+    checked: Checked, conversation: Conversation
+) -> None:
+    implemented(conversation)
+    project, shell = checked.project, {"PLAYBOOK_SESSION": checked.project.session.name}
+    outside = dict.fromkeys(conversation.shell, "")
+    with ThreadPoolExecutor(3) as pool:
+        asked = [
+            pool.submit(project.process, "next", "--wait", "--json", env={**outside, **shell})
+            for _ in range(3)
+        ]
+    assert {each.result().json["directive"] for each in asked} == {"ask"}
+    assert checked.runs == 1
+
+
+def test_a_check_does_not_outlive_its_client(checked: Checked, conversation: Conversation) -> None:
+    """Nothing of it stays behind, and a runner that takes the session over makes it again."""
+    checked.hold()
+    implemented(conversation)
+    killed(conversation)
+    conversation.dies()
+    eventually(lambda: checked.gone and not detached.working(private(checked)))
+    checked.release()
+    project = checked.project
+    assert project.playbook("resume", "--agent", project.script("steps: {}")).code == 4
+    implement, _ = project.journal()
+    assert (implement["status"], checked.runs) == ("done", 2)
+
+
+@pytest.mark.parametrize("command", ["pause", "abort"])
+def test_a_person_ends_the_check(
+    checked: Checked, conversation: Conversation, command: str
+) -> None:
+    checked.hold()
+    implemented(conversation)
+    killed(conversation)
+    conversation.types(command)
+    eventually(lambda: checked.gone and not detached.working(private(checked)))
+    status = {"pause": "in_progress", "abort": "aborted"}[command]
+    assert (checked.project.manifest()["status"], checked.kept) == (status, ())
+
+
+def test_the_check_runs_in_the_environment_of_the_client(
+    checked: Checked, conversation: Conversation
+) -> None:
+    """A model could otherwise put a program of its own before the one that the check runs."""
+    implemented(conversation)
+    assert waits(conversation, FAKED="by a model")["directive"] == "ask"
+    log = checked.project.playbook("logs", "implement#1").out
+    assert "a banner" in log
+    assert "by a model" not in log
+
+
+def test_what_the_process_cannot_do_is_told_by_the_command(
+    checked: Checked, conversation: Conversation
+) -> None:
+    implemented(conversation)
+    journal = checked.project.session / "journal.yaml"
+    checked.hold()
+    killed(conversation)
+    journal.write_text(journal.read_text().replace("implement", "improvise"))
+    checked.release()
+    said = conversation.runs("next", "--wait")
+    assert (said.code, "PB-STATE-" in said.err) == (3, True)
