@@ -31,17 +31,29 @@ def probe(names: tuple[str, ...], *, feature: str, session: str, json: bool) -> 
     Prints each with its evidence. A trigger is held if it would fire. Exit code 2 unless all are
     held.
 
+    A parameter follows the name: command_succeeds=test runs the check `test` of the settings.
+    Changes are those since the last launch of the session.
+
     \b
     Conditions: spec_exists plan_exists tasks_exists agreement_exists agreement_pass
-                qa_plan_exists qa_verdict_pass pr_created
+                qa_plan_exists qa_verdict_pass pr_created tasks_done git_clean
+                file_exists=PATH file_contains="PATH TEXT" verdict_pass=PATH
+                branch_exists=NAME tag_exists=NAME command_succeeds=CHECK
+                command_fails=CHECK changes_made=GLOB changes_within=GLOB commits_made
     Triggers:   agreement_breaking verdict_fail
 
     \b
     Examples:
       playbook probe plan_exists tasks_exists
+      playbook probe command_succeeds=test git_clean
       playbook probe qa_verdict_pass --feature 013 --json
     """
-    probed, warning = view.probe(names, feature=feature, session=session)
+    probed, warning = view.probe(
+        names,
+        feature=feature,
+        session=session,
+        on_check=lambda name: output.inform(f"checking {printable(name)}"),
+    )
     if warning:
         output.show_notices([warning])
     if json:

@@ -13,7 +13,7 @@ from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.project import checks
 from playbook_supervisor.project.checks import Checking, Proof
-from playbook_supervisor.records import Record, as_mapping
+from playbook_supervisor.records import Record, as_mapping, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,17 +69,37 @@ def prove(
     store, session_id = _meant(session, cwd)
     settings = _settings(store, session_id)
     agent = _agent_above(store)
-    if agent and not session_id:
-        raise StateError(
-            "PB-STATE-HUMAN-ONLY",
-            f"without a session only a human may run `playbook prove`, but {agent}",
-        )
+    _require_session(agent, session_id, "prove")
     named = [_found(name, settings, agent=agent) for name in names or settings.checks]
     if not named:
         raise ArgumentError(_UNDEFINED, "the settings define no checks")
     kept = _Kept(store, session_id, writes=not agent) if session_id else None
     made = tuple(_proved(spec, store, settings, kept, on_start) for spec in named)
     return made, f"not kept, because {agent}" if agent else ""
+
+
+def by_hand(
+    names: Sequence[str],
+    store: DiskStore,
+    session_id: str,
+    settings: Config,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> Checking:
+    """How `probe` runs these checks. Errors as `prove`: an agent is allowed no more here."""
+    agent = _agent_above(store) if names else ""
+    _require_session(agent, session_id, "probe")
+    for name in names:
+        _found(name, settings, agent=agent)
+    kept = _Kept(store, session_id, writes=not agent) if session_id else None
+    return _room(kept, on_start)
+
+
+def _require_session(agent: str, session_id: str, command: str) -> None:
+    if agent and not session_id:
+        raise StateError(
+            "PB-STATE-HUMAN-ONLY",
+            f"without a session only a human may run `playbook {command}`, but {agent}",
+        )
 
 
 def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:
@@ -128,18 +148,22 @@ def _proved(
     on_start: Callable[[str], None],
 ) -> Proved:
     last: deque[str] = deque(maxlen=_LAST_LINES)
+    room = replace(_room(kept, on_start), say=last.append)
+    try:
+        proof, before = checks.prove(spec, store.checkout.root, settings, room)
+    except PlaybookError as error:
+        return Proved(spec.name, problem=error.message, lines=tuple(last))
+    return Proved(spec.name, proof, before, lines=tuple(last))
+
+
+def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
     leash = None if kept is None else kept.private / f"worker-{BY_HAND}-{os.getpid()}"
 
     def shown(check: str) -> AbstractContextManager[None]:
         on_start(check)
         return nullcontext()
 
-    room = Checking(proofs=kept, by=BY_HAND, watch=shown, say=last.append, worker_file=leash)
-    try:
-        proof, before = checks.prove(spec, store.checkout.root, settings, room)
-    except PlaybookError as error:
-        return Proved(spec.name, problem=error.message, lines=tuple(last))
-    return Proved(spec.name, proof, before, lines=tuple(last))
+    return Checking(proofs=kept, by=BY_HAND, watch=shown, worker_file=leash)
 
 
 class _Kept(Record):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError, StorageError
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,28 +170,50 @@ def selected_session(store: DiskStore, named: str) -> str:
 
 
 def probe(
-    names: Sequence[str], *, feature: str = "", session: str = "", cwd: Path | None = None
+    names: Sequence[str],
+    *,
+    feature: str = "",
+    session: str = "",
+    cwd: Path | None = None,
+    on_check: Callable[[str], None] = lambda _: None,
 ) -> tuple[tuple[Probed, ...], str]:
     """The answers of conditions and triggers now, and a warning if the feature is not known.
 
-    A trigger holds if it would fire.
+    A trigger holds if it would fire. What a condition compares with the launch is compared with the
+    last launch of the session. `on_check` is given the name of each check that is run.
     """
     from playbook_supervisor.project import conditions
 
-    _require_known(names)
+    names = _canonical(names)
     store = locate.store(cwd)
     root, branch = store.checkout.root, store.checkout.branch
     session_id = "" if feature else _session_meant(store, session)
     settings = _settings(store, session_id)
     meant = _feature(store, feature, session_id, settings)
+    asked = [name for name in names if name not in conditions.REPORT_TRIGGERS]
     world = conditions.Workspace(root, meant.name, branch, settings)
+    if checks := conditions.checks(asked):
+        from playbook_supervisor.commands import proving
+
+        checking = proving.by_hand(checks, store, session_id, settings, on_check)
+        world = replace(world, checking=checking)
+    compared = session_id and conditions.need_tree(asked)
+    tree, head = _last_launch(store, session_id) if compared else ("", None)
     probed = tuple(
-        _trigger(name, world)
-        if name in conditions.REPORT_TRIGGERS
-        else conditions.probe(name, world)
+        conditions.probe(name, world, tree=tree, head=head)
+        if name in asked
+        else _trigger(name, world)
         for name in names
     )
     return probed, meant.warning
+
+
+def _last_launch(store: DiskStore, session_id: str) -> tuple[str, str | None]:
+    """The tree and the commit at the last launch of the session, as in `LaunchRecord`."""
+    runtime = store.journal(session_id).runtime
+    launches = runtime.launches.values() if runtime else ()
+    last = max(launches, key=lambda launch: launch.at, default=None)
+    return (last.tree, last.head) if last else ("", None)
 
 
 def _trigger(name: str, world: Workspace) -> Probed:
@@ -205,17 +227,33 @@ def _trigger(name: str, world: Workspace) -> Probed:
     return Probed(name, Answer.HELD, found[0])
 
 
-def _require_known(names: Sequence[str]) -> None:
+def _canonical(names: Sequence[str]) -> list[str]:
+    """The canonical texts of the names. ArgumentError if one of them cannot be probed."""
+    from playbook_supervisor.errors import ConditionError
     from playbook_supervisor.formats.sanitize import first_line, suggestion
+    from playbook_supervisor.project.conditions import REPORT_TRIGGERS
+    from playbook_supervisor.project.requirement import requirement
 
-    known = words()
+    known, canonical = words(), []
     for name in names:
-        if name not in known:
+        word = name.partition("=")[0]
+        if word not in known:
             raise ArgumentError(
                 "PB-COND-UNKNOWN",
-                f"{first_line(name, 60)!r} cannot be probed{suggestion(name, known)}",
+                f"{first_line(name, 60)!r} cannot be probed{suggestion(word, known)}",
                 guidance=f"There are {', '.join(known)}. `--feature` names the feature.",
             )
+        if name in REPORT_TRIGGERS:
+            canonical.append(name)
+            continue
+        try:
+            required = requirement(name)
+        except ConditionError as error:
+            raise ArgumentError(error.code, error.message) from error
+        if required.flaw:
+            raise ArgumentError("PB-COND-UNKNOWN", f"{word}: {required.flaw}")
+        canonical.append(required.name)
+    return canonical
 
 
 def words() -> list[str]:

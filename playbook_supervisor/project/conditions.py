@@ -199,7 +199,7 @@ def probe(
     required = requirement(name)
     known = CONDITIONS[required.condition]
     if required.flaw:
-        return Probed(name, Answer.ERROR, f"could not be checked: {required.flaw}")
+        return Probed(required.name, Answer.ERROR, f"could not be checked: {required.flaw}")
     from playbook_supervisor.project.features import of_branch  # `check` probes nothing
 
     if known.needs_feature and not of_branch(workspace.feature):

@@ -129,6 +129,53 @@ class TestProbe:
             done = project.playbook("probe", word)
             assert (done.code, "PB-COND-UNKNOWN" in done.err) == (1, True)
         assert "did you mean plan_exists?" in project.playbook("probe", "plan_exist").err
+        assert "did you mean file_exists?" in project.playbook("probe", "file_exist=x").err
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("file_exists", "file_exists: write `file_exists=PATH`"),
+            ("file_exists=../x", "file_exists: '../x' leads out of the repository"),
+            ("file_exists='", "No closing quotation"),
+            ("command_succeeds=tset", "the config defines no check 'tset'; did you mean test?"),
+        ],
+    )
+    def test_refuses_parameters_that_mean_nothing(
+        self, project: Project, name: str, told: str
+    ) -> None:
+        project.write(".playbooks/config.yaml", "checks: {test: {run: [git, status]}}\n")
+        done = project.playbook("probe", name)
+        assert (done.code, told in done.err) == (1, True)
+
+    def test_evaluates_conditions_with_parameters(self, project: Project) -> None:
+        """The quotes around a program of its own are the shell's."""
+        project.write(".playbooks/config.yaml", "checks: {test: {run: [git, --version]}}\n")
+        done = project.playbook(
+            "probe", f"file_exists=specs/{FEATURE}/spec.md", "command_succeeds=test"
+        )
+        assert done.code == 0
+        assert "held  check test: exit 0 in " in done.out
+        assert done.err == "checking test\n"
+        failed = project.playbook("probe", "command_fails=cli git no-such-command", "--json")
+        (told,) = conforms("probe", failed.json)["conditions"]
+        assert (told["name"], told["held"]) == ("command_fails='cli git no-such-command'", True)
+
+    def test_compares_with_the_last_launch_of_the_session(self, project: Project) -> None:
+        unknown = "could not be checked: nothing is known of the tree at the launch"
+        assert unknown in project.playbook("probe", "changes_made=src/**").out
+        project.playbook("begin", "auto-feature", "013")
+        assert unknown in project.playbook("probe", "changes_made=src/**").out
+        assert "no commit since the launch" in project.playbook("probe", "commits_made").out
+
+    def test_starts_no_program_of_an_agents_choice(self, project: Project) -> None:
+        """An agent may run `probe` without asking; a check of its own would be any program."""
+        agent = {"CLAUDECODE": "1"}
+        without = project.playbook("probe", "command_succeeds=cli touch ran", env=agent)
+        assert (without.code, "PB-STATE-HUMAN-ONLY" in without.err) == (3, True)
+        project.playbook("begin", "auto-feature", "013")
+        own = project.playbook("probe", "command_succeeds=cli touch ran", env=agent)
+        assert (own.code, "an agent can make only the checks" in own.err) == (1, True)
+        assert not (project.root / "ran").exists()
 
 
 class TestList:

@@ -1,0 +1,175 @@
+"""The conditions of version 1.1 that look at one file of the author's choice, and at the tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbook_supervisor.kernel.directives import Answer
+from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record, verdicts
+from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.probes import LARGEST
+from playbook_supervisor.project.requirement import requirement
+from playbook_supervisor.project.tasks import Task, read_tasks
+
+HELD, NOT_HELD, ERROR = Answer.HELD, Answer.NOT_HELD, Answer.ERROR
+TASKS = "specs/013-x/tasks.md"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Workspace:
+    root = tmp_path / "project"
+    root.mkdir()
+    return Workspace(root, "013-x", "013-x", Config())
+
+
+def put(world: Workspace, path: str, text: str) -> Path:
+    file = world.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def said(name: str, world: Workspace, **launch: Any) -> tuple[Answer, str]:
+    probed = probe(name, world, **launch)
+    assert (probed.name, "\n" in probed.evidence) == (requirement(name).name, False)
+    return probed.answer, probed.evidence
+
+
+# ── a file ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_exists(world: Workspace) -> None:
+    name = "file_exists='docs/a b.md'"
+    assert said(name, world) == (NOT_HELD, "docs/a b.md is missing")
+    put(world, "docs/a b.md", "one\ntwo\n")
+    assert said(name, world) == (HELD, "docs/a b.md, 2 lines")
+    since = record([name], world)
+    assert said(name, world, since=since) == (HELD, "docs/a b.md, 2 lines, unchanged by this step")
+    assert artifacts(name, world) == ("docs/a b.md",)
+
+
+def test_a_file_needs_no_feature(world: Workspace) -> None:
+    nowhere = Workspace(world.root, "", "", Config())
+    put(world, "a.md", "one\n")
+    assert said("file_exists=a.md", nowhere)[0] is HELD
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("file_exists=a.md", "a.md is empty"),
+        ("file_exists=docs", "docs is a folder"),
+        ("file_exists=out.md", "out.md leads out of the repository"),
+        ("file_contains='out.md secret'", "write `file_contains=PATH TEXT`"),
+        ("file_contains=out.md secret", "out.md leads out of the repository"),
+        ("verdict_pass=out.md", "out.md leads out of the repository"),
+        ("file_exists={feature}.md", "{feature}.md is missing"),
+        ("file_exists={0.__class__}", "{0.__class__} is missing"),
+    ],
+)
+def test_what_is_no_file_of_the_repository_does_not_hold(
+    world: Workspace, tmp_path: Path, name: str, evidence: str
+) -> None:
+    put(world, "a.md", " \n")
+    (world.root / "docs").mkdir()
+    (tmp_path / "secret.md").write_text("verdict: PASS\nsecret\n")
+    (world.root / "out.md").symlink_to("../secret.md")
+    answer, told = said(name, world)
+    assert (answer is HELD, told.removeprefix("could not be checked: ")) == (False, evidence)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../secret.md", "~/x", ""])
+def test_a_path_out_of_the_repository_is_not_looked_at(world: Workspace, path: str) -> None:
+    put(world, "../secret.md", "secret\n")
+    for name in (
+        f"file_exists='{path}'",
+        f"file_contains='{path}' secret",
+        f"verdict_pass='{path}'",
+    ):
+        answer, evidence = said(name, world)
+        assert (answer, evidence.startswith("could not be checked: ")) == (ERROR, True)
+
+
+# ── a text in it ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_file_contains_a_text(world: Workspace) -> None:
+    put(world, "a.md", "# Title\n\nsee [a.*](b)\n")
+    for text, line in (("[a.*]", 3), ("# Title\n\nsee", 1)):
+        name = f"file_contains=a.md '{text}'"
+        quoted = text.partition("\n")[0]
+        assert said(name, world) == (HELD, f'a.md, line {line}: "{quoted}"')
+
+
+def test_a_text_is_no_pattern(world: Workspace) -> None:
+    put(world, "a.md", "abc\n")
+    for text in ("a.c", "ABC", "abc "):
+        evidence = f'a.md lacks "{text.strip()}"'
+        assert said(f"file_contains=a.md '{text}'", world) == (NOT_HELD, evidence)
+
+
+def test_a_file_that_is_too_large_cannot_be_checked(world: Workspace) -> None:
+    put(world, "a.md", "x" * (LARGEST + 1))
+    assert said("file_contains=a.md x", world)[0] is ERROR
+
+
+# ── a verdict ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("path", ["review.md", "out/review.yaml", "review.yml"])
+def test_the_verdict_of_a_report_is_read(world: Workspace, path: str) -> None:
+    name = f"verdict_pass={path}"
+    assert said(name, world) == (NOT_HELD, f"{path} is missing")
+    put(world, path, "verdict: PASS\n")
+    assert said(name, world) == (HELD, f"{path} says PASS")
+    since = record([name], world)
+    answer, evidence = said(name, world, since=since)
+    assert (answer, "not written since the launch" in evidence) == (NOT_HELD, True)
+    put(world, path, "verdict: FAIL\n")
+    assert said(name, world, since=since) == (NOT_HELD, f"{path} says FAIL")
+    assert verdicts([name, "file_exists=x"]) == (name,)
+
+
+# ── tasks ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "evidence"),
+    [
+        ("- [x] T001 a\n  * [X] T002 b\n1. [x] c\n", HELD, "3 tasks done"),
+        ("- [x] T001\n- [ ] T002 **b**\n", NOT_HELD, "1 of 2 tasks not done: T002 **b**"),
+        ("- [ ] a\n- [~] b\n- [] c\n", NOT_HELD, "3 of 3 tasks not done: a"),
+        ("- [x] a\n```\n- [ ] an example\n```\n", HELD, "1 task done"),
+        ("- [x] a\n<!-- - [ ] a comment -->\n", HELD, "1 task done"),
+        ("- [x] a\n- [x](link)\n- [ab] c\n", HELD, "1 task done"),
+        ("# Tasks\n\nAll done!\n", NOT_HELD, "has no task: no `- [ ]`"),
+        ("```\n- [x] an example\n```\n", NOT_HELD, "has no task: no `- [ ]`"),
+        ("- [ ] \x1b[2Jx\n", NOT_HELD, "1 of 1 task not done: x"),
+    ],
+)
+def test_tasks_are_done_if_every_box_is_ticked(
+    world: Workspace, text: str, answer: Answer, evidence: str
+) -> None:
+    put(world, TASKS, text)
+    found, told = said("tasks_done", world)
+    assert (found, told.removeprefix(f"{TASKS}: ").removeprefix(f"{TASKS} ")) == (answer, evidence)
+
+
+def test_tasks_belong_to_a_feature(world: Workspace) -> None:
+    assert said("tasks_done", world) == (NOT_HELD, f"{TASKS} is missing")
+    nowhere = Workspace(world.root, "", "", Config())
+    assert said("tasks_done", nowhere)[0] is ERROR
+
+
+def test_tasks_that_were_done_before_are_said_to_be(world: Workspace) -> None:
+    put(world, TASKS, "- [x] a\n")
+    since = record(["tasks_done"], world)
+    evidence = f"{TASKS}: 1 task done, unchanged by this step"
+    assert said("tasks_done", world, since=since) == (HELD, evidence)
+
+
+def test_a_task_without_a_text_is_a_task() -> None:
+    assert read_tasks("- [ ]\n- [x]") == (Task("", done=False), Task("", done=True))
