@@ -35,7 +35,7 @@ WRITTEN = [
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("ci", "sessions-in-git")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("agents", "config", "pictures", "policies")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "metrics", "watching")),
-    REPOSITORY / "docs/worktrees.md",
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("executors", "worktrees")),
 ]
 """Carried out from top to bottom."""
 LINKED = sorted({*WRITTEN, REPOSITORY / "CHANGELOG.md", *(REPOSITORY / "docs").rglob("*.md")})

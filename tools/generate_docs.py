@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tables_of_errors import codes, warnings
-from tables_of_keys import keys
+from tables_of_keys import keys, options
 from tables_of_packages import graph, packages, way_down, way_to_disk
 from tables_of_rules import journals, rules
 from tables_of_words import (
@@ -32,7 +32,8 @@ DOCUMENTS = (
     REPOSITORY / "templates" / "playbook-authoring.md",
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("architecture", "vocabulary")),
     *(REPOSITORY / "docs" / f"{name}.md" for name in ("audit", "concepts", "conditions", "errors")),
-    *(REPOSITORY / "docs" / f"{name}.md" for name in ("format", "gates", "config", "policies")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("executors", "format", "gates")),
+    *(REPOSITORY / "docs" / f"{name}.md" for name in ("config", "policies")),
 )
 _PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -71,6 +72,10 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "check-keys": keys("config", "definitions", "check"),
     "policy-keys": keys("policy", "definitions", "rule"),
     "match-keys": keys("policy", "definitions", "match"),
+    "branch-options": options("branch"),
+    "commit-options": options("commit"),
+    "pr-options": options("pr"),
+    "issue-options": options("issue"),
 }
 
 

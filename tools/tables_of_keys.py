@@ -8,6 +8,7 @@ from typing import Any
 
 from tables import code, table
 
+from playbook_supervisor.executors.registry import find
 from playbook_supervisor.project.schema import schema_text
 
 
@@ -21,6 +22,16 @@ def keys(schema: str, *path: str) -> Callable[[], str]:
             mapping = mapping[part]
         rows = _rows(schema, whole, mapping)
         return table(("key", "required", "type", "description"), rows)
+
+    return made
+
+
+def options(namespace: str) -> Callable[[], str]:
+    """The table of what a namespace takes under `with:`, from its executor's JSON Schema."""
+
+    def made() -> str:
+        schema = find(namespace).with_schema
+        return table(("key", "required", "type", "description"), _rows("with", schema, schema))
 
     return made
 
@@ -49,7 +60,7 @@ def _form(whole: Mapping[str, Any], value: Mapping[str, Any]) -> str:
         return _NAMED_FORMS[name]
     resolved = _resolved(whole, value)
     if "enum" in resolved:
-        return code(resolved["enum"])
+        return code(map(_shown, resolved["enum"]))
     if "const" in resolved:
         return f"`{_shown(resolved['const'])}`"
     if "anyOf" in resolved:

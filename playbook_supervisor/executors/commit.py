@@ -49,7 +49,7 @@ class CommitExecutor:
                 "type": "array",
                 "minItems": 1,
                 "items": {"type": "string", "minLength": 1},
-                "description": "Globs from the top of the repository; ** crosses folders.",
+                "description": "Globs from the top of the repository; `**` crosses folders.",
             },
             "push": {
                 "type": "boolean",

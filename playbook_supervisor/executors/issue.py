@@ -26,14 +26,18 @@ class IssueExecutor:
         "additionalProperties": False,
         "required": ["title"],
         "properties": {
-            "title": {"type": "string", "minLength": 1},
+            "title": {"type": "string", "minLength": 1, "description": "One line."},
             "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
             "assignee": {
                 "type": "string",
                 "minLength": 1,
                 "description": "The login of a person, or @me.",
             },
-            "labels": {"type": "array", "items": {"type": "string", "minLength": 1}},
+            "labels": {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+                "description": "Labels that the repository has.",
+            },
         },
     }
 

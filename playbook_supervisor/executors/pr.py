@@ -63,14 +63,18 @@ class PullRequestExecutor:
         "additionalProperties": False,
         "required": ["title"],
         "properties": {
-            "title": {"type": "string", "minLength": 1},
+            "title": {"type": "string", "minLength": 1, "description": "One line."},
             "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
             "base": {
                 "type": "string",
                 "minLength": 1,
                 "description": "The branch that it is to be merged into; the forge's default.",
             },
-            "draft": {"type": "boolean", "default": False},
+            "draft": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether it is opened as a draft.",
+            },
             "wait": {
                 "enum": [False, "checks", "merged"],
                 "default": False,
