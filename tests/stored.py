@@ -17,6 +17,7 @@ import yaml
 from pytest_mock import MockerFixture
 
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Outcome
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Resolution
 from playbook_supervisor.sessions.principal import Principal
 from playbook_supervisor.sessions.snapshot import Snapshot, running
@@ -79,6 +80,18 @@ class Scene:
         """A pending session of a playbook with these steps."""
         text = playbook(*steps)
         session_id = self.store.create(playbook="sample", text=text, feature=FEATURE, args={})
+        return Supervisor(self.store, session_id)
+
+    def define(self, *steps: Step, **top: Any) -> Supervisor:
+        """A pending session of these steps, with other fields of the playbook in `top`."""
+        definition = Playbook("sample", "A sample.", "1.1", (), steps, **top)
+        session_id = self.store.create(
+            playbook="sample",
+            text=playbook("stand-in"),
+            feature=FEATURE,
+            args={},
+            definition=definition,
+        )
         return Supervisor(self.store, session_id)
 
     def again(self, supervisor: Supervisor) -> Supervisor:

@@ -2,14 +2,17 @@
 
 A condition with a parameter that is nothing but an arg without a value is not asked; of a list of
 patterns only that one is dropped. So an optional arg can name the check that a project may lack.
+The `outputs` of a step are postconditions: each is a `file_exists`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.state import merged
+from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.references import interpolate, words
 from playbook_supervisor.records import replace
 
@@ -21,24 +24,38 @@ _ONE_ARG = r"\{\{\s*([^{}\s]*)\s*\}\}\Z"
 
 
 def bound(playbook: Playbook, values: Mapping[str, str]) -> Playbook:
-    """The playbook with every `{{arg}}` in its conditions replaced.
+    """The playbook with every `{{arg}}` in its conditions and outputs replaced.
 
     CheckError PB-CHECK-RULE for an arg that is not declared, or quotes in `cli …` that do not
     close.
     """
-    if not any(_BRACES in name for name in _of(playbook)):
+    made = (*playbook.outputs, *(each for step in playbook.steps for each in step.outputs))
+    if not made and not any(_BRACES in name for name in _of(playbook)):
         return playbook
     values = {**{arg.name: "" for arg in playbook.args}, **values}
     steps = tuple(
         replace(
             step,
             preconditions=_bound(step.preconditions, values),
-            postconditions=_bound(step.postconditions, values),
+            postconditions=merged(
+                _bound(step.postconditions, values), must_exist(_paths(step.outputs, values))
+            ),
             skip_if=_bound(step.skip_if, values),
         )
         for step in playbook.steps
     )
-    return replace(playbook, steps=steps)
+    return replace(playbook, steps=steps, outputs=_paths(playbook.outputs, values))
+
+
+def must_exist(paths: Iterable[str]) -> tuple[str, ...]:
+    """The conditions that these files exist and are not empty."""
+    import shlex
+
+    return tuple(f"{Condition.FILE_EXISTS}={shlex.quote(path)}" for path in paths)
+
+
+def _paths(outputs: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(path for output in outputs if (path := interpolate(output, values)))
 
 
 def without_absent_checks(

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
 
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.kernel.directives import (
+    Answer,
     Attempt,
     Check,
     Checked,
@@ -25,15 +27,18 @@ from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.recovery import finished
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, Place, Resolution, Trigger
+from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import Record, replace
+from playbook_supervisor.sessions import playbook_outputs
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 from playbook_supervisor.system.stamps import rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.project.checks import Checking
     from playbook_supervisor.project.probes import Since
 
@@ -57,10 +62,12 @@ def runs_checks(check: Check) -> bool:
     return conditions.run_checks(_all_conditions(check))
 
 
-def asks_nothing(check: Check) -> bool:
-    """Whether there is nothing to look at: no condition, and no report."""
-    return not any(
-        _conditions(member.step, check.place) or _findings(member.step, check.place)
+def asks_nothing(check: Check, playbook: Playbook) -> bool:
+    """Whether there is nothing to look at: no condition, no report and no output."""
+    return not playbook_outputs.are_due(check, playbook) and not any(
+        _conditions(member.step, check.place)
+        or _findings(member.step, check.place)
+        or (check.place is Place.BEFORE and _may_be_passed_over(member.step))
         for member in check.members
     )
 
@@ -75,13 +82,16 @@ class CheckInputs(Record):
 
     `began_at` is the session's beginning, in ms, where the runtime state has no record of it.
     `checking` is entered for each condition that runs a check of the project for an attempt; None
-    where none may run.
+    where none may run. `facts` of earlier steps decide about a `when`, and the `playbook` has the
+    outputs that must exist at its end.
     """
 
     workspace: Workspace
     runtime: Runtime
     began_at: int
     checking: RunsChecks | None
+    playbook: Playbook | None = None
+    facts: Facts | None = None
 
     @property
     def begun(self) -> Launch:
@@ -100,6 +110,13 @@ def answer(
     reports = {
         member.step.id: _report(member, check.place, inputs, failing) for member in check.members
     }
+    if inputs.playbook is not None:
+        reports |= playbook_outputs.answered_for(
+            check,
+            reports,
+            inputs.playbook,
+            lambda name: _judged(conditions.probe(name, inputs.workspace), inputs, failing),
+        )
     return Checked(clock(), check.id, reports), failing
 
 
@@ -153,6 +170,11 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
 def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[str, str]) -> Report:
     step = member.step
     launch = inputs.runtime.launches.get(member.id)
+    passed_over, missing = "", None
+    if place is Place.BEFORE and _may_be_passed_over(step):
+        passed_over, missing = _passed_over(member, inputs)
+        if passed_over and member.number == 1:
+            return Report(passed_over=passed_over)
     probed = [
         _judged(
             _asked(condition, member, launch, inputs)
@@ -163,12 +185,35 @@ def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[st
         )
         for condition in _conditions(step, place)
     ]
+    probed += [missing] if missing else []
     findings = []
     for trigger in _findings(step, place):
         since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
-    return Report(tuple(probed), tuple(findings))
+    return Report(tuple(probed), tuple(findings), passed_over)
+
+
+def _may_be_passed_over(step: Step) -> bool:
+    return bool(step.when or step.skip_if) and step.autonomy is not Autonomy.SKIP
+
+
+def _passed_over(member: Attempt, inputs: CheckInputs) -> tuple[str, Probed | None]:
+    """The evidence that a step is not to run, if it is not; and its `when`, if that has no answer.
+
+    All of `skip_if` must hold. What cannot be checked does not.
+    """
+    step, missing = member.step, None
+    if step.when and inputs.facts is not None:
+        probed = evaluate(step.when, inputs.facts)
+        if probed.answer is Answer.NOT_HELD:
+            return f"when: {probed.evidence}", None
+        missing = None if probed.held else probed
+    asked = (_asked_before(condition, member, inputs) for condition in step.skip_if)
+    held = list(takewhile(lambda probed: probed.held, asked))
+    if step.skip_if and len(held) == len(step.skip_if):
+        return "; ".join(f"{probed.name}: {probed.evidence}" for probed in held), missing
+    return "", missing
 
 
 def _basis(launch: Launch | None) -> _Since:
@@ -260,13 +305,19 @@ def _tree(workspace: Workspace) -> str:
 
 
 def _all_conditions(check: Check) -> list[str]:
-    return [name for member in check.members for name in _conditions(member.step, check.place)]
+    return [name for member in check.members for name in _needed(member.step, check.place)]
 
 
 def _conditions(step: Step, place: Place) -> tuple[str, ...]:
     if step.autonomy is Autonomy.SKIP:
         return ()
     return step.preconditions if place is Place.BEFORE else step.postconditions
+
+
+def _needed(step: Step, place: Place) -> tuple[str, ...]:
+    """The conditions that are probed, also to find out whether the step is passed over."""
+    skips = place is Place.BEFORE and _may_be_passed_over(step)
+    return (*_conditions(step, place), *(step.skip_if if skips else ()))
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:

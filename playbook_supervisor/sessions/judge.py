@@ -148,7 +148,7 @@ class Judge:
 
             if evidence.runs_programs(asked):
                 break
-            if evidence.asks_nothing(asked):
+            if evidence.asks_nothing(asked, opened.playbook):
                 checked = evidence.empty_answer(asked, self.store.clock())
             else:
                 if observed:
@@ -215,11 +215,15 @@ class Judge:
         return dict(point_speckit(self.root, world.feature, world.config, exported=self.exports))
 
     def _check_inputs(self, opened: OpenSession) -> CheckInputs:
+        from playbook_supervisor.sessions import step_data
         from playbook_supervisor.sessions.evidence import CheckInputs
 
         workspace = self._workspace(opened, self._checkout())
         began_at = opened.manifest.started_at
-        return CheckInputs(workspace, opened.runtime, began_at, self._checking)
+        facts = step_data.facts(opened)
+        return CheckInputs(
+            workspace, opened.runtime, began_at, self._checking, opened.playbook, facts
+        )
 
     def _checking(self, attempt: Attempt) -> AbstractContextManager[Checking]:
         from playbook_supervisor.sessions import checking, proofs

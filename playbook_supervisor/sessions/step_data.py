@@ -19,18 +19,21 @@ from playbook_supervisor.formats.versions import NEWEST, refuse_newer
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Failure, Outcome, Returned
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
+from playbook_supervisor.kernel.when import JSON
 from playbook_supervisor.project.references import named_outputs, output_reference
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import integrity
+from playbook_supervisor.sessions import integrity, settled_entries
 from playbook_supervisor.sessions.attempt_log import for_journal, secret_values
+from playbook_supervisor.sessions.local_state import JOURNAL
 from playbook_supervisor.system.files import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from playbook_supervisor.kernel.state import Event
+    from playbook_supervisor.kernel.state import Entry, Event
+    from playbook_supervisor.kernel.when import Facts
     from playbook_supervisor.sessions.local_state import Runtime
     from playbook_supervisor.sessions.session import OpenSession
 
@@ -181,6 +184,38 @@ def input_of(opened: OpenSession, step: Step) -> str:
     if what == "stdout" and found is not None and found.stdout is not None:
         return found.stdout
     raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
+
+
+def facts(opened: OpenSession) -> Facts:
+    """What a `when` may ask about earlier steps; the journal is read when it does.
+
+    A step is `approved` if a person, or autonomous mode, answered a gate before it with
+    `continue`, and `skipped` if its last entry is.
+    """
+
+    def fact(step_id: str, what: str) -> object:
+        if what == JSON:
+            found = data_of(opened, step_id)
+            if found is None or not found.has_json:
+                raise LookupError(f"${step_id}.json is not there: {step_id} left none")
+            return found.json
+        entries = [each for each in _entries(opened) if each.step_id == step_id]
+        if not entries:
+            raise LookupError(f"{step_id} has not run")
+        if what == "skipped":
+            return entries[-1].status is EntryStatus.SKIPPED
+        gates = (gate for entry in entries for gate in entry.gates)
+        return any(
+            gate.place is Place.BEFORE and gate.resolution is Resolution.CONTINUE for gate in gates
+        )
+
+    return fact
+
+
+def _entries(opened: OpenSession) -> tuple[Entry, ...]:
+    """All entries of the journal."""
+    source = integrity.shown(opened.folder, JOURNAL)
+    return settled_entries.entries(opened.text.data, source, opened.private, opened.runtime)
 
 
 def data_of(opened: OpenSession, step_id: str) -> StepData | None:

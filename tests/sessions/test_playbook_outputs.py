@@ -1,0 +1,233 @@
+"""Files that must exist after a step, or at the end of a playbook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stored import Scene, ask, ids, unsynced, work
+
+from playbook_supervisor.kernel.directives import Finish, Outcome
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.vocabulary import Autonomy, Resolution, SessionStatus
+from playbook_supervisor.sessions.principal import Principal
+
+OK = Outcome(output="all done")
+COMPLETED, FAILED = Finish(SessionStatus.COMPLETED), Finish(SessionStatus.FAILED)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path)
+
+
+def step(name: str, **more: object) -> Step:
+    settings = {"autonomy": Autonomy.AUTO, "error_policy": ErrorPolicy.STOP, **more}
+    return Step(name, "/x", **settings)  # type: ignore[arg-type]
+
+
+# ── of a step ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_step_is_done_if_its_outputs_exist(scene: Scene) -> None:
+    """cat FR-4.2."""
+    supervisor = scene.define(step("build", outputs=("dist/app.txt",)))
+    supervisor.begin()
+    scene.write("dist/app.txt")
+    assert supervisor.report("build#1", OK).directive == COMPLETED
+    (entry,) = scene.journal(supervisor)
+    assert entry["evidence"][0].startswith("file_exists=dist/app.txt: ")
+
+
+def test_missing_and_empty_outputs_fail_the_step_with_all_of_them(scene: Scene) -> None:
+    outputs = ("dist/a b.txt", "dist/empty", "dist/there")
+    supervisor = scene.define(step("build", outputs=outputs))
+    supervisor.begin()
+    scene.write("dist/there")
+    scene.write("dist/empty", "")
+    assert supervisor.report("build#1", OK).directive == FAILED
+    (entry,) = scene.journal(supervisor)
+    assert entry["error_code"] == "PB-COND-POSTCONDITION"
+    for said in ("file_exists='dist/a b.txt': ", "file_exists=dist/empty: "):
+        assert said in entry["error"]
+    assert "dist/there: " not in entry["error"]
+
+
+@pytest.mark.parametrize("path", ["../outside.txt", "link/outside.txt", "/etc/passwd"])
+def test_an_output_outside_the_repository_does_not_count(scene: Scene, path: str) -> None:
+    outside = scene.root.parent / f"{scene.root.name}-outside"
+    outside.mkdir()
+    (outside / "outside.txt").write_text("x")
+    (scene.root / "link").symlink_to(outside)
+    supervisor = scene.define(step("build", outputs=(path,)))
+    supervisor.begin()
+    assert supervisor.report("build#1", OK).directive == FAILED
+
+
+def test_the_error_policy_of_the_step_decides_about_its_outputs(scene: Scene) -> None:
+    supervisor = scene.define(
+        step("build", outputs=("dist/app.txt",), error_policy=ErrorPolicy.RETRY_ONCE)
+    )
+    supervisor.begin()
+    assert work(supervisor.report("build#1", OK)).id == "build#2"
+    scene.write("dist/app.txt")
+    assert supervisor.report("build#2", OK).directive == COMPLETED
+
+
+# ── of the playbook ─────────────────────────────────────────────────────────────────────────
+
+
+def test_all_outputs_of_the_playbook_must_exist_at_its_end(scene: Scene) -> None:
+    """cat FR-8.1."""
+    supervisor = scene.define(step("a"), step("b"), outputs=("report.md",))
+    supervisor.begin()
+    assert work(supervisor.report("a#1", OK)).id == "b#1"
+    scene.write("report.md")
+    assert supervisor.report("b#1", OK).directive == COMPLETED
+
+
+@pytest.mark.parametrize("policy", [ErrorPolicy.STOP, ErrorPolicy.IGNORE])
+def test_missing_ones_fail_the_session_with_their_names(scene: Scene, policy: ErrorPolicy) -> None:
+    """cat FR-8.2: whatever the policy of the last step."""
+    outputs = ("one.md", "two.md", "three.md")
+    supervisor = scene.define(step("a", error_policy=policy), outputs=outputs)
+    supervisor.begin()
+    scene.write("two.md")
+    assert supervisor.report("a#1", OK).directive == FAILED
+    (entry,) = scene.journal(supervisor)
+    assert entry["error_code"] == "PB-COND-OUTPUT"
+    assert "one.md" in entry["error"]
+    assert "three.md" in entry["error"]
+    assert "two.md" not in entry["error"]
+
+
+def test_a_last_step_that_is_skipped_answers_for_them(scene: Scene) -> None:
+    skipped = step("b", autonomy=Autonomy.SKIP)
+    supervisor = scene.define(step("a"), skipped, outputs=("report.md",))
+    supervisor.begin()
+    assert supervisor.report("a#1", OK).directive == FAILED
+    assert scene.journal(supervisor)[1]["error_code"] == "PB-COND-OUTPUT"
+    again = scene.define(step("a"), skipped, outputs=("report.md",))
+    again.begin()
+    scene.write("report.md")
+    assert again.report("a#1", OK).directive == COMPLETED
+
+
+def test_the_last_member_of_a_group_answers_for_them(scene: Scene) -> None:
+    members = (step("a", parallel_group="g"), step("b", parallel_group="g"))
+    supervisor = scene.define(*members, outputs=("report.md",))
+    supervisor.begin()
+    supervisor.report("b#1", OK)
+    assert supervisor.report("a#1", OK).directive == FAILED
+    assert ids(scene.journal(supervisor)) == ["a#1 done", "b#1 failed"]
+
+
+def test_a_member_that_runs_again_may_still_make_them(scene: Scene) -> None:
+    retried = step(
+        "a", parallel_group="g", outputs=("report.md",), error_policy=ErrorPolicy.RETRY_ONCE
+    )
+    supervisor = scene.define(retried, step("b", parallel_group="g"), outputs=("report.md",))
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    assert work(supervisor.report("b#1", OK)).id == "a#2"
+    scene.write("report.md")
+    assert supervisor.report("a#2", OK).directive == COMPLETED
+
+
+# ── steps that are passed over ──────────────────────────────────────────────────────────────
+
+
+def answered(scene: Scene, resolution: Resolution, when: str) -> list[str]:
+    gated = step("review", autonomy=Autonomy.GATE_ALWAYS)
+    supervisor = scene.define(gated, step("ship", when=when))
+    snapshot = supervisor.begin()
+    supervisor.answer(ask(snapshot).id, resolution, resolution.value, Principal("Ana"))
+    supervisor.advance()
+    if resolution is Resolution.CONTINUE:
+        supervisor.report("review#1", OK)
+    scene.again(supervisor).advance()
+    return ids(scene.journal(supervisor))
+
+
+@pytest.mark.parametrize(
+    ("when", "resolution", "ends"),
+    [
+        ("$review.approved", Resolution.CONTINUE, "ship#1 in_progress"),
+        ("$review.approved", Resolution.SKIP, "ship#1 skipped"),
+        ("!$review.skipped", Resolution.SKIP, "ship#1 skipped"),
+        ("$review.skipped", Resolution.SKIP, "ship#1 in_progress"),
+    ],
+)
+def test_what_a_person_answered_decides_whether_a_later_step_runs(
+    scene: Scene, when: str, resolution: Resolution, ends: str
+) -> None:
+    """tyr 24."""
+    assert answered(scene, resolution, when)[-1] == ends
+
+
+def reviewed(scene: Scene, output: str, when: str) -> dict[str, object]:
+    from playbook_supervisor.kernel.vocabulary import OutputFormat
+
+    supervisor = scene.define(step("review", output=OutputFormat.JSON), step("fix", when=when))
+    supervisor.begin()
+    supervisor.report("review#1", Outcome(output=output))
+    entry: dict[str, object] = scene.journal(supervisor)[1]
+    return entry
+
+
+def test_what_an_earlier_step_said_decides_with_its_evidence(scene: Scene) -> None:
+    when = '$review.json.verdict == "changes"'
+    assert reviewed(scene, '{"verdict": "changes"}', when)["status"] == "in_progress"
+    skipped = reviewed(scene, '{"verdict": "pass"}', when)
+    assert (skipped["status"], skipped["decision"]) == ("skipped", "skipped")
+    assert skipped["evidence"] == ['when: $review.json.verdict is "pass"']
+
+
+def test_what_an_earlier_step_did_not_say_is_an_error_and_never_false(scene: Scene) -> None:
+    """tyr 24."""
+    entry = reviewed(scene, "{}", "$review.json.verdict")
+    assert (entry["status"], entry["error_code"]) == ("failed", "PB-STEP-DATA")
+    assert "$review.json has no `verdict`" in str(entry["error"])
+
+
+def test_a_when_about_a_skipped_step_s_json_is_an_error(scene: Scene) -> None:
+    supervisor = scene.define(
+        step("review", autonomy=Autonomy.SKIP), step("fix", when="$review.json.verdict")
+    )
+    assert supervisor.begin().directive == FAILED
+    entry = scene.journal(supervisor)[1]
+    assert entry["error_code"] == "PB-STEP-DATA"
+    assert "review left none" in entry["error"]
+
+
+def test_a_step_is_passed_over_if_all_of_skip_if_hold(scene: Scene) -> None:
+    skipping = step(
+        "plan", skip_if=("file_exists=a.md", "file_exists=b.md"), preconditions=("spec_exists",)
+    )
+    scene.write("a.md")
+    assert scene.define(skipping).begin().directive == FAILED  # its precondition was asked
+    scene.write("b.md")
+    supervisor = scene.define(skipping)
+    assert supervisor.begin().directive == COMPLETED
+    (entry,) = scene.journal(supervisor)
+    assert (entry["status"], entry["decision"]) == ("skipped", "skipped")
+    assert entry["evidence"][0].startswith("file_exists=a.md: ")
+    assert "file_exists=b.md: " in entry["evidence"][0]
+
+
+def test_a_step_that_ran_before_is_not_passed_over(scene: Scene) -> None:
+    policy = ErrorPolicy.RETRY_ONCE
+    retried = step("plan", skip_if=("file_exists=a.md",), outputs=("b.md",), error_policy=policy)
+    supervisor = scene.define(retried)
+    supervisor.begin()
+    scene.write("a.md")
+    assert work(supervisor.report("plan#1", OK)).id == "plan#2"
+
+
+def test_a_playbook_whose_last_step_is_passed_over_answers_for_its_outputs(scene: Scene) -> None:
+    scene.write("a.md")
+    skipping = step("plan", skip_if=("file_exists=a.md",))
+    supervisor = scene.define(skipping, outputs=("report.md",))
+    assert supervisor.begin().directive == FAILED
+    assert scene.journal(supervisor)[0]["error_code"] == "PB-COND-OUTPUT"
