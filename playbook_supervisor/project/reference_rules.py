@@ -11,6 +11,7 @@ from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.kernel.when import WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
 from playbook_supervisor.project.references import SECRET, SECRET_OPTIONS, names
 from playbook_supervisor.project.schema_problems import RULE
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _INTERPOLATED = ("command", "args", "with", "cwd", "outputs")
 _CONDITIONS = ("preconditions", "postconditions", "skip_if")
+_GRAMMAR = 'Write `$STEP.approved`, `!$STEP.skipped` or `$STEP.json.name == "x"`.'
 _SHOWN = 10  # declared args that a message lists
 
 
@@ -34,6 +36,8 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
         for place, text in _texts(step, path):
             yield from _args(document, place, text, args)
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
+        if when := text_of(step, "when"):
+            yield from _when(document, data, index, (*path, "when"), when)
     for number, output in enumerate(_items(data.get("outputs"))):
         yield from _args(document, ("outputs", number), output, args)
 
@@ -91,10 +95,21 @@ def _declare(name: str, declared: Mapping[str, bool]) -> str:
     return f"{guidance}Declare it under `args`. Declared: {first_line(some) or 'none'}."
 
 
+def _when(document: Document, data: Thing, index: int, path: Path, text: str) -> Iterator[Problem]:
+    """An expression of the grammar, about an earlier step that has such an output (tyr 24)."""
+    try:
+        when = parse(text)
+    except WhenError as error:
+        message = f"`when` is wrong at character {error.column}: {error}"
+        yield problem_at(document, path, RULE, message, _GRAMMAR)
+    else:
+        yield from _earlier(document, data, index, path, f"${when.step}.{when.fact}")
+
+
 def _earlier(
     document: Document, data: Thing, index: int, path: Path, reference: str
 ) -> Iterator[Problem]:
-    """A reference `$id.stdout` or `$id.json` names an earlier step that has such an output."""
+    """A reference such as `$id.stdout` names an earlier step that has such an output."""
     name, dot, what = reference.removeprefix("$").partition(".")
     if not reference.startswith("$") or not dot:
         return

@@ -144,6 +144,17 @@ def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
             "`zero` promises no JSON",
             "`output: json`",
         ),
+        (
+            step(name="zero") + ", " + step(", when: $zero.approved and true"),
+            "`when` is wrong at character 15: the expression ends here",
+            "Write `$STEP.approved`",
+        ),
+        (step(", when: $one.skipped"), "`one` is no earlier step", "Earlier steps: none"),
+        (
+            step(name="zero") + ", " + step(", when: '!$zero.json.ok'"),
+            "`zero` promises no JSON",
+            "`output: json`",
+        ),
         (step(", stdin: zero"), "`zero` is not a valid `stdin`", "$id.stdout"),
         (step(", timeout_seconds: 0"), "`timeout_seconds` is `0`", "above 0"),
         (step(", timeout_seconds: soon"), "is `soon`, not a number", "Write a number"),
