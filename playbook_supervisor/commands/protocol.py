@@ -69,17 +69,21 @@ def _nothing_new(snapshot: Snapshot, known: set[str]) -> bool:
 
 
 def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
-    from time import sleep
+    from time import monotonic, sleep
 
     from playbook_supervisor.kernel.directives import Check
 
-    if isinstance(snapshot.directive, Check):
+    if delay := supervisor.delay(snapshot.state):
+        until = monotonic() + delay
+        while not supervisor.changed() and (left := until - monotonic()) > 0:
+            sleep(min(left, _INTERVAL))
+    elif isinstance(snapshot.directive, Check):
         from playbook_supervisor.drivers import detached
 
         detached.attend(supervisor)
-        return
-    while not supervisor.changed():
-        sleep(_INTERVAL)
+    else:
+        while not supervisor.changed():
+            sleep(_INTERVAL)
 
 
 def report(

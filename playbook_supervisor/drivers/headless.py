@@ -1,16 +1,16 @@
 """The headless runner: drives a session to its end or to a gate.
 
 Each step is carried out by an agent, or by the executor of its namespace. The main thread decides
-and journals; worker threads wait. Signals and requests from
-other terminals arrive in the same queue as the workers' outcomes, so that nothing interrupts a
-write. A program that the main thread waits for is stopped when a signal arrives.
+and journals; worker threads wait. Signals and requests from other terminals arrive in the queue of
+the workers' outcomes, so that nothing interrupts a write. A program that the main thread waits for
+is stopped when a signal arrives.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty
 
@@ -22,8 +22,9 @@ from playbook_supervisor.drivers.jobs import Assignment, agent_job, executor_job
 from playbook_supervisor.drivers.observers import Observer, Prompter, showing_check
 from playbook_supervisor.drivers.workers import WorkerEvent, WorkerPool
 from playbook_supervisor.errors import PolicyError, StateError
+from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.directives import Ask, Attempt, Finish, Outcome, Run
+from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Finish, Outcome, Run
 from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
@@ -38,7 +39,6 @@ from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 
 _QUIET = 0.05  # seconds without an event after which there is time to write copies
 _ORPHAN_INTERVAL = 0.25  # seconds between two looks at a worker of an earlier runner
-
 
 _Progress = tuple[Snapshot, DriveResult | None]
 """What is outstanding now, and the drive's result once it has ended."""
@@ -142,6 +142,10 @@ class Runner(Record, frozen=False):
                 return self._handle_signal(snapshot, self._pending_signal)
             case Ask() as gate:
                 return self._ask(snapshot, gate)
+            case Check(members=members) if delay := self.supervisor.delay(snapshot.state):
+                names = ", ".join(attempt.id for attempt in members)
+                self.observer.on_notice(f"{names}: retry in {duration(round(delay * 1000))}")
+                return self._await(snapshot, delay)
             case _:
                 return self.supervisor.advance(), None
 
@@ -157,8 +161,10 @@ class Runner(Record, frozen=False):
         else:
             self._workers.launch(attempt, executor_job(assignment))
 
-    def _await(self, snapshot: Snapshot) -> _Progress:
-        event = self._next_event()
+    def _await(self, snapshot: Snapshot, timeout: float | None = None) -> _Progress:
+        event = self._next_event(timeout)
+        if event is None:
+            return self.supervisor.advance(), None
         if event.attempt is None:
             return self._handle(snapshot, event)
         if event.outcome is not None:
@@ -182,13 +188,14 @@ class Runner(Record, frozen=False):
         paused = self._pausing and not self._workers.active
         return snapshot, DriveResult(snapshot, "paused") if paused else None
 
-    def _next_event(self) -> WorkerEvent:
+    def _next_event(self, timeout: float | None) -> WorkerEvent | None:
         """Wait for the next event; copies are written as soon as that takes a moment."""
-        try:
+        with suppress(Empty):
             return self._workers.events.get(timeout=_QUIET)
-        except Empty:
-            self._write_copies()
-            return self._workers.events.get()
+        self._write_copies()
+        with suppress(Empty):
+            return self._workers.events.get(timeout=timeout)
+        return None
 
     def _write_copies(self) -> None:
         with self.supervisor.store.open(self.supervisor.id) as opened:

@@ -19,7 +19,7 @@ from playbook_supervisor.kernel.directives import (
     Observation,
     Returned,
 )
-from playbook_supervisor.kernel.state import Change, Event
+from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
@@ -116,7 +116,7 @@ class Judge:
             events += accepted + self._answer_checks(opened, observed=bool(accepted))
             snapshot = self._snapshot(opened, events)
             asked = snapshot.directive
-            asking = isinstance(asked, Check) and self._may_answer(asked)
+            asking = isinstance(asked, Check) and self._may_answer(asked, opened.state)
             inputs = self._check_inputs(opened) if asking else None
         if inputs is None or not isinstance(asked, Check):
             return self._published(snapshot)
@@ -130,10 +130,21 @@ class Judge:
                 opened.write()
         return self._advance(events=events)
 
-    def _may_answer(self, check: Check) -> bool:
-        """Whether the driver may wait for the programs that the answer needs."""
+    def delay(self, state: State) -> float:
+        """How many seconds a retry that is due next still waits; 0 for none.
+
+        It does not wait if the clock has stepped back behind the journal.
+        """
+        asked, now = machine.directive(state), self.store.clock()
+        until = asked.not_before if isinstance(asked, Check) else None
+        return (until - now) / 1000 if until is not None and state.latest <= now < until else 0.0
+
+    def _may_answer(self, check: Check, state: State) -> bool:
+        """Whether the check is due, and the driver may wait for the programs that it needs."""
         from playbook_supervisor.sessions import evidence
 
+        if self.delay(state):
+            return False
         return self.runs_checks if evidence.runs_checks(check) else self.runs_programs
 
     def _answer_checks(self, opened: OpenSession, *, observed: bool) -> tuple[Event, ...]:
@@ -146,7 +157,7 @@ class Judge:
         while isinstance(asked := machine.directive(opened.state), Check):
             from playbook_supervisor.sessions import evidence
 
-            if evidence.runs_programs(asked):
+            if evidence.runs_programs(asked) or self.delay(opened.state):
                 break
             if evidence.asks_nothing(asked, opened.playbook):
                 checked = evidence.empty_answer(asked, self.store.clock())

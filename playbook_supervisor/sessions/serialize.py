@@ -286,9 +286,15 @@ def ask_to_json(
     return {**_opening("ask", scene, outstanding=outstanding), "gate": gate}
 
 
-def wait_to_json(steps: Sequence[str], scene: SessionHeader, command: str = "") -> Json:
-    """The directive to wait for running work; `command` is what to run for that, if anything."""
-    return {**_opening("wait", scene), "steps": list(steps), **valued(command=command)}
+def wait_to_json(
+    steps: Sequence[str], scene: SessionHeader, command: str = "", *, until: str = ""
+) -> Json:
+    """The directive to wait for running work, or `until` the time of a retry.
+
+    `command` is what to run for that, if anything.
+    """
+    waited = valued(command=command, until=until)
+    return {**_opening("wait", scene), "steps": list(steps), **waited}
 
 
 def finish_to_json(finish: Finish, scene: SessionHeader, summary: str) -> Json:

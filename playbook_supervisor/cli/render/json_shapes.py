@@ -73,7 +73,8 @@ def directive(
             directive, header, snapshot.question, gate_context(context), outstanding=not opened
         )
     if isinstance(directive, Check):
-        return wait_to_json([member.id for member in directive.members], header, WAIT)
+        ids, at = [member.id for member in directive.members], directive.not_before
+        return wait_to_json(ids, header, WAIT, until="" if at is None else to_time(at))
     summary = f"{header.playbook} {directive.status}: {snapshot.progress} done."
     return finish_to_json(directive, header, summary)
 

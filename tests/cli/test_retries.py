@@ -1,0 +1,118 @@
+"""The program waits for a retry, whatever happens to it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+from project import Process, Project
+
+from cli.scripts import conforms
+
+pytestmark = pytest.mark.measured
+
+FLAKY = f"""\
+name: flaky
+description: A program that works at its third try
+version: "1.1"
+args: []
+steps:
+  - id: fetch
+    command: cli {sys.executable} try.py
+    autonomy: auto
+    error_policy: {{default: stop, PB-STEP-FAILED: "retry:3"}}
+"""
+TRY = """\
+import os
+tries = len(os.listdir("tries"))
+open(f"tries/{tries}", "x").close()
+raise SystemExit(tries < 2)
+"""
+
+
+@pytest.fixture
+def flaky(project: Project) -> Project:
+    project.write(".playbooks/playbooks/flaky.yaml", FLAKY)
+    project.write("try.py", TRY)
+    (project.root / "tries").mkdir()
+    return project
+
+
+def until_the_wait(runner: Process, retry: int) -> None:
+    """Read what the runner shows until it waits for this attempt."""
+    assert runner.stderr is not None
+    for line in runner.stderr:
+        if f"fetch#{retry}: retry in".encode() in line:
+            return
+    pytest.fail("it has ended")
+
+
+def waited(project: Project) -> list[float]:
+    """The seconds between the end of each attempt and the start of the next."""
+    at, entries = datetime.fromisoformat, project.journal()
+    return [
+        (at(after["started_at"]) - at(before["completed_at"])).total_seconds()
+        for before, after in pairwise(entries)
+    ]
+
+
+def test_a_killed_run_still_waits_for_its_retry(flaky: Project) -> None:
+    """cat FR-4.9: a real SIGKILL in the second wait."""
+    with flaky.spawn("run", "flaky") as runner:
+        until_the_wait(runner, 3)
+        runner.kill()
+        runner.wait(60)
+    assert [entry["status"] for entry in flaky.journal()] == ["failed", "failed"]
+    resumed = flaky.process("resume")
+    assert resumed.code == 0, resumed.err
+    assert [entry["status"] for entry in flaky.journal()] == ["failed", "failed", "done"]
+    first, second = waited(flaky)
+    assert first >= 1
+    assert second >= 2
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "ends"), [("abort", 2, "aborted"), ("pause", 4, "in_progress")]
+)
+def test_a_run_that_waits_for_a_retry_can_be_ended_from_elsewhere(
+    flaky: Project, command: str, code: int, ends: str
+) -> None:
+    with flaky.spawn("run", "flaky") as runner:
+        until_the_wait(runner, 3)
+        asked = time.monotonic()
+        assert flaky.process(command).code == 0
+        assert time.monotonic() - asked < 30
+        assert runner.wait(60) == code
+    assert flaky.manifest()["status"] == ends
+    assert [entry["status"] for entry in flaky.journal()[:2]] == ["failed", "failed"]
+
+
+def test_ctrl_c_leaves_a_run_that_waits_for_a_retry_open(flaky: Project) -> None:
+    with flaky.spawn("run", "flaky") as runner:
+        until_the_wait(runner, 2)
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait(60) == 130
+    assert flaky.manifest()["status"] == "in_progress"
+    assert [entry["status"] for entry in flaky.journal()] == ["failed"]
+
+
+def test_a_client_is_told_to_wait_and_next_waits(project: Project) -> None:
+    """Hooks never wait: the directive names the command that does."""
+    slow = FLAKY.replace(f"cli {sys.executable} try.py", "/qa.plan")
+    slow = slow.replace("PB-STEP-FAILED", "PB-AGENT-FAILED")
+    project.write(".playbooks/playbooks/flaky.yaml", slow)
+    project.process("begin", "flaky")
+    told = project.process("report", "fetch#1", "--error", "no network")
+    assert "Wait with `playbook next --wait`: fetch#2" in told.out
+    waits = conforms("directive", json.loads(told.out.rpartition("playbook-directive: ")[2]))
+    assert (waits["directive"], waits["steps"]) == ("wait", ["fetch#2"])
+    assert waits["command"] == "playbook next --wait"
+    assert waits["until"] > project.journal()[0]["completed_at"]
+    due = conforms("directive", project.process("next", "--wait", "--json").json)
+    assert (due["directive"], due["steps"][0]["id"]) == ("run", "fetch#2")
+    assert waited(project)[0] >= 1
