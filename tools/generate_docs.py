@@ -76,6 +76,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commit-options": options("commit"),
     "pr-options": options("pr"),
     "issue-options": options("issue"),
+    "http-options": options("http"),
+    "mcp-options": options("mcp"),
 }
 
 

@@ -8,21 +8,19 @@ Nothing is taken from the environment but the certificates to trust (`SSL_CERT_F
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
+from playbook_supervisor.executors.http_request import WITH_SCHEMA, Order, ordered, unusable
 from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed
-from playbook_supervisor.formats.sanitize import first_line, one_line, suggestion
+from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.bounds import admit_host
-from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,41 +28,15 @@ if TYPE_CHECKING:
 
     import httpx
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REDIRECTS = 5
 """How many redirects are followed."""
 MARK = "\n[… the rest was not read …]"
 CONNECT = 10.0
 """Seconds within which a connection must be made, unless the deadline is sooner."""
 
-_STATUS = r"^[1-5](?:[0-9]{2}|[xX]{2})$"
-_ONE_STATUS = {
-    "anyOf": [
-        {"type": "integer", "minimum": 100, "maximum": 599},
-        {"type": "string", "pattern": _STATUS},
-    ]
-}
-_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a token (RFC 9110)
-_VALUE = r"[\x20-\x7e\t]*"
-_OURS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Headers that decide where a request goes and where it ends."""
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """The step's headers that another origin may see."""
+_NUMBER = r"^\[Errno -?\d+\] "
 _TEXT = r"utf|ascii|iso8859|cp\d|mac|koi8|big5|gb|euc|shift|hz|johab"  # what codecs calls charsets
 
 
@@ -72,103 +44,21 @@ class HttpExecutor:
     """Sends a request with httpx; conforms to `Executor`."""
 
     namespace = "http"
-    with_schema: Mapping[str, Any] = {
-        "type": "object",
-        "properties": {
-            "headers": {
-                "type": "object",
-                "propertyNames": {"pattern": f"^{_NAME}$"},
-                "additionalProperties": {"type": "string"},
-            },
-            "json": {},
-            "body": {"type": "string"},
-            "expect_status": {
-                "anyOf": [
-                    *_ONE_STATUS["anyOf"],
-                    {"type": "array", "items": _ONE_STATUS, "minItems": 1},
-                ]
-            },
-        },
-        "not": {"required": ["json", "body"]},
-        "additionalProperties": False,
-    }
+    with_schema = WITH_SCHEMA
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """The body as output. PB-STEP-HTTP for any other status than expected, PB-STEP-NETWORK
         without an answer, PB-STEP-INPUT for a request that cannot be sent."""
         try:
-            return _Exchange(_order(task), context).outcome()
+            return _Exchange(ordered(task), context).outcome()
         except StepError as error:
             return failed(error.code, error.message, lasts=True)
-
-
-class _Order(Record, kw_only=True):
-    """A request as the step asks for it."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    body: bytes = b""
-    expected: tuple[str, ...]
-    complete: bool
-
-    def expects(self, status: int) -> bool:
-        return bool({str(status), f"{status // 100}xx"} & {*self.expected})
-
-
-def _order(task: Task) -> _Order:
-    """StepError PB-STEP-INPUT."""
-    if len(task.words) != 2:
-        raise _unusable(f"`http` takes a method and a URL, not {len(task.words)} words")
-    method, url = task.words
-    if method.upper() not in METHODS:
-        name = one_line(method, 40)
-        raise _unusable(f"there is no method {name!r}{suggestion(name, METHODS)}")
-    headers = [_header(name, value) for name, value in task.options.get("headers", {}).items()]
-    body, kind = _body(task)
-    if kind and "content-type" not in {name.lower() for name, _ in headers}:
-        headers.append(("Content-Type", kind))
-    expected = task.options.get("expect_status", "2xx")
-    listed: Sequence[Any] = expected if isinstance(expected, list | tuple) else (expected,)
-    return _Order(
-        method=method.upper(),
-        url=url,
-        headers=tuple(headers),
-        body=body,
-        expected=tuple(str(each).lower() for each in listed),
-        complete=task.output is OutputFormat.JSON,
-    )
-
-
-def _header(name: str, value: str) -> tuple[str, str]:
-    """The header, if it cannot change the request around it. Its value may be a secret."""
-    if not re.fullmatch(_NAME, name):
-        raise _unusable(f"{one_line(name, 40)!r} is not the name of a header")
-    if name.lower() in _OURS:
-        raise _unusable(f"the header {name} cannot be set; it follows from the request")
-    if not re.fullmatch(_VALUE, value):
-        raise _unusable(f"the value of the header {name} is not one line of printable ASCII")
-    return name, value.strip()
-
-
-def _body(task: Task) -> tuple[bytes, str]:
-    """What is sent, and its type: `json`, else `body`, else what the step reads as stdin."""
-    given = {"json", "body"} & task.options.keys()
-    if given and task.stdin:
-        raise _unusable(f"the step has both `stdin` and `with.{min(given)}` to send")
-    if "json" in given:
-        return json.dumps(task.options["json"]).encode(), "application/json"
-    return task.options.get("body", task.stdin).encode("utf-8", "replace"), ""
-
-
-def _unusable(message: str) -> StepError:
-    return StepError("PB-STEP-INPUT", message)
 
 
 class _Exchange:
     """A request, its redirects, and the answer. Another thread may end it."""
 
-    def __init__(self, order: _Order, context: Context) -> None:
+    def __init__(self, order: Order, context: Context) -> None:
         self._order, self._context = order, context
         self._lock = threading.Lock()
         self._lines: list[socket.socket] = []
@@ -205,7 +95,7 @@ class _Exchange:
         try:
             url = httpx.URL(self._order.url)
         except (httpx.InvalidURL, ValueError) as error:
-            raise _unusable(f"{one_line(self._order.url, 80)!r} is not a URL: {error}") from error
+            raise unusable(f"{one_line(self._order.url, 80)!r} is not a URL: {error}") from error
         self._admit(url)
         return client.build_request(
             self._order.method,
@@ -239,9 +129,9 @@ class _Exchange:
     def _admit(self, url: httpx.URL) -> None:
         """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
         if url.scheme not in ("http", "https") or not url.host:
-            raise _unusable(f"{_place(url)!r} is not a URL of http or https with a host")
+            raise unusable(f"{_place(url)!r} is not a URL of http or https with a host")
         if url.userinfo:
-            raise _unusable(
+            raise unusable(
                 f"the URL of {url.host} contains credentials; send them in a header, "
                 "as `{{secret:NAME}}`"
             )
@@ -289,7 +179,7 @@ class _Exchange:
         import httpx
 
         place = _place(error.request.url)
-        why = one_line(str(error)) or type(error).__name__
+        why = one_line(re.sub(_NUMBER, "", str(error))) or type(error).__name__
         if isinstance(error, httpx.ConnectTimeout) and self._context.remaining != 0:
             message = f"{place} cannot be reached: no connection within {CONNECT:g} s"
         elif isinstance(error, httpx.TimeoutException):

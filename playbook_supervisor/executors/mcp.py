@@ -51,7 +51,9 @@ class McpExecutor:
     namespace = "mcp"
     with_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"arguments": {"type": "object"}},
+        "properties": {
+            "arguments": {"type": "object", "description": "What the tool's schema asks for."}
+        },
         "additionalProperties": False,
     }
 

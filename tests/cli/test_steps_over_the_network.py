@@ -18,7 +18,7 @@ SECRET = "s3cr3t-t0ken"
 TOOLS = Path(__file__).parent.parent / "mcp_server.py"
 PLAYBOOK = """\
 name: triage
-description: Fetches an issue, asks a tool about it, and comments on it.
+description: Fetches an issue, asks a tool about it, and sends what it says back.
 version: "1.1"
 args:
   - {name: issue, description: its number, required: true}
@@ -40,7 +40,8 @@ steps:
     command: http POST {{site}}/comments
     autonomy: auto
     error_policy: stop
-    with: {body: "seen {{issue}}", expect_status: 201}
+    stdin: $ask.stdout
+    with: {expect_status: 201}
 """
 
 
@@ -71,7 +72,7 @@ def test_a_session_of_requests_and_tool_calls_is_journaled_without_secrets(
     ran = triage.playbook("run", "triage", "7", site.url)
     assert ran.code == 0, ran.err
     assert [entry["status"] for entry in triage.journal()] == ["done"] * 3
-    assert site.requests[-1].body == b"seen 7"
+    assert site.requests[-1].body == b"hello issue 7"
     assert triage.journal()[1]["output"] == "hello issue 7"
     assert triage.journal()[0]["output"] == '{"title": "[redacted]"}'
     kept = [path for path in triage.root.rglob("*") if path.is_file()]
