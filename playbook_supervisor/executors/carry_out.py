@@ -22,7 +22,7 @@ GRACE = 15.0
 """Seconds that a stopped executor may take to return; then its thread is abandoned."""
 _MARK = 100  # bytes: the mark of an output that was cut before
 _FAMILIES = ("PB-STEP-", "PB-POLICY-")
-_LASTING = ("PB-STEP-PROGRAM", "PB-POLICY-DENIED")
+_LASTING = ("PB-STEP-INPUT", "PB-STEP-PROGRAM", "PB-POLICY-DENIED")
 
 
 def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:

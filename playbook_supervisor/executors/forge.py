@@ -86,7 +86,10 @@ def body_of(task: Task) -> str:
 def _refused(what: str, done: Completed) -> StepError:
     lines = refusal(done)
     words = " / ".join(lines[-_LAST_LINES:])[-_LAST_WORDS:]
-    if github.is_logged_out(done):
+    if github.is_elsewhere(done):  # it also advises to log in
+        why = "gh knows no forge of this repository"
+        cure = "Add the forge's repository as a remote, or `gh auth login --hostname HOST`."
+    elif github.is_logged_out(done):
         why, cure = "gh is logged out", "Run `gh auth login`, then run the step again."
     elif github.is_offline(done):
         why, cure = "gh does not reach the forge", "Look at the network, then run the step again."

@@ -26,6 +26,7 @@ _OFFLINE = (
     "error connecting to|no such host|connection refused|network is unreachable|i/o timeout"
     "|TLS handshake timeout|context deadline exceeded|check your internet connection"
 )
+_ELSEWHERE = "none of the git remotes|no git remotes found"
 _ADDRESS = r"https?://\S+/(\d{1,18})"
 
 
@@ -48,6 +49,11 @@ def pull_requests(root: Path, branch: str, state: str, *fields: str) -> Complete
 def listing(branch: str, state: str, *fields: str) -> list[str]:
     """The arguments that list the branch's pull requests; `state` is open, merged or all."""
     return ["pr", "list", "--head", branch, "--state", state, "--json", ",".join(fields)]
+
+
+def is_elsewhere(done: Completed) -> bool:
+    """Whether it failed because no remote of the repository is on a forge that it knows."""
+    return re.search(_ELSEWHERE, done.stderr) is not None
 
 
 def is_logged_out(done: Completed) -> bool:

@@ -229,6 +229,14 @@ def test_a_remote_that_moved_refuses_the_push(
             "gh pr list failed: GraphQL: No commits between main and x",
             "last lines",
         ),
+        (
+            {
+                "stderr": "none of the git remotes configured for this repository point to a known "
+                "GitHub host. To tell gh about a new GitHub host, please use `gh auth login`"
+            },
+            "gh knows no forge of this repository: none of the git remotes",
+            "as a remote",
+        ),
         ({"stderr": ""}, "gh pr list failed: no message", "last lines"),
         ({"stdout": "Welcome to <html>", "status": 0}, "gh did not answer with a list", "gh"),
         ({"stdout": '[{"number": "7"}]', "status": 0}, "gh did not answer with number", "gh"),
