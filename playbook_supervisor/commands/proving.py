@@ -11,9 +11,10 @@ from pathlib import Path
 
 from playbook_supervisor.commands import locate
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
-from playbook_supervisor.project import checks
+from playbook_supervisor.project import checks, session_settings
 from playbook_supervisor.project.checks import Checking, Proof
 from playbook_supervisor.records import Record, as_mapping, replace
+from playbook_supervisor.system.files import digest, read_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def prove(
     store, session_id = _meant(session, cwd)
     settings = _settings(store, session_id)
     agent = _agent_above(store)
-    _require_session(agent, session_id, "prove")
+    _admit(agent, store, session_id, "prove")
     named = [_found(name, settings, agent=agent) for name in names or settings.checks]
     if not named:
         raise ArgumentError(_UNDEFINED, "the settings define no checks")
@@ -87,19 +88,32 @@ def by_hand(
 ) -> Checking:
     """How `probe` runs these checks. Errors as `prove`: an agent is allowed no more here."""
     agent = _agent_above(store) if names else ""
-    _require_session(agent, session_id, "probe")
+    _admit(agent, store, session_id, "probe")
     for name in names:
         _found(name, settings, agent=agent)
     kept = _Kept(store, session_id, writes=not agent) if session_id else None
     return _room(kept, on_start)
 
 
-def _require_session(agent: str, session_id: str, command: str) -> None:
-    if agent and not session_id:
+def _admit(agent: str, store: DiskStore, session_id: str, command: str) -> None:
+    """StateError if an agent asks without a session, or has changed the session's settings."""
+    if not agent:
+        return
+    if not session_id:
         raise StateError(
             "PB-STATE-HUMAN-ONLY",
             f"without a session only a human may run `playbook {command}`, but {agent}",
         )
+    from playbook_supervisor.sessions import integrity
+
+    folder, runtime = store.folder(session_id), store.journal(session_id).runtime
+    try:
+        pinned = digest(read_bytes(folder / session_settings.FILE))
+    except FileNotFoundError:
+        pinned = ""
+    if runtime is None or not runtime.ours(session_settings.FILE, pinned):
+        source = integrity.shown(folder, session_settings.FILE)
+        raise integrity.tampered("the settings of the session were changed", source)
 
 
 def _meant(session: str, cwd: Path | None) -> tuple[DiskStore, str]:

@@ -296,7 +296,8 @@ class Runner(Record, frozen=False):
             self.supervisor.end_workers()  # those of an earlier runner
             return self.supervisor.abort(request.text, Principal(request.by, "request")), None
         if request.what == "proof":
-            self.supervisor.keep_proof(request.text)
+            if evidence := self.supervisor.keep_proof(request.text):
+                self.observer.on_notice(evidence)
             return snapshot.without_events(), None
         self._pausing = True
         if not self._workers.active:

@@ -6,8 +6,6 @@ journals what it learned before anything else happens, and returns the snapshot 
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from playbook_supervisor.kernel.directives import (
     Answered,
     Attempt,
@@ -113,15 +111,19 @@ class Supervisor(Judge):
 
         return publishing.closed(self.advance(), timeout=self._git_timeout)
 
-    def keep_proof(self, made: str) -> None:
-        """Keep what a person has proved by hand, as JSON; anything else is left out."""
+    def keep_proof(self, made: str) -> str:
+        """Keep what a person has proved by hand, as JSON; its evidence, empty for anything else."""
         import json
 
         from playbook_supervisor.project.checks import Proof
         from playbook_supervisor.sessions.proofs import SessionProofs
 
-        with suppress(ValueError, TypeError):
-            SessionProofs(self.store, self.id).keep(Proof(**json.loads(made)))
+        try:
+            proof = Proof(**json.loads(made))
+        except (ValueError, TypeError):
+            return ""
+        SessionProofs(self.store, self.id).keep(proof)
+        return proof.evidence
 
     def take_up(self) -> Snapshot:
         """Resume a failed session: its failed steps run again."""

@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
+from checked import Checked
 from project import Project
 
 from cli.scripts import GATED, conforms
-from playbook_supervisor.sessions import proofs
-from playbook_supervisor.sessions.store import DiskStore
-from playbook_supervisor.system import checkout
-
-COUNTED = """\
-import pathlib, sys
-runs = pathlib.Path({runs!r})
-runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
-print("312 passed in 41 s")
-sys.exit(pathlib.Path("broken").exists())
-"""
-
-
-class Checked:
-    """A project whose check `test` fails if there is a file `broken`, and counts its runs."""
-
-    def __init__(self, project: Project, beside: Path) -> None:
-        self.project, self._runs = project, beside / "runs"
-        script = beside / "check.py"
-        script.write_text(COUNTED.format(runs=str(self._runs)))
-        self.argv = [sys.executable, str(script)]
-        project.write(".playbooks/config.yaml", f"checks: {{test: {{run: {self.argv}}}}}\n")
-        project.write(".playbooks/playbooks/gated.yaml", GATED)
-        project.commit("Check")
-
-    @property
-    def runs(self) -> int:
-        """How often the check has run."""
-        return len(self._runs.read_text()) if self._runs.exists() else 0
-
-    @property
-    def kept(self) -> list[str]:
-        """The checks that are proved in the only session."""
-        store = DiskStore(checkout.find(self.project.root))
-        runtime = store.journal(self.project.session.name).runtime
-        return [proof.check for proof in proofs.known(runtime)] if runtime else []
+from cli.terminal import Terminal
 
 
 @pytest.fixture
 def checked(project: Project, tmp_path: Path) -> Checked:
+    project.write(".playbooks/playbooks/gated.yaml", GATED)
     return Checked(project, tmp_path)
 
 
@@ -58,15 +24,15 @@ def test_all_checks_run_and_say_what_they_prove(checked: Checked) -> None:
     asked = checked.project.playbook("prove")
     assert asked.code == 0
     assert "test  passed  check test: exit 0 in " in asked.out
-    assert ', "312 passed in 41 s", tree ' in asked.out
+    assert ', "312 passed", tree ' in asked.out
     assert "checking test" in asked.err
 
 
 def test_a_check_that_fails_is_reported_with_its_last_lines(checked: Checked) -> None:
-    checked.project.write("broken", "")
+    checked.project.write("broken", "1\n")
     asked = checked.project.playbook("prove", "test")
     assert (asked.code, "failed  check test: exit 1 in " in asked.out) == (2, True)
-    assert "  312 passed in 41 s" in asked.err
+    assert "  1 failed, 311 passed" in asked.err
 
 
 def test_the_result_is_one_json_object(checked: Checked) -> None:
@@ -139,7 +105,7 @@ def test_what_an_agent_proves_is_not_kept(checked: Checked) -> None:
     project = checked.project
     project.playbook("run", "gated")
     asked = project.playbook("prove", env={"CLAUDECODE": "1"})
-    assert (asked.code, checked.kept) == (0, [])
+    assert (asked.code, checked.kept) == (0, ())
     assert "not kept, because a shell of Claude Code runs it" in asked.err
 
 
@@ -153,3 +119,30 @@ def test_an_agent_can_run_no_program_of_its_choice(checked: Checked) -> None:
     for name in (f"cli {shlex.join(checked.argv)}", "mine"):
         assert project.playbook("prove", name, env=inside).code == 1
     assert checked.runs == 0
+
+
+@pytest.mark.parametrize("change", ["rewritten", "removed"])
+def test_an_agent_cannot_change_what_a_check_runs(checked: Checked, change: str) -> None:
+    project = checked.project
+    project.playbook("run", "gated")
+    pinned = project.session / "config.yaml"
+    if change == "removed":
+        pinned.unlink()
+    else:
+        pinned.write_text(pinned.read_text().replace("check.py", "check.py --mine"))
+    refused = project.playbook("prove", "test", env={"CLAUDECODE": "1"})
+    assert (refused.code, "PB-STATE-TAMPERED" in refused.err, checked.runs) == (3, True, 0)
+
+
+def test_a_runner_at_its_prompt_learns_what_is_proved_elsewhere(checked: Checked) -> None:
+    """A runner believes only what it wrote itself, so the proof is handed to it."""
+    project = checked.project
+    with Terminal(project, "run", "gated", "--agent", project.script("steps: {}")) as terminal:
+        terminal.until("abort > ")
+        assert project.process("prove").code == 0
+        terminal.until("note: check test: exit 0 in ")
+        terminal.until("abort > ")
+        terminal.type("continue\n")
+        assert terminal.end() == 0
+    assert [proof.by for proof in checked.kept] == ["prove"]
+    assert checked.runs == 1
