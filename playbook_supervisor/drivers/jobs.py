@@ -22,7 +22,6 @@ from playbook_supervisor.project import references
 from playbook_supervisor.project.secrets import of_step
 from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
-from playbook_supervisor.sessions.step_data import input_of
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.files import contained
 
@@ -174,7 +173,7 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
 
 def _without_prompt(error: PlaybookError, agent: Agent) -> Outcome:
     return agents.failed(
-        "PB-AGENT-PROMPT",
+        error.code if isinstance(error, StepError) else "PB-AGENT-PROMPT",
         error.message,
         name=agent.name,
         guidance=error.guidance,
@@ -191,12 +190,8 @@ def executor_job(assignment: Assignment) -> ExecutorJob:
 
 def _stdin(assignment: Assignment) -> str | StepError:
     """What the step reads of an earlier one; read here, for only this thread opens the session."""
-    step, supervisor = assignment.attempt.step, assignment.supervisor
-    if not step.stdin:
-        return ""
     try:
-        with supervisor.store.open(supervisor.id) as opened:
-            return input_of(opened, step)
+        return assignment.supervisor.input_of(assignment.attempt)
     except StepError as error:
         return error
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
+from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.checks import Checking
 from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.records import Record
@@ -111,7 +112,21 @@ def exists(
             lines = artifact.data.count(b"\n") + (not artifact.data.endswith(b"\n"))
             evidence = f"{artifact.path}, {counted(lines, 'line')}{_unchanged(artifact, launch)}"
             return Probed(required.name, Answer.HELD, evidence)
+    if required.condition is Condition.FILE_EXISTS and (made := _product(paths[0], workspace.root)):
+        return Probed(required.name, Answer.HELD, made)
     return _flawed(required, found)
+
+
+def _product(path: str, root: Path) -> str:
+    """What a program may make beside reports: a folder with content, or a large file."""
+    try:
+        place = contained(root, path)
+        if place.is_dir():
+            return f"{path}, a folder that is not empty" if any(place.iterdir()) else ""
+        size = place.stat().st_size if place.is_file() else 0
+    except (OSError, StorageError):
+        return ""
+    return f"{path}, {size:,} bytes" if size > LARGEST else ""
 
 
 def contains(

@@ -147,7 +147,16 @@ class Supervisor(Judge):
         """What the attempt's worker is given."""
         from playbook_supervisor.sessions.work import work_of
 
-        return work_of(self.root, snapshot, attempt)
+        return work_of(self.root, snapshot, attempt, self.input_of(attempt))
+
+    def input_of(self, attempt: Attempt) -> str:
+        """What the attempt reads of an earlier step's output; StepError PB-STEP-DATA."""
+        if not attempt.step.stdin:
+            return ""
+        from playbook_supervisor.sessions import step_data
+
+        with self.store.open(self.id) as opened:
+            return step_data.input_of(opened, attempt.step)
 
     def environment(self, snapshot: Snapshot, work: Work) -> dict[str, str]:
         """Variables that point the project's own tools at the session's feature."""

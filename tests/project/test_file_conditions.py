@@ -51,6 +51,17 @@ def test_a_file_exists(world: Workspace) -> None:
     assert artifacts(name, world) == ("docs/a b.md",)
 
 
+def test_a_folder_and_a_large_file_exist_too(world: Workspace) -> None:
+    """cat FR-8.1: what a program makes is not always a text."""
+    put(world, "dist/app/main.js", "x")
+    with (world.root / "app.bin").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    assert said("file_exists=dist", world) == (HELD, "dist, a folder that is not empty")
+    assert said("file_exists=app.bin", world) == (HELD, "app.bin, 4,194,305 bytes")
+    (world.root / "app.bin").chmod(0)
+    assert said("file_exists=app.bin", world)[0] is HELD
+
+
 def test_a_file_needs_no_feature(world: Workspace) -> None:
     nowhere = Workspace(world.root, "", "", Config())
     put(world, "a.md", "one\n")
