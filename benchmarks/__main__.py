@@ -95,6 +95,7 @@ def _measured(folder: Path) -> Iterator[Row]:
     yield from _client(folder)
     yield from _hooks(folder / "hooks")
     yield from _worktrees(folder / "worktrees")
+    yield from _tree(folder / "tree")
     yield from _headless(folder / "headless")
 
 
@@ -186,6 +187,17 @@ def _worktrees(folder: Path) -> Iterator[Row]:
     ):
         what = f"`playbook status`, 200 sessions, 10 worktrees, {what}, to `git status`"
         yield _beside(what, found[f"status_{name}"], found[f"git_{name}"])
+
+
+def _tree(folder: Path) -> Iterator[Row]:
+    """The id of a working tree, compared with `git status`, without a bar."""
+    folder.mkdir()
+    argv = [sys.executable, str(HERE / "tree.py"), str(folder)]
+    said = subprocess.run(argv, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True).stdout
+    found: dict[str, float] = json.loads(said)
+    for name, what in (("clean", "nothing changed"), ("new", "50 new files")):
+        what = f"the id of a tree of 10,000 files, {what}, to `git status`"
+        yield _beside(what, found[name], found[f"{name}_status"])
 
 
 def _headless(folder: Path) -> Iterator[Row]:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Document
     from playbook_supervisor.kernel.model import Playbook
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.lint import Lookup
     from playbook_supervisor.project.policy_files import PolicyRule
 
@@ -99,6 +100,16 @@ class _Project:
         return None if self.root is None else CommandIndex(self.root, home=Path.home()).resolve
 
     @cached_property
+    def config(self) -> Config | None:
+        """The settings of the project; None outside of a repository, and if they are not valid."""
+        from playbook_supervisor.project import config
+
+        try:
+            return None if self.root is None else config.load(self.root)
+        except PlaybookError:
+            return None
+
+    @cached_property
     def rules(self) -> tuple[PolicyRule, ...]:
         """The policies of the project. Raises as `project_rules`."""
         if self.root is None or not (self.root / ".playbooks/policies").is_dir():
@@ -124,7 +135,7 @@ class _Project:
 
 
 def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
-    from playbook_supervisor.project.lint import COMMAND, NAME, lint
+    from playbook_supervisor.project.lint import CHECK, COMMAND, NAME, lint
 
     playbook, problems, document = examine(data, file)
     if playbook is None or document is None:
@@ -132,10 +143,14 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     path = Path(file)
     folder = path.parent.absolute().name
     stem = path.stem if folder == "playbooks" else ""
-    command = None if folder == "templates" else project.command  # a pattern for any project
-    found = [*problems, *lint(playbook, document, command=command, stem=stem)]
+    anywhere = folder == "templates"  # a pattern for any project
+    command = None if anywhere else project.command
+    config = None if anywhere else project.config
+    warnings = lint(playbook, document, command=command, config=config, stem=stem)
+    found = [*problems, *warnings]
     found += [*_step_kinds(playbook, document), *_tightened(playbook, document, project)]
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
+    unchecked += () if config else (CHECK,)
     return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
 
 

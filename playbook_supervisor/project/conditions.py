@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import CheckError, StorageError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.vocabulary import Condition, Trigger
 from playbook_supervisor.project import check_probes, git_probes, probes
 from playbook_supervisor.project.probes import LaunchRecord, Since
 from playbook_supervisor.project.probes import Workspace as Workspace
-from playbook_supervisor.project.requirement import Requirement, requirement
+from playbook_supervisor.project.requirement import SINCE_LAUNCH, Requirement, requirement
 from playbook_supervisor.records import Record
 from playbook_supervisor.system.files import contained, digest
 from playbook_supervisor.system.stamps import Stamp, stamp
@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from playbook_supervisor.project.config import Config
     from playbook_supervisor.project.verdicts import Reading
 
     Probe: TypeAlias = Callable[[Requirement, Sequence[str], Workspace, LaunchRecord], Probed]
@@ -39,15 +40,13 @@ class ConditionTraits(Record):
     """How a condition is probed, and what it needs.
 
     `artifacts` are paths with the folders of the config, `{feature}` and the first parameter,
-    `{path}`, in braces. `needs_launch`: it compares with the record of the launch. `runs_checks`:
-    it starts a check of the project, which may take an hour. `publishes`: a step that has it as a
-    postcondition makes its work public.
+    `{path}`, in braces. `runs_checks`: it starts a check of the project, which may take an hour.
+    `publishes`: a step that has it as a postcondition makes its work public.
     """
 
     probe: Probe
     artifacts: tuple[str, ...] = ()
     needs_feature: bool = True
-    needs_launch: bool = False
     needs_network: bool = False
     runs_checks: bool = False
     publishes: bool = False
@@ -95,15 +94,9 @@ CONDITIONS: Mapping[Condition, ConditionTraits] = {
     Condition.COMMAND_FAILS: ConditionTraits(
         check_probes.fails, needs_feature=False, runs_checks=True
     ),
-    Condition.CHANGES_MADE: ConditionTraits(
-        git_probes.changes_made, needs_feature=False, needs_launch=True
-    ),
-    Condition.CHANGES_WITHIN: ConditionTraits(
-        git_probes.changes_within, needs_feature=False, needs_launch=True
-    ),
-    Condition.COMMITS_MADE: ConditionTraits(
-        git_probes.commits_made, needs_feature=False, needs_launch=True
-    ),
+    Condition.CHANGES_MADE: ConditionTraits(git_probes.changes_made, needs_feature=False),
+    Condition.CHANGES_WITHIN: ConditionTraits(git_probes.changes_within, needs_feature=False),
+    Condition.COMMITS_MADE: ConditionTraits(git_probes.commits_made, needs_feature=False),
 }
 TRIGGERS: Mapping[Trigger, TriggerTraits] = {
     Trigger.AGREEMENT_BREAKING: TriggerTraits(_CHECK_REPORT, lambda report: report.breaking),
@@ -139,7 +132,14 @@ def verdicts(names: Iterable[str]) -> tuple[str, ...]:
 
 def need_tree(names: Iterable[str]) -> bool:
     """Whether one of the conditions compares with the tree or the commit at the launch."""
-    return any(traits(name).needs_launch for name in names)
+    return any(requirement(name).condition in SINCE_LAUNCH for name in names)
+
+
+def is_lasting(name: str) -> bool:
+    """Whether what a step has provided is still there for later ones, unless it is undone."""
+    required = requirement(name)
+    passing = required.condition in SINCE_LAUNCH or required.condition is Condition.GIT_CLEAN
+    return not passing and not CONDITIONS[required.condition].runs_checks
 
 
 def checks(names: Iterable[str]) -> tuple[str, ...]:
@@ -147,6 +147,19 @@ def checks(names: Iterable[str]) -> tuple[str, ...]:
     required = (requirement(name) for name in names)
     running = (each for each in required if CONDITIONS[each.condition].runs_checks)
     return tuple(dict.fromkeys(parameter for each in running for parameter in each.parameters))
+
+
+def require_answerable(names: Iterable[str], config: Config) -> None:
+    """CheckError PB-CHECK-RULE for parameters that can mean nothing, PB-CHECK-UNDEFINED for a check
+    that the settings do not define."""
+    from playbook_supervisor.project.checks import find_check
+
+    asked = tuple(names)
+    for name in asked:
+        if flaw := requirement(name).flaw:
+            raise CheckError("PB-CHECK-RULE", f"{first_line(name, 60)}: {flaw}")
+    for parameter in checks(asked):
+        find_check(parameter, config)
 
 
 def need_network(names: Iterable[str]) -> bool:

@@ -9,16 +9,20 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import AGENT_NAMESPACES, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
-from playbook_supervisor.project.conditions import needs_feature, publishes
+from playbook_supervisor.project.checks import find_check
+from playbook_supervisor.project.conditions import checks, is_lasting, needs_feature, publishes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
+
+    from playbook_supervisor.project.config import Config
 
     class Command(Protocol):
         """An installed command (`slash_commands.InstalledCommand`)."""
@@ -35,17 +39,24 @@ if TYPE_CHECKING:
 
 NAME, COMMAND = "PB-CHECK-LINT-NAME", "PB-CHECK-COMMAND"
 """The warnings that need the file's name, and the project's commands."""
+CHECK = "PB-CHECK-UNDEFINED"
+"""The warning that needs the project's settings."""
 ASKS_QUESTIONS = frozenset({"/speckit.clarify", "/speckit-clarify"})
 """Commands that ask the user questions, which a subagent cannot do."""
 
 
 def lint(
-    playbook: Playbook, document: Document, *, command: Lookup | None = None, stem: str = ""
+    playbook: Playbook,
+    document: Document,
+    *,
+    command: Lookup | None = None,
+    config: Config | None = None,
+    stem: str = "",
 ) -> tuple[Problem, ...]:
     """All warnings, by place.
 
-    `command` looks up a step's command in this project (None: skip that check); `stem` is the
-    file name without its extension ("": unknown).
+    `command` looks up a step's command in this project, `config` is its settings (None: skip what
+    needs them); `stem` is the file name without its extension ("": unknown).
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
     warnings += [*_too_early(playbook), *_gate_too_late(playbook)]
@@ -55,6 +66,7 @@ def lint(
         if lookup and step.namespace == SLASH:
             warnings += _command(step, path, lookup(step.command))
         if step.autonomy is not Autonomy.SKIP:
+            warnings += _undefined(step, path, config) if config else ()
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]
     problems = (
@@ -101,7 +113,7 @@ def _too_early(playbook: Playbook) -> Iterator[_Warning]:
     phase_of = playbook.phase_of
     providers: dict[str, list[str]] = {}
     for step in _running(playbook):
-        for condition in step.postconditions:
+        for condition in filter(is_lasting, step.postconditions):
             providers.setdefault(condition, []).append(step.id)
     for index, step in enumerate(playbook.steps):
         for number, condition in enumerate(step.preconditions):
@@ -150,6 +162,21 @@ def _command(step: Step, path: Path, found: Command | None) -> Iterator[_Warning
     elif found.builtin:
         message = f"`{found.name}` is built into Claude Code; subagents may not be able to run it"
         yield at, COMMAND, message, "Use a command of the project."
+
+
+def _undefined(step: Step, path: Path, config: Config) -> Iterator[_Warning]:
+    """A check that the settings do not define; what an arg names is known when it has a value."""
+    for key, names in (
+        ("preconditions", step.preconditions),
+        ("postconditions", step.postconditions),
+        ("skip_if", step.skip_if),
+    ):
+        for number, name in enumerate(names):
+            for parameter in checks([name]) if "{{" not in name else ():
+                try:
+                    find_check(parameter, config)
+                except CheckError as error:
+                    yield (*path, key, number), CHECK, error.message, error.guidance
 
 
 def _idle_trigger(step: Step, path: Path) -> Iterator[_Warning]:

@@ -41,6 +41,8 @@ PARAMETERS: Mapping[Condition, tuple[Parameter, ...]] = {
 """What the conditions need; the others have no parameters. `GLOBS` are one or more."""
 
 
+SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Condition.COMMITS_MADE})
+"""The conditions that compare with the launch of their step."""
 PLAIN = tuple(condition for condition in Condition if condition not in PARAMETERS)
 """The conditions that need no parameters."""
 
@@ -70,7 +72,7 @@ class Requirement(Record):
         if len(given) != len(wanted):
             return f"write `{usage(self.condition)}`"
         for kind, value in zip(wanted, given, strict=True):
-            if why := _flaw(kind, value):
+            if why := flaw_of(kind, value):
                 return f"{first_line(value, 60)!r} {why}"
         return ""
 
@@ -106,7 +108,8 @@ def _parameters(condition: Condition, text: str) -> tuple[str, ...]:
     return words
 
 
-def _flaw(kind: Parameter, value: str) -> str:
+def flaw_of(kind: Parameter, value: str) -> str:
+    """Why the value cannot be a parameter of that kind; empty if it can."""
     if kind in (Parameter.PATH, Parameter.GLOBS):
         return globs.flaw(value)
     if not value.strip():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import ArgumentError, CheckError, StateError
@@ -11,7 +11,13 @@ from playbook_supervisor.kernel.model import SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project import arguments, config, features, library, secrets
 from playbook_supervisor.project.bound_conditions import bound, without_absent_checks
-from playbook_supervisor.project.conditions import Workspace, need_tree, probe, run_checks
+from playbook_supervisor.project.conditions import (
+    Workspace,
+    need_tree,
+    probe,
+    require_answerable,
+    run_checks,
+)
 from playbook_supervisor.project.session_policy import Policy, tightened
 from playbook_supervisor.project.slash_commands import CommandIndex
 from playbook_supervisor.records import Record, replace
@@ -99,6 +105,7 @@ def prepare(
         warnings += [found.warning] if found.warning else []
     args = without_absent_checks(playbook, args, settings.checks)
     runs = bound(tightened(playbook, policy or Policy()), args)
+    require_answerable(_asked(runs), settings)
     warnings += _result_exists(runs, start, Workspace(root, feature, branch, settings))
     text = found_file.data
     return RunRequest(
@@ -240,6 +247,13 @@ def _commands(playbook: Playbook, root: Path) -> tuple[tuple[str, ...], list[str
     if closed:
         warnings.append(f"closed to models (disable-model-invocation): {', '.join(closed)}")
     return missing, warnings
+
+
+def _asked(playbook: Playbook) -> Iterator[str]:
+    """The conditions of the steps that may run."""
+    for step in playbook.steps:
+        if step.autonomy is not Autonomy.SKIP:
+            yield from (*step.preconditions, *step.postconditions, *step.skip_if)
 
 
 def _result_exists(playbook: Playbook, start: str, workspace: Workspace) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.formats.problems import Problem
+from playbook_supervisor.project.config import CheckSpec, Config
 from playbook_supervisor.project.lint import lint
 from playbook_supervisor.project.schema import examine
 
@@ -32,6 +33,7 @@ def warnings(
     *steps: str,
     args: str = FEATURE,
     command: Callable[[str], Installed | None] | None = None,
+    config: Config | None = None,
     stem: str = "x",
     version: str = "1.0",
 ) -> tuple[Problem, ...]:
@@ -42,7 +44,7 @@ def warnings(
     assert problems == ()
     assert playbook is not None
     assert document is not None
-    return lint(playbook, document, command=command, stem=stem)
+    return lint(playbook, document, command=command, config=config, stem=stem)
 
 
 def codes(found: tuple[Problem, ...]) -> list[tuple[int, str]]:
@@ -129,6 +131,36 @@ def test_a_command_that_is_not_found_or_closed_or_built_in_is_named_at_its_place
         (8, "`/closed-one` cannot be called by models (`disable-model-invocation: true`)"),
         (9, "`/compact` is built into Claude Code; subagents may not be able to run it"),
     ]
+
+
+def test_a_check_that_the_settings_do_not_define_is_named_at_its_place() -> None:
+    """One that an arg names, and one of a step that is skipped, is not looked for."""
+    steps = (
+        step("a", postconditions="[command_succeeds: test, command_succeeds: cli make]"),
+        step("b", preconditions="[command_fails: tset]"),
+        step("c", skip_if="[command_succeeds: lint]"),
+        step("d", autonomy="skip", postconditions="[command_succeeds: lint]"),
+        step("e", postconditions="[command_succeeds: '{{check}}']"),
+    )
+    args = "[{name: feature, description: d, required: true}, "
+    args += "{name: check, description: d, required: false}]"
+    config = Config(checks={"test": CheckSpec("test", ("make", "test"))})
+    found = warnings(*steps, args=args, config=config, version="1.1")
+    said = [(each.line, each.message) for each in found if each.code == "PB-CHECK-UNDEFINED"]
+    assert said == [
+        (7, "the config defines no check 'tset'; did you mean test?"),
+        (8, "the config defines no check 'lint'; there is test"),
+    ]
+    assert "PB-CHECK-UNDEFINED" not in str(warnings(*steps, args=args, version="1.1"))
+
+
+def test_a_check_before_a_step_that_must_pass_it_is_no_fault() -> None:
+    found = warnings(
+        step("a", preconditions="[{command_succeeds: test}, git_clean]"),
+        step("b", postconditions="[{command_succeeds: test}, git_clean]"),
+        version="1.1",
+    )
+    assert "LINT-ORDER" not in str(found)
 
 
 def test_each_command_is_looked_up_once() -> None:

@@ -34,7 +34,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.project import schema
-from playbook_supervisor.project.requirement import PLAIN
+from playbook_supervisor.project.requirement import PLAIN, SINCE_LAUNCH
 from playbook_supervisor.project.schema import examine, read_playbook, schema_text
 from playbook_supervisor.project.schemas.playbook_validator import conforms
 from playbook_supervisor.records import fields
@@ -471,7 +471,9 @@ VALID_STEP = st.fixed_dictionaries(
         "args": st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=30).filter(
             lambda text: "{{" not in text
         ),
-        "preconditions": st.lists(st.sampled_from(list(map(str, PLAIN))), max_size=3),
+        "preconditions": st.lists(
+            st.sampled_from(list(map(str, sorted({*PLAIN} - SINCE_LAUNCH)))), max_size=3
+        ),
         "escalation_triggers": st.lists(st.sampled_from(list(map(str, Trigger))), max_size=3),
         "model": st.sampled_from(["opus", "a/b:c"]),
     },

@@ -1,0 +1,76 @@
+"""Compares the id of a working tree of 10,000 files with `git status`.
+
+python benchmarks/tree.py FOLDER    # prints one JSON object of milliseconds
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import sample
+import worktrees
+
+from playbook_supervisor.system.tree import changes, tree_id
+
+FILES, NEW, ROUNDS = 10_000, 50, 11
+
+
+def repository(folder: Path) -> Path:
+    """All files are committed, and git has seen that they are unchanged."""
+    root = sample.repository(folder)
+    for number in range(FILES):
+        write(root, f"{number}.txt")
+    worktrees.commit(root, "Everything")
+    time.sleep(1.1)  # git reads a file again if the index was written in the second of its change
+    worktrees.git(root, "status")
+    return root
+
+
+def write(root: Path, name: str) -> None:
+    file = root / f"src/{len(name)}/{name[:2]}" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{name}\n" * 20)
+
+
+def took(work: Callable[[], object]) -> float:
+    """Milliseconds."""
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+def compared(root: Path) -> tuple[float, float]:
+    """`tree_id` and `git status`, measured alternately."""
+    status = ["git", "status", "--porcelain=v2"]
+    pairs = [(took(lambda: tree_id(root)), worktrees.took(status, root)) for _ in range(ROUNDS)]
+    return median(first for first, _ in pairs), median(second for _, second in pairs)
+
+
+def main(folder: Path) -> dict[str, float]:
+    root = repository(folder)
+    before = tree_id(root)
+    clean, clean_status = compared(root)
+    for number in range(NEW):
+        write(root, f"new {number}.txt")
+    new, new_status = compared(root)
+    after = tree_id(root)
+    differing = median(took(lambda: changes(root, before, after)) for _ in range(ROUNDS))
+    return {
+        "clean": clean,
+        "clean_status": clean_status,
+        "new": new,
+        "new_status": new_status,
+        "changes": differing,
+    }
+
+
+if __name__ == "__main__":
+    os.environ |= {"GIT_CONFIG_COUNT": "1"}
+    os.environ |= {"GIT_CONFIG_KEY_0": "init.defaultBranch", "GIT_CONFIG_VALUE_0": "main"}
+    print(json.dumps(main(Path(sys.argv[1]).resolve() / "repository")))

@@ -1,0 +1,59 @@
+"""The rules about the parameters of conditions, and about where a condition can be asked.
+
+The data may violate the schema elsewhere, so that all problems are reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from playbook_supervisor.formats.located import Document, Path
+from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.kernel.vocabulary import Condition
+from playbook_supervisor.project.format_version import things
+from playbook_supervisor.project.requirement import PARAMETERS, SINCE_LAUNCH, flaw_of
+from playbook_supervisor.project.schema_problems import RULE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Thing = Mapping[str, Any]
+
+_AFTER = "postconditions"
+_PLACES = ("preconditions", _AFTER, "skip_if")
+
+
+def violations(data: Thing, document: Document) -> Iterator[Problem]:
+    """Every parameter that can mean nothing, and every condition that could never be checked."""
+    for index, step in things(data, "steps"):
+        for key in _PLACES:
+            stated = step.get(key)
+            for number, each in enumerate(stated if isinstance(stated, list) else ()):
+                path: Path = ("steps", index, key, number)
+                for word, value in each.items() if isinstance(each, dict) else [(each, None)]:
+                    if isinstance(word, str) and word in set(Condition):
+                        yield from _misplaced(document, path, Condition(word))
+                        yield from _flawed(document, path, Condition(word), value)
+
+
+def _misplaced(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:
+    if condition in SINCE_LAUNCH and path[2] != _AFTER:
+        message = f"`{condition}` compares with the launch of its step"
+        yield problem_at(document, path, RULE, message, "Put it under `postconditions`.")
+
+
+def _flawed(
+    document: Document, path: Path, condition: Condition, value: object
+) -> Iterator[Problem]:
+    values = list(value.values()) if isinstance(value, dict) else value
+    kinds = PARAMETERS.get(condition, ())
+    texts = values if isinstance(values, list) else [values]
+    if len(kinds) == 1:
+        kinds = kinds * len(texts)
+    for kind, text in zip(kinds, texts, strict=False):
+        why = flaw_of(kind, text) if isinstance(text, str) and "{{" not in text else ""
+        if why:
+            message = f"`{condition}`: {first_line(text, 60)!r} {why}"
+            yield problem_at(document, path, RULE, message, "Correct it.")

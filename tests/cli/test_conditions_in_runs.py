@@ -1,0 +1,103 @@
+"""The conditions of version 1.1 in whole runs, headless, with an agent that tells lies."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from project import Project
+
+PLAYBOOK = """\
+name: change
+description: Change something, and prove it
+version: "1.1"
+args: [{{name: folder, description: Where, required: false, default: src}}]
+steps:
+  - id: change
+    command: /speckit.implement
+    autonomy: auto
+    error_policy: stop
+    preconditions: {before}
+    postconditions: {after}
+"""
+TEST = (
+    "import pathlib, sys; sys.exit('1 failed' if 'bug' in pathlib.Path('src/a').read_text() else 0)"
+)
+
+
+def prepared(project: Project, after: str, before: str = "[]") -> Project:
+    argv = [sys.executable, "-c", TEST]
+    project.write(".playbooks/config.yaml", f"checks: {{test: {{run: {argv}}}}}\n")
+    project.write(".playbooks/playbooks/change.yaml", PLAYBOOK.format(before=before, after=after))
+    project.write("src/a", "fine\n")
+    project.commit("Prepare")
+    return project
+
+
+def ran(project: Project, work: str) -> tuple[int, str]:
+    """The exit status, and the error or the evidence of the only entry."""
+    agent = project.script(f"steps: {{change: {work}}}\n")
+    done = project.playbook("run", "change", "--agent", agent)
+    (entry,) = project.journal()
+    evidence = "; ".join(entry.get("evidence", []))
+    return done.code, entry.get("error", evidence)
+
+
+@pytest.mark.parametrize(
+    ("after", "work", "told"),
+    [
+        ("[command_succeeds: test]", "{write: {src/a: 'a bug'}}", 'exit 1 in'),
+        ("[changes_made: 'src/**']", "{say: I have changed it}", "nothing in src/** has changed"),
+        ("[changes_made: '{{folder}}/**']", "{say: done}", "nothing in src/** has changed"),
+        (
+            "[changes_within: 'src/**']",
+            "{write: {src/b: x, README.md: x}}",
+            "1 file changed outside src/**: README.md",
+        ),
+        ("[commits_made]", "{write: {src/b: x}}", "no commit since the launch"),
+        ("[git_clean]", "{write: {src/b: x}}", "1 file not committed: src/b"),
+        ("[{file_contains: {path: src/a, text: better}}]", "{say: done}", 'lacks "better"'),
+    ],
+)  # fmt: skip
+def test_a_lie_is_caught(project: Project, after: str, work: str, told: str) -> None:
+    """Chapter 4: what the agent says about its work counts for nothing."""
+    code, error = ran(prepared(project, after), work)
+    assert (code, told in error) == (2, True), error
+
+
+def test_the_truth_is_proved(project: Project) -> None:
+    after = "[command_succeeds: test, changes_made: 'src/**', changes_within: '{{folder}}/**']"
+    before = "[command_succeeds: test, git_clean]"
+    code, evidence = ran(prepared(project, after, before), "{write: {src/a: better}}")
+    assert code == 0
+    assert "changes_made='src/**': 1 file, +1 −1: src/a" in evidence
+    assert "check test: exit 0 in " in evidence
+
+
+@pytest.mark.parametrize(
+    ("after", "words", "told"),
+    [
+        ("[command_succeeds: tset]", [], "the config defines no check 'tset'; did you mean test?"),
+        (
+            "[file_exists: '{{folder}}/x']",
+            ["folder=.."],
+            "file_exists=../x: '../x' leads out of the repository",
+        ),
+    ],
+)
+def test_what_could_never_be_checked_is_refused_before_anything_starts(
+    project: Project, after: str, words: list[str], told: str
+) -> None:
+    prepared(project, after)
+    agent = project.script("steps: {change: {say: hello}}\n")
+    done = project.playbook("run", "change", *words, "--agent", agent)
+    assert (done.code, told in done.err) == (1, True), done.err
+    assert not project.sessions
+
+
+def test_a_check_that_is_not_defined_is_a_warning_of_the_file(project: Project) -> None:
+    prepared(project, "[command_succeeds: tset]")
+    checked = project.playbook("check", ".playbooks/playbooks/change.yaml")
+    assert checked.code == 0
+    assert "warning: the config defines no check 'tset'; did you mean test?" in checked.out
+    assert project.playbook("check", "--strict", ".playbooks/playbooks/change.yaml").code == 1
