@@ -19,6 +19,7 @@ from program import Result
 
 FEATURE = "013-playbook-create"
 COMMANDS = (
+    "speckit.specify",
     "speckit.plan",
     "speckit.tasks",
     "speckit.analyze",
@@ -29,6 +30,7 @@ COMMANDS = (
     "qa.run",
     "feature.pr",
 )
+PLAYBOOKS = ("auto-feature.yaml", "auto-speckit.yaml", "auto-validate.yaml")
 SPEC = "# Create playbooks\n\nA developer writes down once what is typed every day.\n"
 
 Gh = Literal["open", "merged", "closed", "none", "logged out", "hanging", "garbage", "missing"]
@@ -81,7 +83,8 @@ class Project:
             new.write(f".claude/commands/{command}.md", f"Do what {command} means.\n\n$ARGUMENTS\n")
         new.write(f"specs/{FEATURE}/spec.md", SPEC)
         new.write("README.md", "# A project\n")
-        shutil.copytree(templates / "playbooks", root / ".playbooks/playbooks")
+        for name in PLAYBOOKS:
+            new.write(f".playbooks/playbooks/{name}", (templates / "playbooks" / name).read_text())
         new.git("init", "-q")
         new.commit("Begin")
         new.git("switch", "-q", "-c", FEATURE)

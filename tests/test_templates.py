@@ -1,4 +1,4 @@
-"""The playbooks that ship are valid, say what they do, and teach the whole of version 1.0."""
+"""The playbooks that ship are valid, say what they do, and teach the whole of version 1.1."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import yaml
 
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Trigger
-from playbook_supervisor.project.format_version import LATER_KEYS
 from playbook_supervisor.project.schema import examine, schema_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"
+FIRST = ("auto-feature", "auto-speckit", "auto-validate")
+"""The playbooks that need nothing of version 1.1."""
 SHIPPED = [*sorted((TEMPLATES / "playbooks").glob("*.yaml")), SKELETON]
 
 AUTO_FEATURE = """
@@ -31,6 +32,19 @@ AUTO_VALIDATE = """
 qa-plan         /qa.plan            {{feature}} auto             -                             qa_plan_exists   stop        -
 qa-run          /qa.run             {{feature}} auto             qa_plan_exists                qa_verdict_pass  gate        verdict_fail
 """  # noqa: E501
+AUTO_HOTFIX = """
+implement       /speckit.implement  -           auto             tasks_exists                  PROOF            retry_once  postcondition_fail
+qa-plan         /qa.plan            {{feature}} auto             -                             qa_plan_exists   stop        -
+qa-run          /qa.run             {{feature}} auto             qa_plan_exists                qa_verdict_pass  gate        verdict_fail
+pr              /feature.pr         {{feature}} gate_always      qa_verdict_pass               pr_created       stop        -
+"""  # noqa: E501
+AUTO_INTAKE = """
+specify         /speckit.specify    {{idea}}    auto             -                             spec_exists      gate        -
+plan            /speckit.plan       -           gate_always      spec_exists                   plan_exists      stop        -
+tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
+agreement       /agreement.create   {{feature}} auto             tasks_exists                  agreement_exists gate        subagent_error
+"""  # noqa: E501
+PROOF = "tasks_done,changes_made='**',command_succeeds='{{test}}'"
 AUTO_SPECKIT = """
 plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
@@ -63,12 +77,12 @@ def row(step: Step) -> list[str]:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 class TestEveryTemplate:
     def test_is_valid_without_a_single_remark(self, path: Path) -> None:
-        assert read(path).version == "1.0"
+        assert read(path).version == ("1.0" if path.stem in FIRST else "1.1")
 
-    def test_needs_a_feature(self, path: Path) -> None:
-        feature = read(path).args[0]
-        assert feature.name == "feature"
-        assert feature.required
+    def test_needs_a_feature_or_a_change(self, path: Path) -> None:
+        first = read(path).args[0]
+        assert first.name == ("change" if path.stem == "auto-change" else "feature")
+        assert first.required
 
 
 @pytest.mark.parametrize(
@@ -77,14 +91,16 @@ class TestEveryTemplate:
         ("auto-feature", AUTO_FEATURE),
         ("auto-validate", AUTO_VALIDATE),
         ("auto-speckit", AUTO_SPECKIT),
+        ("auto-hotfix", AUTO_HOTFIX),
+        ("auto-intake", AUTO_INTAKE),
     ],
 )
 def test_a_shipped_playbook_is_what_was_promised(name: str, table: str) -> None:
-    """kai MVP-7 (auto-feature) and MVP-8 (auto-validate)."""
+    """kai MVP-7, MVP-8, P2-3, S-B4: the shipped playbooks, step by step."""
     playbook = read(TEMPLATES / f"playbooks/{name}.yaml")
     assert playbook.name == name
     assert [row(step) for step in playbook.steps] == [
-        line.split() for line in table.strip().splitlines()
+        line.replace("PROOF", PROOF).split() for line in table.strip().splitlines()
     ]
 
 
@@ -93,13 +109,29 @@ def test_no_shipped_playbook_publishes_without_asking() -> None:
         step
         for path in SHIPPED
         for step in read(path).steps
-        if Condition.PR_CREATED in step.postconditions
+        if Condition.PR_CREATED in step.postconditions or step.namespace == "pr"
     ]
     assert published
     assert {step.autonomy for step in published} == {Autonomy.GATE_ALWAYS}
 
 
-FIRST_POLICIES = ("stop", "retry_once", "gate")
+def test_auto_change_proves_reviews_and_commits_before_it_asks() -> None:
+    """It needs no command of a project, only the check `test`."""
+    playbook = read(TEMPLATES / "playbooks/auto-change.yaml")
+    assert [(step.id, step.namespace) for step in playbook.steps] == [
+        ("change", "prompt"),
+        ("review", "prompt"),
+        ("commit", "commit"),
+        ("pr", "pr"),
+    ]
+    change, review, *_ = playbook.steps
+    assert "command_succeeds=test" in change.postconditions
+    assert "verdict_pass=.playbooks/review.md" in review.postconditions
+    assert "changes_within=.playbooks/review.md" in review.postconditions
+    assert "Edit" not in review.tools
+
+
+POLICIES = ("stop", "retry_once", "retry:2", "gate", "continue", "ignore")
 
 
 class TestTheSkeleton:
@@ -107,14 +139,18 @@ class TestTheSkeleton:
 
     def test_shows_every_field(self) -> None:
         data = yaml.safe_load(SKELETON.read_text())
-        assert set(data) == {"name", "description", "version", "args", "steps"}
-        assert {key for arg in data["args"] for key in arg} == {"name", "description", "required"}
-        fields = json.loads(schema_text("playbook"))["definitions"]["step"]["properties"]
-        shown = {key for step in data["steps"] for key in step}
-        assert shown == set(fields) - LATER_KEYS["step"]
+        schema = json.loads(schema_text("playbook"))
+        assert set(data) == set(schema["properties"])
+        fields = {
+            name: set(each["properties"])
+            for name, each in schema["definitions"].items()
+            if name in ("arg", "step")
+        }
+        assert {key for arg in data["args"] for key in arg} == fields["arg"]
+        assert {key for step in data["steps"] for key in step} == fields["step"]
         assert {arg["required"] for arg in data["args"]} == {True, False}
 
-    @pytest.mark.parametrize("word", [*Autonomy, *FIRST_POLICIES, *Condition, *Trigger])
+    @pytest.mark.parametrize("word", [*Autonomy, *POLICIES, *Condition, *Trigger])
     def test_explains_every_word(self, word: str) -> None:
         lines = SKELETON.read_text().splitlines()
         assert [line for line in lines if line.strip().startswith(f"#   {word} ")]

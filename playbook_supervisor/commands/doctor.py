@@ -25,7 +25,8 @@ from playbook_supervisor.drivers.claude_code import permissions, settings
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project import config, library
-from playbook_supervisor.project.conditions import need_network
+from playbook_supervisor.project.checks import CLI
+from playbook_supervisor.project.conditions import checks, need_network
 from playbook_supervisor.project.install_record import read_installation
 from playbook_supervisor.records import Record
 from playbook_supervisor.system import checkout
@@ -65,6 +66,7 @@ def examine(cwd: Path | None = None, *, home: Path | None = None) -> Iterator[Di
     yield from _checked("walking away", _walking_away, here, home)
     yield from _checked("headless", _headless, here, home)
     yield from _notify(here)
+    yield from _checked("checks", _checks, here)
     yield from _checked("gh", _gh, here)
     yield _client(here.root)
 
@@ -133,6 +135,11 @@ def _client(root: Path) -> Diagnosis:
         cure = "Install it, or set another `agent` in .playbooks/config.yaml."
         return Diagnosis("claude", "advice", found, cure)
     return Diagnosis("claude", "fine", first_line(done.stdout))
+
+
+def _found(root: Path, program: str) -> str:
+    """The path of a program that the settings name; empty if it is not there or cannot run."""
+    return which(program if "/" not in program else str(root / program)) or ""
 
 
 def _run(root: Path, *argv: str) -> Completed | None:
@@ -296,6 +303,36 @@ def _headless(here: checkout.Checkout, home: Path) -> Iterator[Diagnosis]:
     yield Diagnosis("headless", "advice", found, cure)
 
 
+def _checks(here: checkout.Checkout) -> Iterator[Diagnosis]:
+    """Whether each check that a playbook names is there and can be started; none is run."""
+    defined = config.load(here.root).checks
+    named = {check: playbook for playbook, check in _named_checks(here.root)}
+    if not (defined or named):
+        return
+    problems = [
+        f"{first_line(named[name])} asks for the check `{first_line(name)}`, which is not there"
+        for name in sorted(named.keys() - defined.keys())
+    ] + [
+        f"{first_line(spec.argv[0])}, the program of the check `{name}`, is not found"
+        for name, spec in defined.items()
+        if not _found(here.root, spec.argv[0])
+    ]
+    if problems:
+        cure = f"Correct `checks` in {config.FILE}, or install the program."
+        yield Diagnosis("checks", "wrong", "; ".join(problems), cure)
+    else:
+        yield Diagnosis("checks", "fine", ", ".join(defined))
+
+
+def _named_checks(root: Path) -> Iterator[tuple[str, str]]:
+    """Each playbook with a check that it demands; one that an arg names may be missing."""
+    for each in library.playbooks(root):
+        for step in () if each.problem else each.playbook.steps:
+            for check in checks((*step.preconditions, *step.postconditions, *step.skip_if)):
+                if "{{" not in check and check.partition(" ")[0] != CLI:
+                    yield each.name, check
+
+
 def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
     """Whether the notification program exists; it is not run, since it would notify people."""
     try:
@@ -304,8 +341,7 @@ def _notify(here: checkout.Checkout) -> Iterator[Diagnosis]:
         return
     if not argv:
         return
-    program = argv[0] if "/" not in argv[0] else str(here.root / argv[0])
-    if path := which(program):
+    if path := _found(here.root, argv[0]):
         yield Diagnosis("notify", "fine", f"runs {first_line(path)}")
         return
     found = f"{first_line(argv[0])} is not an executable program: gates cannot notify you"

@@ -165,6 +165,7 @@ class TestPrograms:
         clinic.without("gh")
         folder = clinic.project.root / ".playbooks/playbooks"
         (folder / "auto-feature.yaml").write_text("broken: [")
+        (folder / "auto-hotfix.yaml").unlink()
         assert "gh" not in clinic.findings()
 
 
@@ -370,6 +371,57 @@ class TestNotify:
             "cal-me is not an executable program: gates cannot notify you",
         )
         assert "correct `notify` in .playbooks/config.yaml" in found.cure
+
+
+class TestChecks:
+    """What playbooks and settings name is looked for, but not run."""
+
+    ASKING = (
+        'name: asking\ndescription: x\nversion: "1.1"\n'
+        "args: [{name: which, description: x, required: false, default: other}]\n"
+        "defaults: {autonomy: auto, error_policy: stop}\n"
+        "steps:\n"
+        "  - id: build\n    command: cli true\n"
+        "    preconditions: [{command_fails: lint}]\n"
+        "    postconditions:\n"
+        "      - command_succeeds: cli make\n"
+        '      - command_succeeds: "{{which}}"\n'
+    )
+
+    def checks(self, clinic: Clinic, settings: str) -> Diagnosis | None:
+        clinic.project.write(".playbooks/config.yaml", settings)
+        return clinic.findings().get("checks")
+
+    def test_that_no_playbook_demands_and_no_setting_names_are_no_matter(
+        self, clinic: Clinic
+    ) -> None:
+        assert self.checks(clinic, "") is None
+
+    def test_that_can_be_started_are_fine(self, clinic: Clinic) -> None:
+        clinic.program("tox", 'echo called >>"$HOME/calls"')
+        found = self.checks(clinic, "checks: {test: {run: [tox]}, lint: {run: [tox, -e, lint]}}\n")
+        assert found == Diagnosis("checks", "fine", "test, lint")
+        assert not (clinic.project.home / "calls").exists()
+
+    def test_that_a_playbook_demands_and_the_settings_lack(self, clinic: Clinic) -> None:
+        clinic.project.write(".playbooks/playbooks/asking.yaml", self.ASKING)
+        clinic.program("tox", "")
+        found = self.checks(clinic, "checks: {test: {run: [tox]}}\n")
+        assert found is not None
+        assert (found.state, found.found) == (
+            "wrong",
+            "asking asks for the check `lint`, which is not there",
+        )
+        assert "`checks` in .playbooks/config.yaml" in found.cure
+
+    @pytest.mark.parametrize("program", ["no-such-program", "./tools/test"])
+    def test_whose_program_is_not_found(self, clinic: Clinic, program: str) -> None:
+        found = self.checks(clinic, f"checks: {{test: {{run: [{program}]}}}}\n")
+        assert found is not None
+        assert (found.state, found.found) == (
+            "wrong",
+            f"{program}, the program of the check `test`, is not found",
+        )
 
 
 class TestTheCommand:

@@ -33,6 +33,8 @@ SHIPPED = [
     ".claude/commands/playbook.status.md",
     ".playbooks/playbook.schema.json",
     ".playbooks/playbooks/auto-feature.yaml",
+    ".playbooks/playbooks/auto-hotfix.yaml",
+    ".playbooks/playbooks/auto-intake.yaml",
     ".playbooks/playbooks/auto-speckit.yaml",
     ".playbooks/playbooks/auto-validate.yaml",
     ".playbooks/templates/playbook.tpl.yaml",
@@ -119,6 +121,8 @@ class TestAFirstInstallation:
         assert index["generated"] == "2026-02-19T12:00:00.000Z"
         assert [each["name"] for each in index["playbooks"]] == [
             "auto-feature",
+            "auto-hotfix",
+            "auto-intake",
             "auto-speckit",
             "auto-validate",
         ]
@@ -314,11 +318,11 @@ class TestARefusal:
         fresh.write(".playbooks/playbooks", "a file\n")
         plan = install.plan(fresh.root, {})
         assert plan.paths("conflict") == tuple(
-            f".playbooks/playbooks/{name}.yaml" for name in shipped.PLAYBOOKS
+            f".playbooks/playbooks/{name}.yaml" for name in shipped.PLAYBOOKS[:-1]
         )
-        with pytest.raises(StorageError, match=r"not a folder \(and 2 more\)") as caught:
+        with pytest.raises(StorageError, match=r"not a folder \(and 4 more\)") as caught:
             install.apply(plan, NOON)
-        assert len(caught.value.details) == 3
+        assert len(caught.value.details) == 5
         assert written(fresh) == [".playbooks/playbooks"]
 
     @pytest.mark.parametrize("link", [".playbooks/playbook.schema.json", ".playbooks/install.yaml"])
@@ -487,7 +491,8 @@ class TestWhatFits:
         return install.look(install.plan(project.root, {})).feature
 
     def test_is_everything_where_every_command_is_installed(self, fresh: Project) -> None:
-        assert self.only(fresh, *COMMANDS) == ("auto-feature", "auto-speckit", "auto-validate")
+        everything = ("feature", "speckit", "hotfix", "intake", "validate")
+        assert self.only(fresh, *COMMANDS) == tuple(f"auto-{name}" for name in everything)
 
     def test_is_what_spec_kit_alone_can_do(self, fresh: Project) -> None:
         speckit = [command for command in COMMANDS if command.startswith("speckit.")]
@@ -624,6 +629,8 @@ class TestTheCommand:
         listed = fresh.playbook("list")
         assert [line.split()[0] for line in listed.out.splitlines()] == [
             "auto-feature",
+            "auto-hotfix",
+            "auto-intake",
             "auto-speckit",
             "auto-validate",
         ]
@@ -637,7 +644,8 @@ class TestTheCommand:
         done = fresh.playbook("init", "--yes")
         assert done.err.splitlines()[2:] == [
             "next: write a playbook of your own; /playbook.create in Claude Code drafts one",
-            "auto-feature and auto-speckit lack /speckit.plan; they come with spec-kit "
-            "(`specify init --here --integration claude`)",
-            "auto-feature and auto-validate lack /qa.run; `playbook init --commands` installs them",
+            "auto-feature, auto-speckit and auto-intake lack /speckit.plan; they come with "
+            "spec-kit (`specify init --here --integration claude`)",
+            "auto-feature, auto-hotfix and auto-validate lack /qa.run; `playbook init --commands` "
+            "installs them",
         ]

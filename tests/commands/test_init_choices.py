@@ -183,8 +183,9 @@ class TestTheCommandsThatAreMissing:
     def test_are_named_without_a_terminal(self, newcomer: Project) -> None:
         done = newcomer.playbook("init", "--yes")
         assert done.err.splitlines()[-1] == (
-            "auto-feature and auto-validate lack /agreement.create, /agreement.check, /qa.plan, "
-            "/qa.run and /feature.pr; `playbook init --commands` installs them"
+            "auto-feature, auto-hotfix, auto-intake and auto-validate lack /agreement.create, "
+            "/agreement.check, /qa.plan, /qa.run and /feature.pr; `playbook init --commands` "
+            "installs them"
         )
         assert "next: playbook run auto-speckit 013" in done.err
         assert newcomer.playbook("list").out.split()[0] == "auto-speckit"
@@ -194,7 +195,7 @@ class TestTheCommandsThatAreMissing:
         assert done.code == 0, done.err
         assert "next: playbook run auto-feature 013" in done.err
         assert "lack" not in done.err
-        for path in shipped.OPTIONAL:
+        for path in shipped.OPTIONAL - {shipped.playbook_file(shipped.CHANGE)}:
             assert ours(newcomer, path)
             assert path in read_installation(newcomer.root).files
         checked = newcomer.playbook("check", ".playbooks/playbooks/auto-feature.yaml")
@@ -243,7 +244,7 @@ class TestTheCommandsThatAreMissing:
         done = newcomer.playbook("init", "--yes", "--restore", path)
         assert done.code == 0, done.err
         assert ours(newcomer, path)
-        assert "auto-feature and auto-validate lack" in done.err
+        assert "auto-intake and auto-validate lack" in done.err
         assert newcomer.playbook("update", "--check").code == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from playbook_supervisor.commands.install import test_check
+from playbook_supervisor.commands.install.shipped import CHANGE
 from playbook_supervisor.formats.sanitize import printable
 
 TYPE_CHECKING = False
@@ -18,8 +19,10 @@ def next_steps(found: Survey) -> Iterator[str]:
     if not found.runnable:
         yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
         return
-    run = f"{found.runnable} {printable(found.feature) or 'FEATURE'}"
-    if not found.feature:
+    is_change = found.runnable == CHANGE
+    what = '"WHAT TO CHANGE"' if is_change else printable(found.feature) or "FEATURE"
+    run = f"{found.runnable} {what}"
+    if not (found.feature or is_change):
         how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
     yield f"next: playbook run {run}"

@@ -18,7 +18,7 @@ from playbook_supervisor.commands.install.changes import Action, FileChange, Ins
 from playbook_supervisor.commands.install.survey import Survey, foreign_commands, survey
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.project import library
+from playbook_supervisor.project import config, library
 from playbook_supervisor.project.install_record import FILE, Installation, fingerprint
 from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system import checkout
@@ -71,7 +71,7 @@ apply = changes.apply
 
 def look(planned: InstallPlan) -> Survey:
     """The project as it is once the plan is carried out."""
-    changing = (*planned.paths("write"), *planned.paths("remove"))
+    changing = [each.path for each in planned.changes]
     return survey(checkout.find(planned.root), changing)
 
 
@@ -111,7 +111,8 @@ class _Plan:
         if self._choices.commands:
             asked |= {shipped.command_file(command[1:]) for command in found.offered}
             self._restored += asked
-        fitting = survey(self._here, asked).fitting
+        settled = {config.FILE} if self._choices.test_check else set()
+        fitting = survey(self._here, asked | settled).fitting
         asked |= set(map(shipped.playbook_file, fitting))
         for path, content in self._shipped.items():
             if path not in shipped.OPTIONAL or path in asked or self._is_known(path, content):

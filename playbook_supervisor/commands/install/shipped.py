@@ -14,7 +14,16 @@ from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.system import templates
 from playbook_supervisor.system.files import read_bytes
 
-PLAYBOOKS = ("auto-feature", "auto-speckit", "auto-validate")
+CHANGE = "auto-change"
+"""The shipped playbook that needs no commands and no feature, only a check `test`."""
+PLAYBOOKS = (
+    "auto-feature",
+    "auto-speckit",
+    "auto-hotfix",
+    "auto-intake",
+    "auto-validate",
+    CHANGE,
+)
 """The shipped playbooks, the one that does most first."""
 COMMANDS = tuple(
     f"playbook.{name}" for name in ("run", "resume", "status", "list", "pause", "abort", "create")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from playbook_supervisor.commands.install import shipped, test_check
 from playbook_supervisor.errors import ArgumentError
-from playbook_supervisor.kernel.model import SLASH
+from playbook_supervisor.kernel.model import SLASH, Playbook
 from playbook_supervisor.project import config, features
+from playbook_supervisor.project.conditions import checks
 from playbook_supervisor.project.install_record import fingerprint, read_installation
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.project.slash_commands import SUPERVISING, CommandIndex, is_ours
@@ -26,11 +27,12 @@ class Survey(Record):
     """What a project has.
 
     `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the
-    missing ones that we ship. `installed` are the playbooks and commands of ours whose files are
-    there. `foreign` maps each of our commands that is not ours to its file. `feature` can be run
-    now; empty if no specification is written. `specify` is the command that writes one, empty if
-    there is none. `tests` is what `init` proposes as the project's test command; `untested` if it
-    found none and the settings name no checks.
+    missing ones that we ship. `unproved` are the playbooks whose checks are missing. `installed`
+    are the playbooks and commands of ours whose files are there. `foreign` maps each of our
+    commands that is not ours to its file. `feature` can be run now; empty if no specification is
+    written. `specify` is the command that writes one, empty if there is none. `tests` is what
+    `init` proposes as the project's test command; `untested` if it found none and the settings
+    name no checks.
     """
 
     lacking: Mapping[str, tuple[str, ...]]
@@ -39,13 +41,18 @@ class Survey(Record):
     foreign: Mapping[str, str]
     feature: str
     specify: str
+    unproved: frozenset[str] = frozenset()
     tests: Proposal | None = None
     untested: bool = False
 
     @property
     def fitting(self) -> tuple[str, ...]:
-        """The shipped playbooks whose commands are all there, the one that does most first."""
-        return tuple(name for name, missing in self.lacking.items() if not missing)
+        """The shipped playbooks that lack nothing, the one that does most first."""
+        return tuple(
+            name
+            for name, missing in self.lacking.items()
+            if not missing and name not in self.unproved
+        )
 
     @property
     def runnable(self) -> str:
@@ -66,11 +73,15 @@ class Survey(Record):
 def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
     """Look at the project, as it is once the files in `changing` are ours or removed."""
     index = CommandIndex(here.root, home=Path.home())
-    lacking = {name: _missing(name, index, changing) for name in shipped.PLAYBOOKS}
+    playbooks = {name: _shipped(name) for name in shipped.PLAYBOOKS}
+    lacking = {name: _missing(each, index, changing) for name, each in playbooks.items()}
     wanted = {command for missing in lacking.values() for command in missing}
     offered = tuple(f"/{name}" for name in shipped.FEATURE_COMMANDS if f"/{name}" in wanted)
     specify, foreign = index.resolve(_SPECIFY), foreign_commands(here.root)
     tests = test_check.proposed(here.root)
+    there = {*config.load(here.root).checks}
+    if tests and config.FILE in changing:
+        there.add(test_check.NAME)
     files = {name: shipped.playbook_file(name) for name in shipped.PLAYBOOKS}
     files[RUN] = shipped.command_file(RUN)
     return Survey(
@@ -82,6 +93,7 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
         {name: path for name, path in foreign.items() if path not in changing},
         _feature(here),
         specify.name if specify else "",
+        frozenset(name for name, each in playbooks.items() if not _checks(each) <= there),
         tests,
         tests is None and test_check.is_open(here.root),
     )
@@ -111,12 +123,21 @@ def foreign_commands(root: Path) -> dict[str, str]:
     return found
 
 
-def _missing(playbook: str, index: CommandIndex, changing: Collection[str]) -> tuple[str, ...]:
-    file = templates.folder() / "playbooks" / f"{playbook}.yaml"
-    steps = read_playbook(read_bytes(file), file.name).steps
+def _shipped(name: str) -> Playbook:
+    file = templates.folder() / "playbooks" / f"{name}.yaml"
+    return read_playbook(read_bytes(file), file.name)
+
+
+def _checks(playbook: Playbook) -> set[str]:
+    """The checks that the playbook demands; one that an arg names may be missing."""
+    named = {name for step in playbook.steps for name in checks(step.postconditions)}
+    return {name for name in named if "{{" not in name}
+
+
+def _missing(playbook: Playbook, index: CommandIndex, changing: Collection[str]) -> tuple[str, ...]:
     return tuple(
         step.command
-        for step in steps
+        for step in playbook.steps
         if step.namespace == SLASH
         and shipped.command_file(step.command.removeprefix("/")) not in changing
         and ((found := index.resolve(step.command)) is None or found.closed)
