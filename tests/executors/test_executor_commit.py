@@ -402,6 +402,24 @@ def test_a_hook_of_the_remote_is_quoted(changed: Project, origin: Project) -> No
     assert both(changed, "src").data["pushed"] == f"origin/{FEATURE}"
 
 
+def test_a_hook_of_one_s_own_may_refuse_the_push(changed: Project, origin: Project) -> None:
+    hook(changed, "pre-push", "echo the tests fail >&2; exit 1")
+    error = Bench(changed.root).error(COMMIT, step("src", push=True))
+    head = changed.git("rev-parse", "HEAD")
+    assert error.message.startswith(f"committed {head[:7]}, but git push was refused: ")
+    assert "the tests fail" in error.message
+
+
+def test_a_second_worktree_commits_for_itself(changed: Project, origin: Project) -> None:
+    changed.git("worktree", "add", "-q", "-b", "fix", "../second", "main")
+    second = Project(changed.root.with_name("second"), changed.home)
+    second.write("src/other.py", "x\n")
+    before = state(changed)
+    assert both(second, "src").data["files"] == ["src/other.py"]
+    assert origin.git("rev-parse", "fix") == second.git("rev-parse", "HEAD")
+    assert state(changed) == before
+
+
 def test_without_a_remote_nothing_is_committed_unless_it_may_stay_here(changed: Project) -> None:
     error = refusal(changed, "src", push=True)
     assert error.message == f"there is no remote to push {FEATURE} to"
