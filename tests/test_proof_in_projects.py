@@ -1,0 +1,252 @@
+"""Real projects with real tests, and an agent that lies: the evidence is on the gate's first lines.
+
+`init` finds out how the tests run. The agent is scripted, all the rest is as for a user.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from program import Result
+from project import FEATURE, Project
+
+pytestmark = pytest.mark.unmeasured
+
+
+class Language(NamedTuple):
+    """A small package: its files, the code that is right, and code that breaks a test."""
+
+    name: str
+    files: dict[str, str]
+    code: str
+    right: str
+    wrong: str
+    test: str
+
+
+PYTHON = Language(
+    "python",
+    {
+        "src/greet.py": 'def greet(name):\n    return f"Hello, {name}!"\n',
+        "tests/test_greet.py": (
+            "import sys\nimport unittest\n\nsys.path.insert(0, 'src')\n\nfrom greet import greet\n"
+            "\n\nclass TestGreet(unittest.TestCase):\n    def test_it_greets(self):\n"
+            '        self.assertEqual(greet("Ada"), "Hello, Ada!")\n'
+        ),
+        ".gitignore": "__pycache__/\n",
+    },
+    "src/greet.py",
+    'def greet(name="world"):\n    return f"Hello, {name}!"\n',
+    'def greet(name):\n    return f"Hi, {name}!"\n',
+    "tests/test_greet.py",
+)
+NODE = Language(
+    "node",
+    {
+        "package.json": '{"name": "greet", "type": "module", "scripts": {"test": "node --test"}}\n',
+        "src/greet.js": "export const greet = (name) => `Hello, ${name}!`;\n",
+        "test/greet.test.js": (
+            'import assert from "node:assert";\nimport test from "node:test";\n'
+            'import { greet } from "../src/greet.js";\n\n'
+            'test("it greets", () => assert.equal(greet("Ada"), "Hello, Ada!"));\n'
+        ),
+    },
+    "src/greet.js",
+    'export const greet = (name = "world") => `Hello, ${name}!`;\n',
+    "export const greet = (name) => `Hi, ${name}!`;\n",
+    "test/greet.test.js",
+)
+
+PASS = "verdict: PASS\n\nNothing to say.\n"
+TICKED = "# Tasks\n\n- [x] T1 a default name\n"
+OPEN = "# Tasks\n\n- [ ] T1 a default name\n"
+TASKS = f"specs/{FEATURE}/tasks.md"
+
+
+class Lie(NamedTuple):
+    """What the agent of a step does while it claims success, and the evidence against it.
+
+    `writes` maps files to text; `CODE` and `TEST` stand for those of the language, `RIGHT` and
+    `WRONG` for code.
+    """
+
+    name: str
+    step: str
+    writes: dict[str, str]
+    evidence: str
+
+
+CHANGES = (
+    Lie("breaks a test", "change", {"CODE": "WRONG"}, "command_succeeds=test: check test: exit 1"),
+    Lie("does nothing", "change", {}, "changes_made='**': nothing in ** has changed"),
+    Lie(
+        "edits a file outside the bounds",
+        "change",
+        {"CODE": "RIGHT", "README.md": "Ours now.\n"},
+        "changes_within='src/**': 1 file changed outside src/**: README.md",
+    ),
+    Lie(
+        "makes the test agree with broken code",
+        "change",
+        {"CODE": "WRONG", "TEST": ""},
+        "changes_within='src/**': 1 file changed outside src/**: ",
+    ),
+    Lie("reviews without a verdict", "review", {}, "verdict_pass=.playbooks/review.md: "),
+    Lie(
+        "finds a fault, and says that all is well",
+        "review",
+        {".playbooks/review.md": "verdict: FAIL\n\nsrc: no test for the default.\n"},
+        "verdict_pass=.playbooks/review.md: .playbooks/review.md says FAIL",
+    ),
+    Lie(
+        "mends what it reviews",
+        "review",
+        {".playbooks/review.md": PASS, "CODE": "WRONG"},
+        "changes_within=.playbooks/review.md: 1 file changed outside .playbooks/review.md: src/",
+    ),
+)
+FEATURES = (
+    Lie("breaks a test", "implement", {"CODE": "WRONG", TASKS: TICKED}, "check test: exit 1"),
+    Lie("does nothing", "implement", {}, "tasks_done: "),
+    Lie("builds it without its tasks", "implement", {"CODE": "RIGHT"}, "1 of 1 task not done"),
+)
+
+
+def built(root: Path, home: Path, language: Language) -> Project:
+    """A project on a branch of its own, after `playbook init`."""
+    project = Project(root, home)
+    for path, text in language.files.items():
+        project.write(path, text)
+    for command in ("speckit.implement", "qa.plan", "qa.run", "feature.pr"):
+        project.write(f".claude/commands/{command}.md", "Do it.\n\n$ARGUMENTS\n")
+    project.write(TASKS, OPEN)
+    project.git("init", "-q")
+    project.commit("Begin")
+    done = project.playbook("init", "--yes")
+    assert done.code == 0, done.err
+    project.commit("Install playbooks")
+    project.git("switch", "-q", "-c", FEATURE)
+    return project
+
+
+@pytest.fixture(params=[PYTHON, NODE], ids=lambda language: language.name)
+def language(request: pytest.FixtureRequest) -> Language:
+    found: Language = request.param
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path, language: Language) -> Project:
+    return built(tmp_path / "project", home, language)
+
+
+def script(project: Project, language: Language, lie: Lie | None = None) -> str:
+    """The scripted agent: it works as it should, but for one step."""
+    words = {"CODE": language.code, "TEST": language.test}
+    texts = {"RIGHT": language.right, "WRONG": language.wrong}
+    honest = {
+        "change": {"CODE": "RIGHT"},
+        "review": {".playbooks/review.md": PASS},
+        "implement": {"CODE": "RIGHT", TASKS: TICKED},
+        "qa-plan": {".qa/{{feature}}/test-plan.md": "# Plan\n"},
+        "qa-run": {".qa/{{feature}}/verdict.md": PASS},
+    }
+    steps = honest | ({lie.step: lie.writes} if lie else {})
+    lines = ["steps:"]
+    for step, writes in steps.items():
+        named = {words.get(path, path): texts.get(text, text) for path, text in writes.items()}
+        pairs = ", ".join(f"{_quoted(path)}: {_quoted(text)}" for path, text in named.items())
+        lines.append(f"  {step}: {{say: done and all tests pass, write: {{{pairs}}}}}")
+    return project.script("\n".join(lines) + "\n")
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def change(project: Project, agent: str) -> Result:
+    said = "greet the world without a name"
+    return project.playbook("run", "auto-change", said, "within=src/**", "--agent", agent)
+
+
+def asked(done: Result) -> str:
+    """The question of the gate."""
+    (line,) = [line for line in done.err.splitlines() if "WAITS FOR A HUMAN" in line]
+    return line
+
+
+@pytest.mark.parametrize("lie", CHANGES, ids=lambda lie: lie.name)
+def test_auto_change_catches_an_agent_that(lie: Lie, project: Project, language: Language) -> None:
+    """tyr 29, cat FR-8.4: what an agent says about its work counts for nothing."""
+    done = change(project, script(project, language, lie))
+    assert done.code == 4, done.err
+    question = asked(done)
+    assert f"{lie.step}#1 WAITS FOR A HUMAN" in question
+    assert lie.evidence in question
+    assert len(question) < 500  # a person reads it in seconds
+    entry = project.journal()[-1]
+    assert (entry["step_id"], entry["decision"]) == (lie.step, "escalated")
+    assert entry["trigger"] == "postcondition_fail"
+
+
+@pytest.mark.parametrize("lie", FEATURES, ids=lambda lie: lie.name)
+def test_a_feature_is_not_done_because_an_agent_that(
+    lie: Lie, project: Project, language: Language
+) -> None:
+    """kai J1: a step that is not proved raises a gate."""
+    agent = script(project, language, lie)
+    done = project.playbook("run", "auto-hotfix", "013", "--agent", agent)
+    assert done.code == 4, done.err
+    assert "implement#1 WAITS FOR A HUMAN" in asked(done)
+    assert lie.evidence in asked(done)
+
+
+def test_honest_work_goes_to_the_gate_before_the_pull_request(
+    project: Project, language: Language
+) -> None:
+    done = change(project, script(project, language))
+    assert done.code == 4, done.err
+    assert "pr#1 WAITS FOR A HUMAN" in asked(done)
+    assert project.git("log", "-1", "--format=%s", "--", "src") == "greet the world without a name"
+    proof = next(
+        line for line in project.journal()[0]["evidence"] if line.startswith("command_succeeds")
+    )
+    assert proof.startswith("command_succeeds=test: check test: exit 0 in ")
+    assert " tree " in proof
+
+
+def test_a_broken_test_is_mended_by_a_person_and_the_run_goes_on(
+    project: Project, language: Language
+) -> None:
+    """kai J1: the gate shows the broken test, the person mends it and says continue."""
+    agent = script(project, language, FEATURES[0])
+    assert project.playbook("run", "auto-hotfix", "013", "--agent", agent).code == 4
+    project.write(language.code, language.right)
+    assert project.playbook("answer", "mended the greeting, continue").code == 0
+    done = project.playbook("resume", "--agent", agent)
+    assert done.code == 4, done.err
+    assert "pr#1 WAITS FOR A HUMAN" in asked(done)
+    entry = project.journal()[0]
+    assert entry["human_response"] == "mended the greeting, continue"
+    assert (entry["status"], entry["resolution"]) == ("done", "continue")
+
+
+def test_a_project_without_the_check_is_not_asked_for_it(
+    project: Project, language: Language
+) -> None:
+    """An arg names the check of `auto-hotfix`; `auto-change` demands it and is refused."""
+    project.write(".playbooks/config.yaml", "checks: {}\n")
+    project.commit("Without checks")
+    agent = script(project, language, Lie("", "implement", {"CODE": "WRONG", TASKS: TICKED}, ""))
+    refused = change(project, agent)
+    assert refused.code == 1
+    assert "PB-CHECK-UNDEFINED" in refused.err
+    assert project.sessions == []
+    done = project.playbook("run", "auto-hotfix", "013", "--agent", agent)
+    assert "pr#1 WAITS FOR A HUMAN" in asked(done)
+    assert project.manifest()["args"] == {"feature": FEATURE, "test": ""}
+    assert not any("command_succeeds" in line for line in project.journal()[0]["evidence"])
