@@ -34,7 +34,6 @@ Since = Mapping[str, Stamp | None]
 """The artifacts as they were at the launch: path → stamp, or None for what was absent."""
 
 _MISSING = "is missing"
-_GH_LOGGED_OUT = 4
 _STATES = {"OPEN": "open", "MERGED": "merged", "CLOSED": "closed"}  # the best one first
 
 
@@ -300,8 +299,10 @@ def pull_request(
 
 
 def _refused(required: Requirement, done: Completed) -> Probed:
+    from playbook_supervisor.system import github
+
     output = first_line(done.stderr) or first_line(done.stdout) or "it said nothing"
-    logged_out = done.returncode == _GH_LOGGED_OUT or "gh auth login" in done.stderr
+    logged_out = github.is_logged_out(done)
     cure = "run `gh auth login`" if logged_out else "run `gh pr list` here to see why"
     return _unasked(required, f"gh failed ({output})", cure)
 
