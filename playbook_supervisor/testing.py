@@ -1,4 +1,4 @@
-"""The contract of an agent, as checks for any test runner; our own agents pass them.
+"""The contracts of an agent and of an executor, as checks for any test runner; ours pass them.
 
     import pytest
     from playbook_supervisor.testing import AGENT_CHECKS
@@ -19,6 +19,16 @@ Set up the agent under test to understand these commands, which it receives as `
     /colours  prints a line with terminal sequences and control characters
 
 A check takes the agent and an empty folder, and raises ConformanceError, an AssertionError.
+
+The checks of an executor take a trial, too, which says what it is to do:
+
+    from playbook_supervisor.testing import EXECUTOR_CHECKS, ExecutorTrial
+
+    TRIAL = ExecutorTrial(works=Task(...), fails=Task(...), hangs=Task(...))
+
+    @pytest.mark.parametrize("check", EXECUTOR_CHECKS, ids=lambda check: check.__name__)
+    def test_my_executor_conforms(check, tmp_path):
+        check(MyExecutor(), TRIAL, tmp_path)
 """
 
 from __future__ import annotations
@@ -30,6 +40,10 @@ from pathlib import Path
 from threading import Thread
 
 from playbook_supervisor.agents.protocol import Agent, Call, Message, Running
+from playbook_supervisor.executors.conformance import EXECUTOR_CHECKS as EXECUTOR_CHECKS
+from playbook_supervisor.executors.conformance import ConformanceError as ConformanceError
+from playbook_supervisor.executors.conformance import ExecutorCheck as ExecutorCheck
+from playbook_supervisor.executors.conformance import ExecutorTrial as ExecutorTrial
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.system.process_groups import worker_alive
@@ -40,10 +54,6 @@ CAP = 1_000  # bytes of output that are kept
 MARK = 200  # bytes that the mark of a cut may take
 
 AgentCheck = Callable[[Agent, Path], None]
-
-
-class ConformanceError(AssertionError):
-    """The agent breaks its contract; the message says how."""
 
 
 def call_for(

@@ -61,7 +61,7 @@ class Faked:
     namespace = "faked"
 
     def __init__(self, does: Callable[[Task, Context], Any]) -> None:
-        self.with_schema = {"type": "object"}
+        self.with_schema: dict[str, Any] = {"type": "object"}
         self._does = does
 
     def execute(self, task: Task, context: Context) -> Outcome:

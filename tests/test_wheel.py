@@ -106,17 +106,114 @@ def test_a_wheel_built_straight_from_the_checkout_is_the_same(
         }
 
 
+def installed(*wheels: Path, into: Path) -> dict[str, str]:
+    """An environment with these wheels; variables for its programs.
+
+    The dependencies are borrowed from ours; a path, unlike a site, reads no .pth file, so the
+    checkout stays invisible.
+    """
+    venv.create(into, with_pip=False)
+    pip = (sys.executable, "-m", "pip", "--python", into / "bin/python")
+    quietly = ("install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
+    finished(*pip, *quietly, *wheels)
+    return {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"}
+
+
 def test_what_is_installed_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "venv"
-    venv.create(fresh, with_pip=False)
     python = fresh / "bin/python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    finished(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)
-
-    # The dependencies are borrowed from this environment; a path, unlike a site, reads no .pth
-    # file, so the checkout stays invisible.
-    borrowed = {"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"}
+    borrowed = installed(wheel, into=fresh)
     where = "import playbook_supervisor as p; print(p.__file__)"
     assert finished(python, "-c", where, cwd=tmp_path, env=borrowed).startswith(str(fresh))
     said = finished(fresh / "bin/playbook", "--version", cwd=tmp_path, env=borrowed)
     assert wheel.name.split("-")[1] in said
+
+
+# ── a third party's executor ────────────────────────────────────────────────────────────────
+
+SHOUT = '''\
+"""`shout WORDS`: print the words in capitals."""
+
+from playbook_supervisor.executors.protocol import failed
+from playbook_supervisor.kernel.directives import Outcome
+
+
+class Shout:
+    namespace = "shout"
+    with_schema = {
+        "type": "object",
+        "properties": {"mark": {"type": "string"}},
+        "additionalProperties": False,
+    }
+
+    def execute(self, task, context):
+        if not task.words:
+            return failed("PB-STEP-FAILED", "there is nothing to shout")
+        mark = task.options.get("mark", "!")
+        done = context.run(["echo", " ".join(task.words).upper() + mark])
+        return Outcome(output=done.stdout)
+'''
+PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "playbook-shout"
+version = "1.0"
+
+[project.entry-points."playbook_supervisor.executors"]
+shout = "playbook_shout:Shout"
+
+[tool.hatch.build.targets.wheel]
+include = ["playbook_shout.py"]
+"""
+CONFORMS = """\
+import tempfile
+from pathlib import Path
+from playbook_shout import Shout
+from playbook_supervisor.executors.protocol import Task
+from playbook_supervisor.testing import EXECUTOR_CHECKS, ExecutorTrial
+
+trial = ExecutorTrial(
+    works=Task(directive="say#1", namespace="shout", words=("hello",)),
+    fails=Task(directive="say#1", namespace="shout"),
+)
+for check in EXECUTOR_CHECKS:
+    check(Shout(), trial, Path(tempfile.mkdtemp()))
+print("conforms")
+"""
+PLAYBOOK = """\
+name: say
+description: Say something loudly
+version: "1.1"
+args: [{name: what, description: What to say, required: true}]
+steps:
+  - {id: say, command: "shout {{what}}", with: {mark: "?"}, autonomy: auto, error_policy: stop}
+"""
+
+
+def test_an_executor_of_a_third_party_is_installed_and_used(wheel: Path, tmp_path: Path) -> None:
+    """cat FR-4.9, tyr 24: from a wheel of its own, with nothing changed here."""
+    theirs, fresh, project = tmp_path / "theirs", tmp_path / "venv", tmp_path / "project"
+    theirs.mkdir()
+    (theirs / "playbook_shout.py").write_text(SHOUT)
+    (theirs / "pyproject.toml").write_text(PROJECT)
+    built = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path)
+    finished(*built, theirs)
+    (shout,) = tmp_path.glob("playbook_shout-*.whl")
+    env = installed(wheel, shout, into=fresh) | {"HOME": str(tmp_path)}
+    assert finished(fresh / "bin/python", "-c", CONFORMS, cwd=tmp_path, env=env) == "conforms\n"
+
+    file = project / ".playbooks/playbooks/say.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(PLAYBOOK)
+    finished("git", "init", "-q", project)
+    playbook = fresh / "bin/playbook"
+    finished(playbook, "check", "--strict", file, cwd=project, env=env)
+    finished(playbook, "run", "say", "hello world", cwd=project, env=env)
+    assert "output: HELLO WORLD?" in finished(playbook, "show", cwd=project, env=env)
+
+    file.write_text(PLAYBOOK.replace("mark", "marks"))
+    faulty = subprocess.run([playbook, "check", file], cwd=project, env=env, capture_output=True)
+    assert b"`with` of a shout step: $: Additional properties" in faulty.stdout

@@ -123,5 +123,8 @@ class Executor(Protocol):
         """The JSON Schema (draft-07) of `with:`, an object."""
 
     def execute(self, task: Task, context: Context) -> Outcome:
-        """Carry out the task. What goes wrong is an outcome with an error `PB-STEP-…` or
-        `PB-POLICY-…`; an exception is a bug of the executor."""
+        """Carry out the task.
+
+        What goes wrong is an outcome with an error `PB-STEP-…` or `PB-POLICY-…`, or a PlaybookError
+        that is raised; any other exception is a bug of the executor.
+        """
