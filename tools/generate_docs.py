@@ -72,12 +72,15 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "check-keys": keys("config", "definitions", "check"),
     "policy-keys": keys("policy", "definitions", "rule"),
     "match-keys": keys("policy", "definitions", "match"),
+    "cli-options": options("cli"),
     "branch-options": options("branch"),
     "commit-options": options("commit"),
     "pr-options": options("pr"),
     "issue-options": options("issue"),
     "http-options": options("http"),
     "mcp-options": options("mcp"),
+    "prompt-options": options("prompt"),
+    "markdown-options": options("markdown"),
 }
 
 

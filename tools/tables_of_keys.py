@@ -8,6 +8,7 @@ from typing import Any
 
 from tables import code, table
 
+from playbook_supervisor.commands.step_kinds import PROMPTS
 from playbook_supervisor.executors.registry import find
 from playbook_supervisor.project.schema import schema_text
 
@@ -30,7 +31,7 @@ def options(namespace: str) -> Callable[[], str]:
     """The table of what a namespace takes under `with:`, from its executor's JSON Schema."""
 
     def made() -> str:
-        schema = find(namespace).with_schema
+        schema = PROMPTS.get(namespace) or find(namespace).with_schema
         return table(("key", "required", "type", "description"), _rows("with", schema, schema))
 
     return made

@@ -21,7 +21,7 @@ from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
 from playbook_supervisor.project import conditions, features
-from playbook_supervisor.project.references import interpolate
+from playbook_supervisor.project.references import interpolate, shown
 from playbook_supervisor.project.session_policy import Effect, Policy, effects
 from playbook_supervisor.project.slash_commands import CommandIndex, InstalledCommand
 from playbook_supervisor.records import Record
@@ -244,7 +244,7 @@ def _phases(
         ]
         return PlannedStep(
             step=step,
-            command=interpolate(step.command, values),
+            command=shown(step.command, values),
             found=index.resolve(step.command),
             args=interpolate(step.args, values).strip(),
             runs=goes,

@@ -23,16 +23,24 @@ _SCHEMA = "PB-CHECK-SCHEMA"
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
 
-_PROMPTS: Mapping[str, Mapping[str, Any]] = {
+PROMPTS: Mapping[str, Mapping[str, Any]] = {
     "prompt": {
         "type": "object",
-        "properties": {"text": {"type": "string", "minLength": 1}},
+        "properties": {
+            "text": {"type": "string", "minLength": 1, "description": "What the agent is to do."}
+        },
         "required": ["text"],
         "additionalProperties": False,
     },
     "markdown": {
         "type": "object",
-        "properties": {"inputs": {"type": "object", "additionalProperties": {"type": "string"}}},
+        "properties": {
+            "inputs": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Further values for the references of the file, by name.",
+            }
+        },
         "additionalProperties": False,
     },
 }
@@ -99,8 +107,8 @@ def _faults(step: Step) -> Iterator[tuple[str, str, str, str]]:
 
 def _schema(namespace: str) -> Mapping[str, Any]:
     """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
-    if namespace in _PROMPTS:
-        return _PROMPTS[namespace]
+    if namespace in PROMPTS:
+        return PROMPTS[namespace]
     from playbook_supervisor.executors import registry
 
     return registry.find(namespace).with_schema

@@ -31,8 +31,12 @@ class CliExecutor:
                 "type": "object",
                 "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
                 "additionalProperties": {"type": "string"},
+                "description": "Variables that the program gets beside ours; may name secrets.",
             },
-            "stdin": {"type": "string"},
+            "stdin": {
+                "type": "string",
+                "description": "Its standard input, unless the step's `stdin` names one.",
+            },
         },
         "additionalProperties": False,
     }

@@ -119,6 +119,21 @@ def words(command: str, values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for template, word in whole if word or not _is_reference(template))
 
 
+def shown(command: str, values: Mapping[str, str]) -> str:
+    """The command with its values, each word quoted where it needs it; as it is, if it is faulty.
+
+    A slash command, which has no words of its own, stays as it is.
+    """
+    import shlex
+
+    if command.startswith("/"):
+        return command
+    try:
+        return f"{command.split(maxsplit=1)[0]} {shlex.join(words(command, values))}".rstrip()
+    except CheckError:
+        return command
+
+
 def _split(text: str) -> tuple[str, ...]:
     import shlex
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.directives import Attempt
 from playbook_supervisor.kernel.model import SLASH
-from playbook_supervisor.project.references import fill, interpolate, secret_names, words
+from playbook_supervisor.project.references import fill, interpolate, secret_names, shown, words
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
 from playbook_supervisor.system.files import contained, read_bytes
@@ -72,7 +72,7 @@ def work_of(root: Path, snapshot: Snapshot, attempt: Attempt, given: str = "") -
     if text and given:
         text = f"{text}\n\n{_quoted(step.stdin, given)}"
     tools = (step.tools or READ_ONLY) if step.needs_agent else None
-    return Work(attempt, interpolate(step.command, values), "", feedback, text, tools)
+    return Work(attempt, shown(step.command, values), "", feedback, text, tools)
 
 
 def _prompt(root: Path, snapshot: Snapshot, attempt: Attempt) -> str:

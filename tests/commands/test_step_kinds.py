@@ -89,6 +89,6 @@ def test_the_arguments_of_a_program_are_shown_with_their_values(project: Project
     write(project, "id: say, command: 'cli echo {{test}}'")
     done = project.playbook("run", "sample", "test=a b")
     assert done.code == 0, done.err
-    assert "say#1 start cli echo a b" in done.err
-    assert "cli echo a b" in project.playbook("run", "sample", "test=a b", "--dry-run").out
+    assert "say#1 start cli echo 'a b'" in done.err
+    assert "cli echo 'a b'" in project.playbook("run", "sample", "test=a b", "--dry-run").out
     assert project.playbook("status", "--all").code == 0

@@ -14,6 +14,7 @@ from playbook_supervisor.project.references import (
     interpolate,
     names,
     secret_names,
+    shown,
     words,
 )
 
@@ -134,6 +135,20 @@ def test_a_command_is_split_before_its_args_are_replaced(
 @given(st.text(max_size=60))
 def test_any_value_fills_exactly_one_word(value: str) -> None:
     assert words("cli echo -{{value}}", {"value": value}) == ("echo", f"-{value}")
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("/speckit.plan", "/speckit.plan"),
+        ("cli echo {{none}} {{file}}", "cli echo 'a b'"),
+        ("prompt", "prompt"),
+        ("cli echo {{unknown}}", "cli echo {{unknown}}"),
+        ("cli echo 'open", "cli echo 'open"),
+    ],
+)
+def test_a_command_is_shown_as_a_person_would_type_it(command: str, expected: str) -> None:
+    assert shown(command, {"file": "a b", "none": ""}) == expected
 
 
 @pytest.mark.parametrize("command", ["cli echo 'open", "cli {{value}}"])

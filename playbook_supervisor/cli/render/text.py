@@ -73,10 +73,10 @@ def _started(snapshot: Snapshot, step: Step) -> str:
     """A slash command without its arguments, any other command with its values."""
     if step.namespace == SLASH:
         return step.command
-    from playbook_supervisor.project.references import interpolate
+    from playbook_supervisor.project.references import shown
     from playbook_supervisor.sessions.snapshot import arg_values
 
-    return first_line(interpolate(step.command, arg_values(snapshot)))
+    return first_line(shown(step.command, arg_values(snapshot)))
 
 
 def _answered(entry: Entry) -> str:
