@@ -136,15 +136,16 @@ def test_a_folder_outside_the_repository_is_refused(scene: Scene, tmp_path: Path
 
 
 def test_the_nearest_limit_holds(scene: Scene) -> None:
-    """The step's, else the playbook's, else the run's (tyr 18)."""
+    """What a person gave to the run, else the step's, else the playbook's (tyr 18)."""
     sleep = step("sleep", "cli sleep 600", limits=Limits(timeout_seconds=0.3))
-    why, entries, _ = driven(created(scene, sleep, limits=Limits(timeout_seconds=600)), wall=600)
+    why, entries, _ = driven(created(scene, sleep, limits=Limits(timeout_seconds=600)))
     assert (why, entries[0].error_code) == ("failed", "PB-STEP-TIMEOUT")
     assert entries[0].error == "cli ran for more than 0.3 s"
     silent = created(scene, step("sleep", "cli sleep 600"), limits=Limits(idle_timeout_seconds=0.2))
     _, entries, _ = driven(silent)
+    patient = Limits(timeout_seconds=600)
     assert entries[0].error == "cli printed nothing for 0.2 s"
-    _, entries, _ = driven(created(scene, step("sleep", "cli sleep 600")), wall=0.4)
+    _, entries, _ = driven(created(scene, replace(sleep, limits=patient)), wall=0.4)
     assert entries[0].error == "cli ran for more than 0.4 s"
 
 
