@@ -8,6 +8,7 @@ from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Run
 from playbook_supervisor.kernel.state import Change
 from playbook_supervisor.sessions import gate_text
+from playbook_supervisor.sessions.snapshot import for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,17 +41,17 @@ def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
     """The directive in words: people see all that the model is told when its turn would end."""
     directive = snapshot.directive
     match directive:
-        case Run():
+        case Run() | Check():
             from playbook_supervisor.drivers.claude_code.allowlist import calls
 
-            ids = [attempt.id for attempt in directive.members]
-            due = [id_ for id_ in ids if id_ not in (details.given or ())]
-            return [f"Expected now: {calls(due)}." if due else "Wait for the agents."]
+            ids = [attempt.id for attempt in for_agents(snapshot)]
+            if due := [id_ for id_ in ids if id_ not in (details.given or ())]:
+                return [f"Expected now: {calls(due)}."]
+            own = ", ".join(attempt.id for attempt in for_us(snapshot))
+            waits = f"Expected now: `{json_shapes.WAIT}`, for {own}."
+            return [waits if own else "Wait for the agents."]
         case Ask():
             return [f"The gate {directive.id} is open: ask its question with AskUserQuestion."]
-        case Check():
-            ids = [attempt.id for attempt in directive.members]
-            return [f"Expected now: `{json_shapes.WAIT}`, for {', '.join(ids)}."]
         case _:
             return [f"The session is {snapshot.manifest.status}."]
 
@@ -79,15 +80,14 @@ def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None)
         f"Session {manifest.session_id} · {manifest.playbook}{subject} · {snapshot.progress} done",
     ]
     directive = snapshot.directive
-    if isinstance(directive, Run):
-        ids = [attempt.id for attempt in directive.members]
+    if isinstance(directive, Run | Check):
+        ids = [attempt.id for attempt in for_agents(snapshot)]
         lines += _attempts(ids, given, repeated=snapshot.repeated)
+        if own := ", ".join(attempt.id for attempt in for_us(snapshot)):
+            lines.append(f"Wait with `{json_shapes.WAIT}`: {own}")
     elif isinstance(directive, Ask):
         lines += [text.question(snapshot), *(f"  {line}" for line in context)]
         lines.append(f"A human answers: {text.choices_of(snapshot)}.")
-    elif isinstance(directive, Check):
-        ids = [attempt.id for attempt in directive.members]
-        lines.append(f"Wait with `{json_shapes.WAIT}`: {', '.join(ids)}")
     else:
         lines.append(f"The session is {manifest.status}.")
     return lines

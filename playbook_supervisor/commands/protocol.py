@@ -48,36 +48,50 @@ def next_directive(
 ) -> tuple[Snapshot, DirectiveDetails]:
     """What is outstanding; with `wait`, as soon as it is more than what is running now.
 
-    With `wait`, the project's own checks are made, in a process that outlives this one.
+    With `wait`, steps without an agent are carried out, and the project's own checks are made, in
+    a process that outlives this one.
     """
+    from playbook_supervisor.sessions.snapshot import for_us
+
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     snapshot = supervisor.advance()
-    known = _running_ids(snapshot)
-    while wait and _nothing_new(snapshot, known):
+    known, ours = _running_ids(snapshot), False
+    while wait and _nothing_new(snapshot, known, ours=ours):
+        ours = bool(for_us(snapshot))
         _await_change(supervisor, snapshot)
         supervisor = locate.admitted_supervisor(supervisor.store, supervisor.id)
         snapshot = supervisor.advance()
     return _reply(supervisor, snapshot)
 
 
-def _nothing_new(snapshot: Snapshot, known: set[str]) -> bool:
-    from playbook_supervisor.kernel.directives import Check
+def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
+    """Whether to wait on: no agent is to be launched, and something is at work.
 
-    if isinstance(snapshot.directive, Check):
+    `known` are the attempts that ran when the wait began, `ours` whether it was so far for what we
+    carry out ourselves: then an agent is not waited for, because a client reports its end.
+    """
+    from playbook_supervisor.drivers.claude_code import binding
+    from playbook_supervisor.sessions.snapshot import for_agents, for_us
+
+    given = binding.launched_attempts(snapshot.private)
+    launched = known if given is None else given
+    if any(attempt.id not in launched for attempt in for_agents(snapshot)):
+        return False
+    if for_us(snapshot):
         return True
-    return snapshot.repeated and _running_ids(snapshot) <= known
+    return not ours and snapshot.repeated and _running_ids(snapshot) <= known
 
 
 def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
     from time import monotonic, sleep
 
-    from playbook_supervisor.kernel.directives import Check
+    from playbook_supervisor.sessions.snapshot import for_us
 
     if delay := supervisor.delay(snapshot.state):
         until = monotonic() + delay
         while not supervisor.changed() and (left := until - monotonic()) > 0:
             sleep(min(left, _INTERVAL))
-    elif isinstance(snapshot.directive, Check):
+    elif for_us(snapshot):
         from playbook_supervisor.drivers import detached
 
         detached.attend(supervisor)
@@ -111,6 +125,7 @@ def report(
         reported = Outcome(failure, reported.output, reported.agent)
     supervisor = locate.admitted_supervisor(*locate.select(session, cwd))
     given = binding.launched_attempts(supervisor.private)
+    _require_an_agents(supervisor.look(), attempt)
     if given is not None:
         snapshot = supervisor.advance()
         machine.require_known(snapshot.state, attempt)
@@ -121,6 +136,19 @@ def report(
 
         keep_words(supervisor.private, attempt, reported.output, secret_values(os.environ))
     return _reply(supervisor, snapshot)
+
+
+def _require_an_agents(snapshot: Snapshot, attempt: str) -> None:
+    """StateError PB-STATE-REFUSED for the report of a step that no agent carries out."""
+    from playbook_supervisor.errors import StateError
+    from playbook_supervisor.sessions.snapshot import for_us
+
+    if any(member.id == attempt for member in for_us(snapshot)):
+        raise StateError(
+            "PB-STATE-REFUSED",
+            f"{attempt} is carried out by playbook itself",
+            guidance="`playbook next --wait` carries it out and waits for it.",
+        )
 
 
 def hook(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookReply | None:

@@ -11,19 +11,27 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from queue import Empty
 
 from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
+from playbook_supervisor.drivers.jobs import Assignment, ExecutorJob, executor_job
+from playbook_supervisor.drivers.live_output import LiveOutput
+from playbook_supervisor.drivers.workers import WorkerPool
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.directives import Check
+from playbook_supervisor.kernel.directives import Attempt, Check, Run
+from playbook_supervisor.kernel.model import NO_LIMITS
 from playbook_supervisor.records import Record, field
+from playbook_supervisor.sessions.attempt_log import secret_values
+from playbook_supervisor.sessions.snapshot import Snapshot, for_us, running
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import ancestry, checkout
-from playbook_supervisor.system.cancellation import Interrupted, cancelled_by
+from playbook_supervisor.system.cancellation import Interrupted, cancel_requested, cancelled_by
 from playbook_supervisor.system.files import read_bytes, remove, write_atomically
 from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.log_file import put
@@ -99,7 +107,74 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
     _take_environment(bound)
     supervisor = Supervisor(store, session_id, exports=False, copies=True)
     with cancelled_by(_Abandoned(supervisor, _driver(bound))):
-        supervisor.advance()
+        snapshot = supervisor.advance()
+        if isinstance(snapshot.directive, Run) and for_us(snapshot):
+            _carry_out_steps(supervisor, snapshot)
+
+
+def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
+    """Carry out the steps without an agent and what follows, until an agent or a person is due."""
+    pool, output = WorkerPool(supervisor.private), LiveOutput(supervisor.private)
+    begun: set[str] = set()
+    try:
+        while due := for_us(snapshot):
+            if isinstance(snapshot.directive, Check):
+                if supervisor.delay(snapshot.state):
+                    break  # `next --wait` waits for the time of a retry
+                snapshot = supervisor.advance()
+            elif lost := _left_behind(supervisor, due, begun):
+                snapshot = supervisor.lose(lost)
+            else:
+                for attempt in due:
+                    if attempt.id not in begun:
+                        begun.add(attempt.id)
+                        pool.launch(attempt, _job(supervisor, snapshot, attempt))
+                snapshot = _next(supervisor, pool, output, snapshot)
+    finally:
+        for attempt, outcome in pool.stop():
+            with suppress(StateError):  # it was settled as interrupted or aborted
+                supervisor.note_return(attempt.id, outcome)
+        output.on_end(snapshot)
+        pool.close()
+
+
+def _left_behind(supervisor: Supervisor, due: Iterable[Attempt], begun: set[str]) -> Attempt | None:
+    """An attempt that another process began, and that nothing carries out any more."""
+    for attempt in due:
+        worker_file = supervisor.worker_file(attempt)
+        if attempt.id not in begun and worker_file.exists():
+            kill_worker(worker_file)
+            return attempt
+    return None
+
+
+def _job(supervisor: Supervisor, snapshot: Snapshot, attempt: Attempt) -> ExecutorJob:
+    secrets = secret_values(os.environ)
+    return executor_job(Assignment(supervisor, snapshot, attempt, NO_LIMITS, secrets))
+
+
+def _next(
+    supervisor: Supervisor, pool: WorkerPool, output: LiveOutput, snapshot: Snapshot
+) -> Snapshot:
+    """Wait for the next event; Interrupted if the work is not wanted any more."""
+    try:
+        event = pool.events.get(timeout=_GLANCE)
+    except Empty:
+        if cancel_requested():
+            raise Interrupted from None
+        if not supervisor.changed():
+            return snapshot
+        snapshot = supervisor.look()
+        if not set(pool.active) <= {attempt.id for attempt in running(snapshot)}:
+            raise Interrupted from None
+        return snapshot
+    if event.attempt is None:
+        return snapshot
+    if event.outcome is None:
+        output.on_output(event.attempt, event.line or event.notice)
+        return snapshot
+    pool.returned(event.attempt)
+    return supervisor.report(event.attempt.id, event.outcome)
 
 
 def _take_environment(bound: binding.Binding | None) -> None:
@@ -130,8 +205,7 @@ class _Abandoned(Record, frozen=False):
         bound = binding.load(self.supervisor.private)
         if _driver(bound) != self.driver or (bound is not None and not binding.lives(bound)):
             return True
-        changed = self.supervisor.changed()
-        return changed and not isinstance(self.supervisor.look().directive, Check)
+        return self.supervisor.changed() and not for_us(self.supervisor.look())
 
 
 # ── its failure ─────────────────────────────────────────────────────────────────────────────

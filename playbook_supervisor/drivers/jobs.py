@@ -24,6 +24,7 @@ from playbook_supervisor.records import Record, as_mapping, field, replace
 from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
 from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system.files import contained
+from playbook_supervisor.system.log_file import put
 
 
 class Channels(Record):
@@ -76,12 +77,17 @@ class AgentJob(Record):
 
 
 class ExecutorJob(Record):
-    """A task for an executor. `prepare` makes it in the thread, for that may take a while."""
+    """A task for an executor. `prepare` makes it in the thread, for that may take a while.
+
+    The worker file is there from the beginning: it shows that the attempt was begun.
+    """
 
     prepare: Callable[[], tuple[Executor, Task, Place]]
     worker_file: Path | None
 
     def run(self, channels: Channels) -> Outcome:
+        if self.worker_file is not None:
+            put(self.worker_file, b"", 0)
         try:
             executor, task, place = self.prepare()
         except PlaybookError as error:

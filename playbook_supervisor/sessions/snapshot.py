@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Ask, Attempt, Directive, Run
+from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Directive, Run
 from playbook_supervisor.kernel.gates import progress
 from playbook_supervisor.kernel.state import Change, Entry, Event, State
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -122,6 +122,19 @@ def take_snapshot(
         launches,
         notices,
     )
+
+
+def for_agents(snapshot: Snapshot) -> tuple[Attempt, ...]:
+    """Those of the running attempts that agents carry out."""
+    return tuple(attempt for attempt in running(snapshot) if attempt.step.needs_agent)
+
+
+def for_us(snapshot: Snapshot) -> tuple[Attempt, ...]:
+    """Those that this program carries out itself: the checks that are due, and running attempts."""
+    directive = snapshot.directive
+    if isinstance(directive, Check):
+        return directive.members
+    return tuple(attempt for attempt in running(snapshot) if not attempt.step.needs_agent)
 
 
 def running(snapshot: Snapshot) -> tuple[Attempt, ...]:

@@ -23,6 +23,7 @@ from playbook_supervisor.sessions.serialize import (
     run_to_json,
     wait_to_json,
 )
+from playbook_supervisor.sessions.snapshot import for_agents, for_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,13 +61,8 @@ def directive(
         manifest.session_id, manifest.playbook, manifest.feature, snapshot.done, snapshot.total
     )
     directive = snapshot.directive
-    if isinstance(directive, Run) and given is not None:
-        left = tuple(member for member in directive.members if member.id not in given)
-        if not left:
-            return wait_to_json([member.id for member in directive.members], header)
-        return run_to_json(Run(left), header, items)
     if isinstance(directive, Run):
-        return run_to_json(directive, header, items, outstanding=snapshot.repeated)
+        return _run(snapshot, header, items, given)
     if isinstance(directive, Ask):
         opened = any(event.change is Change.GATE_OPENED for event in snapshot.events)
         return ask_to_json(
@@ -77,6 +73,23 @@ def directive(
         return wait_to_json(ids, header, WAIT, until="" if at is None else to_time(at))
     summary = f"{header.playbook} {directive.status}: {snapshot.progress} done."
     return finish_to_json(directive, header, summary)
+
+
+def _run(
+    snapshot: Snapshot,
+    header: SessionHeader,
+    items: Mapping[str, WorkItem],
+    given: frozenset[str] | None,
+) -> Json:
+    """What is to run: first what agents have not been given, then what we carry out ourselves."""
+    agents, own = for_agents(snapshot), for_us(snapshot)
+    left = tuple(member for member in agents if member.id not in (given or ()))
+    if left:
+        repeated = given is None and snapshot.repeated
+        return run_to_json(Run(left), header, items, outstanding=repeated)
+    if own:
+        return wait_to_json([member.id for member in own], header, WAIT)
+    return wait_to_json([member.id for member in agents], header)
 
 
 def in_one_line(shape: Json) -> str:

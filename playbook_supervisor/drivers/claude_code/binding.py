@@ -68,7 +68,7 @@ class Binding(Record, frozen=False):
     agents that may still work although their attempt is settled. `dialogs` are the gates that a
     dialog asked and their questions, by the id of its call. `blocks` and `refusals` are counted
     until a launch or an answer is accepted. `heard` is the last end of a turn that was read from
-    the transcript. `unseen` are attempts whose checks no hook makes.
+    the transcript. `unseen` are attempts that `playbook next --wait` carries out or checks.
     """
 
     session: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.serialize import WorkItem
-from playbook_supervisor.sessions.snapshot import Snapshot, running
+from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
 from playbook_supervisor.sessions.supervisor import Supervisor
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class DirectiveDetails(Record):
     """What a client needs to know beside the directive.
 
-    `work_items` says for each attempt that is to run what its agent gets, by the attempt's id.
+    `work_items` says for each attempt that an agent is to run what it gets, by the attempt's id.
     `context` helps to answer the open gate (kai FR24). `given` are the attempts that agents of a
     living client work on; None where no hook knows.
     """
@@ -37,7 +37,7 @@ def directive_details(
 
         return DirectiveDetails({}, gate_context(snapshot), given)
     work_items = {}
-    for attempt in running(snapshot):
+    for attempt in for_agents(snapshot):
         work = supervisor.work(snapshot, attempt)
         supervisor.environment(snapshot, work)
         work_items[attempt.id] = WorkItem(work.command, work.args, work.prompt)

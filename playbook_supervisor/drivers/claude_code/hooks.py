@@ -28,8 +28,9 @@ from playbook_supervisor.drivers.claude_code.details import directive_details
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
-from playbook_supervisor.kernel.directives import Ask, Check
+from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.snapshot import for_us
 from playbook_supervisor.sessions.store import DiskStore
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.files import read_bytes
@@ -121,8 +122,8 @@ def _with_settled(hook: HookContext, reply: HookReply | None) -> HookReply | Non
         settled = {each.id for each in waited if each.completed_at is not None}
         bound.unseen = [id_ for id_ in bound.unseen if id_ not in settled]
         reply = replace(reply, closed=tuple(e for e in waited if e.id in settled - reported))
-    if snapshot is not None and isinstance(snapshot.directive, Check):
-        bound.unseen = [member.id for member in snapshot.directive.members]
+    if snapshot is not None and (own := for_us(snapshot)):
+        bound.unseen = [attempt.id for attempt in own]
     return reply
 
 

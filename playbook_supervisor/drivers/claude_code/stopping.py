@@ -12,7 +12,7 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Check, Finish, Run
 from playbook_supervisor.kernel.vocabulary import SessionStatus
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, for_us
 
 _MAX_BLOCKS = 6  # blocked stops without progress, after which a stop is allowed
 _MAX_REFUSALS = 20  # refused calls without progress, after which the run is ended
@@ -60,8 +60,9 @@ def stop(hook: HookContext) -> HookReply | None:
         bound.workers = {id_: each for id_, each in bound.workers.items() if each.agent}
     late, on_its_way = turns.report_missed(hook)
     snapshot = late or hook.supervisor.advance()
+    expected = turns.not_launched(hook, snapshot) or for_us(snapshot)
     match snapshot.directive:
-        case Run() if (busy or on_its_way) and not turns.not_launched(hook, snapshot):
+        case Run() if (busy or on_its_way) and not expected:
             bound.at_work = False
             return None
         case _ if late:

@@ -16,7 +16,7 @@ from playbook_supervisor.drivers.claude_code.context import HookContext, HookRep
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Ask, Failure, Outcome, Run
 from playbook_supervisor.records import replace
-from playbook_supervisor.sessions.snapshot import Snapshot
+from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def launch(hook: HookContext, snapshot: Snapshot, attempt_id: str) -> HookReply:
 
 def not_launched(hook: HookContext, snapshot: Snapshot) -> frozenset[str]:
     """The attempts that are due and that no agent carries out yet."""
-    directive = snapshot.directive
-    due = {member.id for member in directive.members} if isinstance(directive, Run) else set()
+    due = {attempt.id for attempt in for_agents(snapshot)}
     return frozenset(due - hook.bound.workers.keys())
 
 

@@ -1,0 +1,223 @@
+"""Steps without an agent in a client: carried out behind `next --wait`, never by a hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bound import PROGRAM, Conversation
+from project import Project
+
+from playbook_supervisor.drivers import detached
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.system import checkout
+from playbook_supervisor.system.process_groups import until
+
+PATIENCE = 30.0
+# Counts its runs, and hangs as long as it is held, both outside of the repository.
+SCRIPT = """\
+import os, pathlib, sys, time
+beside = pathlib.Path({beside!r})
+with open(beside / "runs", "a") as runs:
+    runs.write("x")
+(beside / "process").write_text(str(os.getpid()))
+while (beside / f"{{sys.argv[1]}} is held").exists():
+    time.sleep(0.05)
+print("built", *sys.argv[1:])
+"""
+MIXED = """\
+name: mixed
+description: Programs before, beside and after an agent
+version: "1.1"
+args: [{{name: what, description: What to build, required: true}}]
+defaults: {{autonomy: auto, error_policy: stop}}
+steps:
+  - id: build
+    command: cli {program} {{{{what}}}}
+  - {{id: look, command: /qa.plan, parallel_group: both}}
+  - {{id: again, command: cli {program} twice, parallel_group: both}}
+  - {{id: ask, command: cli true, autonomy: gate_always}}
+"""
+
+
+class Built:
+    """A project with that playbook; `program` can be held."""
+
+    def __init__(self, project: Project, beside: Path) -> None:
+        self.project, self.beside = project, beside
+        script = beside / "build.py"
+        script.write_text(SCRIPT.format(beside=str(beside)))
+        program = f"{sys.executable} {script}"
+        project.write(".playbooks/playbooks/mixed.yaml", MIXED.format(program=program))
+        project.commit("Build")
+
+    @property
+    def runs(self) -> int:
+        file = self.beside / "runs"
+        return len(file.read_text()) if file.exists() else 0
+
+    def hold(self, what: str = "x") -> None:
+        """Let the program with this argument hang until it is released."""
+        (self.beside / f"{what} is held").touch()
+
+    def release(self, what: str = "x") -> None:
+        (self.beside / f"{what} is held").unlink()
+
+    @property
+    def process(self) -> int:
+        return int((self.beside / "process").read_text())
+
+    @property
+    def private(self) -> Path:
+        return DiskStore(checkout.find(self.project.root)).runtime(self.project.session.name)
+
+    def entry(self, step: str) -> Any:
+        entries = self.project.journal()
+        return next(each for each in reversed(entries) if each["step_id"] == step)
+
+
+@pytest.fixture
+def built(project: Project, tmp_path: Path) -> Built:
+    return Built(project, tmp_path)
+
+
+@pytest.fixture
+def conversation(built: Built) -> Iterator[Conversation]:
+    with Conversation(built.project) as conversation:
+        yield conversation
+
+
+def directive(said: str) -> Any:
+    """The directive in what a model reads."""
+    line = next(line for line in said.splitlines() if line.startswith("playbook-directive: "))
+    return json.loads(line.removeprefix("playbook-directive: "))
+
+
+def told(reply: Any) -> Any:
+    return directive(reply["hookSpecificOutput"]["additionalContext"])
+
+
+def looked(conversation: Conversation) -> Any:
+    """The agent of `look` does its work; what the client is told."""
+    called: dict[str, Any] = {"tool_name": "Agent", "tool_use_id": "use of look#1"}
+    conversation.hook("PreToolUse", **called, tool_input={"prompt": "look#1"})
+    ran: dict[str, Any] = {"tool_input": {"skill": "qa.plan"}, "tool_response": {"success": True}}
+    conversation.hook("PostToolUse", agent_id="of look", tool_name="Skill", **ran)
+    back = {"status": "completed", "agentId": "of look"}
+    return conversation.hook("PostToolUse", **called, tool_response=back)
+
+
+def killed(conversation: Conversation) -> None:
+    """`playbook next --wait`, which the client kills after some seconds."""
+    limited = ("timeout", "-s", "KILL", "3", *PROGRAM, "next", "--wait")
+    conversation.starts(*limited, **conversation.shell)
+
+
+def test_a_hook_leaves_a_step_to_a_command(built: Built, conversation: Conversation) -> None:
+    """Chapter 5: hooks never carry out a step; chapter 7: no model carries out these."""
+    due = told(conversation.types("run", "mixed x"))
+    assert (due["directive"], due["steps"]) == ("wait", ["build#1"])
+    assert due["command"] == "playbook next --wait"
+    assert built.runs == 0
+    due = directive(conversation.runs("next", "--wait").out)
+    assert (due["directive"], [step["id"] for step in due["steps"]]) == ("run", ["look#1"])
+    assert (built.runs, built.entry("build")["output"]) == (1, "built x")
+    assert built.project.playbook("logs", "build").out.strip().endswith("built x")
+
+
+def test_in_a_group_programs_and_agents_work_at_once(
+    built: Built, conversation: Conversation
+) -> None:
+    conversation.types("run", "mixed x")
+    built.hold("twice")
+    conversation.runs("next", "--wait")
+    due = told(looked(conversation))
+    assert (due["directive"], due["steps"]) == ("wait", ["again#1"])
+    built.release("twice")
+    due = directive(conversation.runs("next", "--wait").out)
+    assert (due["directive"], due["gate"]["step"]) == ("ask", "ask")
+    assert built.runs == 2
+
+
+def test_a_turn_does_not_end_while_a_step_is_left_to_do(
+    built: Built, conversation: Conversation
+) -> None:
+    conversation.types("run", "mixed x")
+    stopped = conversation.hook("Stop", background_tasks=[])
+    assert "Expected now: `playbook next --wait`, for build#1." in json.dumps(stopped)
+
+
+def test_a_model_cannot_report_what_no_agent_carries_out(
+    built: Built, conversation: Conversation
+) -> None:
+    conversation.types("run", "mixed x")
+    refused = conversation.runs("report", "build#1")
+    assert refused.code == 3
+    assert "build#1 is carried out by playbook itself" in refused.err
+    assert "returned_at" not in built.entry("build")
+
+
+def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conversation) -> None:
+    built.hold()
+    conversation.types("run", "mixed x")
+    killed(conversation)
+    assert detached.working(built.private)
+    process = built.process
+    built.release()
+    due = directive(conversation.runs("next", "--wait").out)
+    assert due["directive"] == "run"
+    assert built.entry("build").get("attempt", 1) == 1
+    assert not Path(f"/proc/{process}").exists()
+
+
+def test_a_process_that_was_killed_is_an_interrupted_attempt(
+    built: Built, conversation: Conversation
+) -> None:
+    """kai FR32: what was begun and has gone is judged by its postconditions, of which there are
+    none here."""
+    built.hold()
+    conversation.types("run", "mixed x")
+    killed(conversation)
+    process = built.process
+    detached.end(built.private)
+    assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
+    built.release()
+    conversation.runs("next", "--wait")
+    first, second = (e for e in built.project.journal() if e["step_id"] == "build")
+    assert (first["status"], first["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
+    assert (second["status"], second["attempt"], built.runs) == ("done", 2, 2)
+
+
+def test_an_abort_ends_the_program(built: Built, conversation: Conversation) -> None:
+    built.hold()
+    conversation.types("run", "mixed x")
+    killed(conversation)
+    process = built.process
+    conversation.types("abort", "not this")
+    assert until(lambda: not Path(f"/proc/{process}").exists(), PATIENCE)
+    assert built.project.manifest()["status"] == "aborted"
+    assert built.entry("build")["error_code"] == "PB-STATE-ABORTED"
+
+
+def test_a_client_without_hooks_drives_by_commands(built: Built) -> None:
+    begun = built.project.playbook("begin", "mixed", "x", "--json")
+    assert (begun.json["directive"], begun.json["steps"]) == ("wait", ["build#1"])
+    waited = built.project.process("next", "--wait", "--json")
+    assert (waited.json["directive"], waited.json["steps"][0]["id"]) == ("run", "look#1")
+    built.project.playbook("report", "look#1")
+    waited = built.project.process("next", "--wait", "--json")
+    assert (waited.json["directive"], built.runs) == ("ask", 2)
+
+
+def test_a_session_of_a_client_goes_on_headless(built: Built, conversation: Conversation) -> None:
+    conversation.types("run", "mixed x")
+    conversation.dies()
+    assert os.path.lexists(built.private)
+    script = built.project.script("default: {say: done}\n")
+    resumed = built.project.playbook("resume", "--agent", script)
+    assert (resumed.code, built.entry("build")["output"]) == (4, "built x")
