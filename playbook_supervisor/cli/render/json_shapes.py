@@ -83,13 +83,10 @@ def _run(
 ) -> Json:
     """What is to run: first what agents have not been given, then what we carry out ourselves."""
     agents, own = for_agents(snapshot), for_us(snapshot)
-    left = tuple(member for member in agents if member.id not in (given or ()))
-    if left:
+    if left := tuple(member for member in agents if member.id not in (given or ())):
         repeated = given is None and snapshot.repeated
         return run_to_json(Run(left), header, items, outstanding=repeated)
-    if own:
-        return wait_to_json([member.id for member in own], header, WAIT)
-    return wait_to_json([member.id for member in agents], header)
+    return wait_to_json([member.id for member in own or agents], header, WAIT if own else "")
 
 
 def in_one_line(shape: Json) -> str:
