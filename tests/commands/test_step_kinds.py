@@ -60,6 +60,14 @@ def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
     assert said.partition(":")[0] in project.playbook("run", "sample", "--dry-run").err + done.out
 
 
+def test_a_conversation_cannot_begin_with_a_fault(project: Project) -> None:
+    write(project, "id: a, command: 'cli true', with: {environment: {}}")
+    begun = project.playbook("begin", "sample")
+    assert begun.code == 1
+    assert "step a: `with` of a cli step" in begun.err
+    assert project.sessions == []
+
+
 def test_a_playbook_without_agents_runs_where_there_is_none(project: Project) -> None:
     """A check that a program can make costs no model and needs no client."""
     project.gh("missing")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from carried import Watcher
+from project import Project
 from stored import BEGAN, FEATURE, Scene, playbook, unsynced
 
 from playbook_supervisor.drivers.headless import Runner
@@ -23,7 +24,7 @@ from playbook_supervisor.kernel.vocabulary import Autonomy, OutputFormat
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.attempt_log import log_path
 from playbook_supervisor.sessions.supervisor import Supervisor
-from playbook_supervisor.system.process_groups import worker_alive
+from playbook_supervisor.system.process_groups import until, worker_alive
 
 TOKEN = "correct-horse-battery-staple"
 PYTHON = f"cli {sys.executable} -c"
@@ -237,3 +238,56 @@ def test_an_interruption_ends_the_program_and_what_it_started(scene: Scene) -> N
 def test_without_an_agent_no_agent_is_looked_for(scene: Scene) -> None:
     why, _, _ = driven(created(scene, step("say", "cli echo hello")))
     assert why == "completed"
+
+
+# ── a runner that is killed ─────────────────────────────────────────────────────────────────
+
+KILLED = """\
+name: build
+description: Build with a program
+version: "1.1"
+args: []
+steps:
+  - id: build
+    command: cli ./build
+    with: {env: {MADE: made.txt}}
+    postconditions: [POST]
+    autonomy: auto
+    error_policy: stop
+"""
+BUILD = """\
+#!/bin/sh
+echo x >"$MADE"
+[ -e again ] && exit 0
+echo up
+sleep 600
+"""
+
+
+@pytest.mark.parametrize(
+    ("postconditions", "ending"),
+    [("", ["failed", "done"]), ("{file_exists: made.txt}", ["done"])],
+    ids=["without proof it runs again", "its postconditions decide"],
+)
+def test_a_killed_runner_s_program_ends_and_resume_goes_on(
+    project: Project, postconditions: str, ending: list[str]
+) -> None:
+    """SIGKILL during a `cli` step: no process is left, and no settled step runs again."""
+    text = KILLED.replace("[POST]", f"[{postconditions}]")
+    project.write(".playbooks/playbooks/build.yaml", text)
+    project.write("build", BUILD).chmod(0o755)
+    with project.spawn("run", "build") as runner:
+        until(lambda: (project.root / "made.txt").exists() and bool(project.sessions), 60)
+        runner.kill()
+        runner.wait()
+    private = project.root / ".git/playbook" / project.session.name
+    assert until(lambda: not worker_alive(private / "worker-build#1"), 20)
+    project.write("again", "")
+    done = project.playbook("resume")
+    assert done.code == 0, done.err
+    journal = project.journal()
+    assert [entry["status"] for entry in journal] == ending
+    if len(ending) == 1:
+        assert journal[0]["recovered"] is True
+    else:
+        assert journal[0]["error_code"] == "PB-STATE-INTERRUPTED"
