@@ -9,6 +9,7 @@ from pathlib import Path
 from tables import code, table
 
 from playbook_supervisor.kernel.answers import SYNONYMS
+from playbook_supervisor.kernel.error_policy import WORDS
 from playbook_supervisor.kernel.gates import CHOICES
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -105,6 +106,10 @@ ERROR_POLICIES: Mapping[str, str] = {
     "stop": "the session ends as failed; `playbook resume --retry` continues it",
     "retry_once": "the step runs once more if that can help; after a second failure as `stop`",
     "gate": "you are asked",
+    "fail": "as `stop` (1.1)",
+    "continue": "the step has failed, and the run goes on; its end says `with 1 failure` (1.1)",
+    "ignore": "the step is done, and `waived` names the error code (1.1)",
+    "retry:N": "the step runs again up to N times, after 1, 2, 4 … seconds; then as `stop` (1.1)",
 }
 
 
@@ -116,7 +121,8 @@ def explained(words: type[StrEnum]) -> Iterator[tuple[str, str]]:
 
 def error_policies() -> Iterator[tuple[str, str]]:
     """As `explained`, for the words of `error_policy`."""
-    return ((f"`{word}`", meaning) for word, meaning in ERROR_POLICIES.items())
+    order = sorted(WORDS, key=list(ERROR_POLICIES).index)
+    return ((f"`{word}`", ERROR_POLICIES[word]) for word in order)
 
 
 def files_of(name: str) -> str:

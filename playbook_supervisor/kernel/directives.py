@@ -42,13 +42,15 @@ class Check(Record):
 
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
     of a slow process is refused. It is not to be answered before `not_before`, in ms since the
-    epoch: retries wait until then (cat FR-4.9).
+    epoch: retries wait until then (cat FR-4.9). `untried` are the steps that have not run and wait
+    at no gate: they may still be passed over.
     """
 
     id: str
     place: Place
     members: tuple[Attempt, ...]
     not_before: int | None = None
+    untried: tuple[str, ...] = ()
 
 
 class Run(Record):
@@ -129,7 +131,7 @@ class Report(Record):
     """The result of a check for one member.
 
     `passed_over` is evidence, not empty, that the step is not to run: its `when` is false, or all
-    its `skip_if` hold. It counts as long as the step has not run.
+    its `skip_if` hold. It counts for the `untried` only.
     """
 
     conditions: tuple[Probed, ...] = ()

@@ -30,6 +30,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.phases import attempt, failures, positions, status, steps_done
+from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import Entry, Event, Position, State, cached_query
 from playbook_supervisor.kernel.table import ANSWERED, TABLE, Move, Transition
 from playbook_supervisor.kernel.vocabulary import ENDED, Place, Resolution, SessionStatus
@@ -83,8 +84,11 @@ def _check(state: State, place: Place, steps: Sequence[Step]) -> Check:
     members = tuple(attempt(state, step) for step in steps)
     names = "+".join(member.id for member in members)
     gates_so_far = sum(len(entry.gates) for entry in state.entries)
-    due = phases.not_before(state, steps) if place is Place.BEFORE else None
-    return Check(f"{place}:{names}.{gates_so_far}", place, members, due)
+    check = Check(f"{place}:{names}.{gates_so_far}", place, members)
+    if place is Place.AFTER:
+        return check
+    fresh = tuple(step.id for step in steps if untried(state.attempts(step.id)))
+    return replace(check, not_before=phases.not_before(state, steps), untried=fresh)
 
 
 def describe(asked: Directive) -> str:

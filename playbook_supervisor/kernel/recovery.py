@@ -118,6 +118,16 @@ def due_at(attempts: tuple[Entry, ...], policy: ErrorPolicy) -> int | None:
     return (attempts[-1].completed_at or 0) + wait if wait else None
 
 
+def untried(attempts: tuple[Entry, ...]) -> bool:
+    """Whether the step has not run and waits at no gate.
+
+    A step that ran, and whose playbook then lacked outputs, is done as far as it goes.
+    """
+    return all(
+        entry.settled and (not entry.ran or entry.error_code == OUTPUT) for entry in attempts
+    )
+
+
 def tolerated(entry: Entry, policy: ErrorPolicy) -> bool:
     """Whether the run goes on after this failed attempt, which no other follows."""
     if entry.resolution is Resolution.ABORT or entry.error_code in (NOT_STARTED, OUTPUT):

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.directives import (
 )
 from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.recovery import untried
 from playbook_supervisor.kernel.state import (
     OUTPUT,
     POSTCONDITION,
@@ -57,7 +58,7 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     attempts = state.attempts(step.id)
     open_entry = attempts[-1] if attempts and not attempts[-1].settled else None
     entry = open_entry or state.next_entry(step.id, at)
-    if step.autonomy is Autonomy.SKIP or (report.passed_over and _not_run_yet(attempts)):
+    if step.autonomy is Autonomy.SKIP or (report.passed_over and untried(attempts)):
         return _pass_over(entry, report, at)
     not_held = [probed for probed in report.conditions if not probed.held]
     waived = tuple(each.name for each in not_held if _accepted_for(attempts, each))
@@ -147,16 +148,6 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         waived = merged(entry.waived, (entry.error_code,))
         return settle(replace(entry, waived=waived), EntryStatus.DONE, at)
     return settle(entry, EntryStatus.FAILED, at)
-
-
-def _not_run_yet(attempts: tuple[Entry, ...]) -> bool:
-    """Whether the step may still be passed over: it never ran, nor waits at a gate.
-
-    A step that ran, and whose playbook lacks outputs, is done as far as it goes.
-    """
-    return all(
-        entry.settled and (not entry.ran or entry.error_code == OUTPUT) for entry in attempts
-    )
 
 
 def _pass_over(entry: Entry, report: Report, at: int) -> Event:

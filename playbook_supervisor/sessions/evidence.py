@@ -107,9 +107,7 @@ def answer(
     `clock` tells when the answer is known, in ms: that may be long after the question.
     """
     failing: dict[str, str] = {}
-    reports = {
-        member.step.id: _report(member, check.place, inputs, failing) for member in check.members
-    }
+    reports = {member.step.id: _report(member, check, inputs, failing) for member in check.members}
     if inputs.playbook is not None:
         reports |= playbook_outputs.answered_for(
             check,
@@ -167,13 +165,14 @@ def answered(runtime: Runtime, entry: Entry, resolution: Resolution) -> None:
             runtime.waivers[name] = evidence
 
 
-def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[str, str]) -> Report:
-    step = member.step
+def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[str, str]) -> Report:
+    step, place = member.step, check.place
     launch = inputs.runtime.launches.get(member.id)
-    passed_over, missing = "", None
+    missing = None
     if place is Place.BEFORE and _may_be_passed_over(step):
-        passed_over, missing = _passed_over(member, inputs)
-        if passed_over and member.number == 1:
+        untried = step.id in check.untried
+        passed_over, missing = _passed_over(member, inputs, untried=untried)
+        if passed_over:
             return Report(passed_over=passed_over)
     probed = [
         _judged(
@@ -191,24 +190,29 @@ def _report(member: Attempt, place: Place, inputs: CheckInputs, failing: dict[st
         since = _basis(launch if trigger is Trigger.VERDICT_FAIL else inputs.begun)
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
-    return Report(tuple(probed), tuple(findings), passed_over)
+    return Report(tuple(probed), tuple(findings))
 
 
 def _may_be_passed_over(step: Step) -> bool:
     return bool(step.when or step.skip_if) and step.autonomy is not Autonomy.SKIP
 
 
-def _passed_over(member: Attempt, inputs: CheckInputs) -> tuple[str, Probed | None]:
+def _passed_over(
+    member: Attempt, inputs: CheckInputs, *, untried: bool
+) -> tuple[str, Probed | None]:
     """The evidence that a step is not to run, if it is not; and its `when`, if that has no answer.
 
-    All of `skip_if` must hold. What cannot be checked does not.
+    All of `skip_if` must hold. What cannot be checked does not. Once a step was tried, what it made
+    may be why they hold.
     """
     step, missing = member.step, None
     if step.when and inputs.facts is not None:
         probed = evaluate(step.when, inputs.facts)
-        if probed.answer is Answer.NOT_HELD:
+        if probed.answer is Answer.NOT_HELD and untried:
             return f"when: {probed.evidence}", None
-        missing = None if probed.held else probed
+        missing = probed if probed.answer is Answer.ERROR else None
+    if not untried:
+        return "", missing
     asked = (_asked_before(condition, member, inputs) for condition in step.skip_if)
     held = list(takewhile(lambda probed: probed.held, asked))
     if step.skip_if and len(held) == len(step.skip_if):
@@ -305,7 +309,7 @@ def _tree(workspace: Workspace) -> str:
 
 
 def _all_conditions(check: Check) -> list[str]:
-    return [name for member in check.members for name in _needed(member.step, check.place)]
+    return [name for member in check.members for name in _needed(member.step, check)]
 
 
 def _conditions(step: Step, place: Place) -> tuple[str, ...]:
@@ -314,10 +318,10 @@ def _conditions(step: Step, place: Place) -> tuple[str, ...]:
     return step.preconditions if place is Place.BEFORE else step.postconditions
 
 
-def _needed(step: Step, place: Place) -> tuple[str, ...]:
+def _needed(step: Step, check: Check) -> tuple[str, ...]:
     """The conditions that are probed, also to find out whether the step is passed over."""
-    skips = place is Place.BEFORE and _may_be_passed_over(step)
-    return (*_conditions(step, place), *(step.skip_if if skips else ()))
+    skips = step.id in check.untried and _may_be_passed_over(step)
+    return (*_conditions(step, check.place), *(step.skip_if if skips else ()))
 
 
 def _findings(step: Step, place: Place) -> tuple[Trigger, ...]:

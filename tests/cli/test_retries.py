@@ -101,6 +101,33 @@ def test_ctrl_c_leaves_a_run_that_waits_for_a_retry_open(flaky: Project) -> None
     assert [entry["status"] for entry in flaky.journal()] == ["failed"]
 
 
+LENIENT = """\
+name: lenient
+description: Two steps that may fail
+version: "1.1"
+args: []
+steps:
+  - {id: lint, command: cli false, autonomy: auto, error_policy: continue}
+  - {id: notify, command: cli false, autonomy: auto, error_policy: ignore}
+"""
+
+
+def test_a_run_that_goes_on_after_a_failure_says_so_at_its_end(project: Project) -> None:
+    """cat FR-4.8."""
+    project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
+    ran = project.process("run", "lenient")
+    assert ran.code == 0
+    assert ": completed with 1 failure, 2/2 steps" in ran.err
+    lint, notify = project.journal()
+    assert (lint["status"], lint["error_code"]) == ("failed", "PB-STEP-FAILED")
+    assert (notify["status"], notify["waived"]) == ("done", ["PB-STEP-FAILED"])
+    assert project.manifest()["status"] == "completed"
+    over = project.process("next", "--json", "--session", project.session.name).json
+    assert over["summary"] == "lenient completed with 1 failure: 2/2 steps done."
+    audited = project.process("audit", "--all")
+    assert audited.code == 0, audited.out
+
+
 def test_a_client_is_told_to_wait_and_next_waits(project: Project) -> None:
     """Hooks never wait: the directive names the command that does."""
     slow = FLAKY.replace(f"cli {sys.executable} try.py", "/qa.plan")

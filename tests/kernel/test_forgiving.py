@@ -397,3 +397,19 @@ def test_the_events_of_a_step_that_is_passed_over_say_so() -> None:
     (event,) = scene.checked(a=passed())
     assert event.change is Change.SKIPPED
     assert evolve(before, event) == scene.state
+
+
+def test_a_check_names_the_steps_that_may_still_be_passed_over() -> None:
+    asked = step("b", autonomy=Autonomy.GATE_ALWAYS, group="g")
+    scene = Scene(book(step("a", group="g", policy=ErrorPolicy.RETRY_ONCE), asked))
+    named = [scene.check.untried]
+    scene.checked()
+    scene.says("continue")
+    named.append(scene.check.untried)
+    scene.checked()
+    scene.returned("a#1", error=STEP_FAILED)
+    scene.returned("b#1")
+    named.append(scene.check.untried)
+    scene.checked()
+    named.append(scene.check.untried)
+    assert named == [("a", "b"), ("a",), (), ()]

@@ -216,6 +216,23 @@ def test_a_step_is_passed_over_if_all_of_skip_if_hold(scene: Scene) -> None:
     assert "file_exists=b.md: " in entry["evidence"][0]
 
 
+def test_a_step_whose_gate_was_answered_is_not_passed_over_and_its_preconditions_count(
+    scene: Scene,
+) -> None:
+    asking = step(
+        "plan",
+        skip_if=("file_exists=a.md",),
+        preconditions=("file_exists=b.md",),
+        error_policy=ErrorPolicy.GATE,
+    )
+    supervisor = scene.define(asking)
+    gate = ask(supervisor.begin())
+    scene.write("a.md")
+    supervisor.answer(gate.id, Resolution.CONTINUE, "continue", Principal("Ann"))
+    again = ask(supervisor.advance())
+    assert (again.id, again.reason) == ("plan#1?2", "precondition_fail")
+
+
 def test_a_step_that_ran_before_is_not_passed_over(scene: Scene) -> None:
     policy = ErrorPolicy.RETRY_ONCE
     retried = step("plan", skip_if=("file_exists=a.md",), outputs=("b.md",), error_policy=policy)

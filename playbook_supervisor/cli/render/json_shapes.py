@@ -71,7 +71,7 @@ def directive(
     if isinstance(directive, Check):
         ids, at = [member.id for member in directive.members], directive.not_before
         return wait_to_json(ids, header, WAIT, until="" if at is None else to_time(at))
-    summary = f"{header.playbook} {directive.status}: {snapshot.progress} done."
+    summary = f"{header.playbook} {snapshot.ending}: {snapshot.progress} done."
     return finish_to_json(directive, header, summary)
 
 

@@ -173,7 +173,8 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
         parts.append(f"{duration(waited)} of it at gates")
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
-    return f"{manifest.session_id} {manifest.playbook}{subject}: {why}, {', '.join(parts)}"
+    ended = snapshot.ending if why == manifest.status else why
+    return f"{manifest.session_id} {manifest.playbook}{subject}: {ended}, {', '.join(parts)}"
 
 
 def cost(entries: Sequence[Entry]) -> str:
@@ -273,7 +274,7 @@ def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) ->
             return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot, session)}"
         case Finish(status=status):
             command = next_command(status.value, session)
-            return f"the session is {status}: {done}\n{command}".rstrip()
+            return f"the session is {snapshot.ending}: {done}\n{command}".rstrip()
         case _ if driven:
             return f"the runner continues by itself ({done})"
         case _:
