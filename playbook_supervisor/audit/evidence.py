@@ -40,8 +40,8 @@ def _refuted(context: AuditContext, entry: LooseEntry) -> Iterator[Problem]:
         yield found("AUD-REFUTED", message, entry, "failing")
         return
     for number, line in enumerate(entry.evidence):
-        name, statement = evidence_text.split(line)
-        checked = name in _CONDITIONS and name not in entry.waived
+        name, statement = evidence_text.split(line, context.step(entry).postconditions)
+        checked = name.partition("=")[0] in _CONDITIONS and name not in entry.waived
         if checked and evidence_text.says_not_held(statement):
             message = f"{entry.name} is done, but its evidence says: {first_line(line, 100)}"
             yield found("AUD-REFUTED", message, entry, "evidence", number)
@@ -106,8 +106,9 @@ def _without_evidence(context: AuditContext, entry: LooseEntry) -> Iterator[Prob
     """A done step needs evidence for each postcondition, or its waiver."""
     if entry.status is not EntryStatus.DONE or {"evidence", "waived"} & entry.unclear:
         return
-    names = {evidence_text.split(line)[0] for line in entry.evidence} | set(entry.waived)
-    missing = [name for name in context.step(entry).postconditions if name not in names]
+    wanted = context.step(entry).postconditions
+    names = {evidence_text.split(line, wanted)[0] for line in entry.evidence} | set(entry.waived)
+    missing = [name for name in wanted if name not in names]
     if missing:
         message = f"{entry.name} is done without evidence of {first_line(', '.join(missing), 100)}"
         yield found("AUD-EVIDENCE", message, entry, "status")

@@ -38,6 +38,7 @@ from playbook_supervisor.kernel.vocabulary import Condition, SessionStatus
 from playbook_supervisor.project.conditions import Workspace, artifacts, probe, record
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.probes import LARGEST
+from playbook_supervisor.project.requirement import PLAIN
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import serialize
 from playbook_supervisor.sessions.journal import EMPTY, HEADER, emit_entry
@@ -105,6 +106,14 @@ FEATURE, KAIS_FEATURE = "013-playbook-create", "012-playbook-supervisor"
 REPORT = f".agreements/{FEATURE}/check-report.md"
 
 
+OF_TASKS = Condition.TASKS_DONE  # it holds by something else than a verdict or a file
+WITH_FILES = [
+    name
+    for name in PLAIN
+    if artifacts(name, Workspace(Path(), "x", "", Config())) and name is not OF_TASKS
+]
+
+
 def with_evidence(probed: Probed) -> AuditReport:
     """Ours, where the first step rests on this beside its plan."""
     contents = files("ours")
@@ -115,7 +124,7 @@ def with_evidence(probed: Probed) -> AuditReport:
     return examine(session(contents | {"journal.yaml": journal}), NOW)
 
 
-@pytest.mark.parametrize("name", [name for name in Condition if name is not Condition.PR_CREATED])
+@pytest.mark.parametrize("name", WITH_FILES)
 @pytest.mark.parametrize(
     ("content", "launched", "held"),
     [
@@ -143,6 +152,36 @@ def test_evidence_counts_only_if_its_condition_held(
     probed = probe(name, world, since=since)
     assert held in (None, probed.held)
     assert codes(with_evidence(probed)) == (set() if probed.held else {"AUD-REFUTED"})
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence", "held"),
+    [
+        ("tasks_done", "specs/a/tasks.md: 3 tasks done", True),
+        ("tasks_done", "specs/a/tasks.md: 1 of 3 tasks not done: T002", False),
+        ("tasks_done", "specs/a/tasks.md has no task: no `- [ ]`", False),
+        ("commits_made", "1 commit since the launch: 1234567 No tests", True),
+        ("commits_made", "no commit since the launch", False),
+        ("git_clean", "2 files not committed: a, b", False),
+        ("changes_made=src/**", "nothing in src/** has changed since the launch", False),
+        ("changes_within=src/**", "2 files changed outside src/**: a, b", False),
+        ("changes_within=src/**", "nothing has changed since the launch", True),
+        ("branch_exists=x", "there is no branch x", False),
+        ("file_contains=a.md x", 'a.md lacks "x"', False),
+        (
+            "command_succeeds=test",
+            "could not be checked: the config defines no check 'test'",
+            False,
+        ),
+        ("command_fails=test", 'check test: exit 1 in 3 s, "1 failed", tree 9f31c2a', True),
+    ],
+)
+def test_evidence_of_version_1_1_counts_only_if_its_condition_held(
+    name: str, evidence: str, *, held: bool
+) -> None:
+    probed = Probed(name, Answer.HELD, evidence)
+    found = codes(with_evidence(probed)) - {"AUD-FEATURE"}
+    assert found == (set() if held else {"AUD-REFUTED"})
 
 
 @pytest.mark.parametrize("flaw", ["folder", "pipe", "template", "link", "huge", "reports", "none"])

@@ -72,6 +72,30 @@ def test_the_truth_is_proved(project: Project) -> None:
     assert code == 0
     assert "changes_made='src/**': 1 file, +1 −1: src/a" in evidence
     assert "check test: exit 0 in " in evidence
+    assert project.playbook("audit").code == 0
+
+
+def test_evidence_with_a_colon_in_a_parameter_is_read_by_the_audit(project: Project) -> None:
+    prepared(project, "[{file_contains: {path: src/a, text: 'result: fail. fine'}}, tasks_done]")
+    project.write("specs/013-playbook-create/tasks.md", "- [x] T001\n")
+    project.commit("Tasks")
+    code, evidence = ran(project, "{write: {src/a: 'result: fail. fine'}}")
+    assert code == 0, evidence
+    audited = project.playbook("audit")
+    assert audited.code == 0, audited.out
+    journal = project.session / "journal.yaml"
+    journal.write_text(journal.read_text().replace("1 task done", "1 of 1 task not done: T001"))
+    audited = project.playbook("audit")
+    assert (audited.code, "AUD-REFUTED" in audited.out) == (1, True), audited.out
+
+
+def test_start_leaves_what_no_commit_contains_to_the_run(project: Project) -> None:
+    """A check, and whether everything is committed, say nothing about the base."""
+    prepared(project, "[git_clean]", "[command_succeeds: test, git_clean, file_exists: src/a]")
+    assert project.playbook("init", "--yes").code == 0
+    project.commit("Install")
+    started = project.playbook("start", "change", "--branch", "014-change")
+    assert started.code == 0, started.err
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,15 @@ def exported(root: Path, commit: str, extra: Sequence[str] = ()) -> Iterator[Pat
 
     with TemporaryDirectory(prefix="playbook-base-") as scratch:
         tree = Path(os.path.realpath(scratch))
-        _export(root, commit, (*_FOLDERS, *extra), tree)
+        export(root, commit, (*_FOLDERS, *extra), tree)
         settings = config.load(tree)
         artifacts = {settings.specs, settings.agreements, settings.qa}
-        _export(root, commit, sorted(artifacts - {*_FOLDERS}), tree)
+        export(root, commit, sorted(artifacts - {*_FOLDERS}), tree)
         yield tree
 
 
-def _export(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
+def export(root: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
+    """Add these files and folders of the commit, as far as it has them, to the folder. GitError."""
     with git.repository(root) as repo:
         blobs = list(_blobs(repo, commit, paths))
         contents = git.contents(repo, [blob.name for blob in blobs if blob.size <= LARGEST])

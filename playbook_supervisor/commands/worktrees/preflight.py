@@ -9,6 +9,7 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.worktrees import start_point
+from playbook_supervisor.commands.worktrees.git_export import export
 from playbook_supervisor.drivers.claude_code import settings
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
@@ -114,16 +115,20 @@ class Preflight(Record):
 
     def _failing_preconditions(self, run: RunRequest, branch: str) -> Iterator[str]:
         world = Workspace(self.tree, run.feature, branch, run.config)
-        for step in _first(run.playbook):
-            for condition in step.preconditions:
-                if not artifacts(condition, world):  # no commit contains that
-                    continue
-                probed = probe(condition, world)
-                absent = self._absent_artifact(condition, world)
-                if probed.answer is Answer.NOT_HELD and absent:
-                    yield f"{absent} is not committed on {self.base.name}"
-                elif not probed.held:
-                    yield f"{probed.evidence} (on {self.base.name})"
+        asked = [name for step in _first(run.tightened) for name in step.preconditions]
+        looked_at = {path for name in asked for path in artifacts(name, world)}
+        outside = sorted(path for path in looked_at if not os.path.lexists(self.tree / path))
+        if outside:
+            export(self.store.checkout.root, self.base.commit, outside, self.tree)
+        for condition in asked:
+            if not artifacts(condition, world):  # no commit contains that
+                continue
+            probed = probe(condition, world)
+            absent = self._absent_artifact(condition, world)
+            if probed.answer is Answer.NOT_HELD and absent:
+                yield f"{absent} is not committed on {self.base.name}"
+            elif not probed.held:
+                yield f"{probed.evidence} (on {self.base.name})"
 
     def _absent_artifact(self, condition: str, world: Workspace) -> str:
         """The condition's only artifact if the commit does not contain it; else empty."""
