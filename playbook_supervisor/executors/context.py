@@ -128,6 +128,7 @@ class TaskContext:
         cwd: Path | None = None,
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
+        timeout: float | None = None,
     ) -> Completed:
         place, folder = self.place, cwd or self.cwd
         admit_program(place.config, argv, folder)
@@ -141,6 +142,7 @@ class TaskContext:
                 stdin=stdin,
                 worker_file=place.worker_file,
                 outlives=place.outlives,
+                wall=timeout,
                 idle=place.idle,
                 cap=place.cap,
             )
@@ -155,13 +157,14 @@ class TaskContext:
         self._tell_left_behind(worker)
         if worker.stopped_by == "idle":
             self.stop("idle")
-        if self.stopped or worker.stopped_by:
+        timed_out = worker.stopped_by == "wall"
+        if self.stopped or (worker.stopped_by and not timed_out):
             raise Stopped
         return Completed(
             returncode=worker.returncode or 0,  # never None: lines() ends with the process
             stdout=worker.stdout,
             stderr=worker.stderr,
-            timed_out=False,
+            timed_out=timed_out,
             truncated=worker.truncated,
         )
 

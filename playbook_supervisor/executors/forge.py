@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CODE = "PB-STEP-FORGE"
 INPUT = "PB-STEP-INPUT"
+DEADLINE = 60.0
+"""Seconds that `gh` has to answer."""
+
 _LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
 _LONGEST_TITLE = 256  # characters, as GitHub has it
 
@@ -32,6 +35,7 @@ def gh(context: Context, *arguments: str, stdin: str = "") -> str:
             env=github.QUIET,
             cwd=context.root,
             quiet=True,
+            timeout=DEADLINE,
         )
     except StorageError as error:
         raise StepError(
@@ -40,6 +44,12 @@ def gh(context: Context, *arguments: str, stdin: str = "") -> str:
             guidance="Install GitHub's gh and put it on PATH.",
             cause=error.cause,
         ) from error
+    if done.timed_out:
+        raise StepError(
+            CODE,
+            f"gh did not answer within {DEADLINE:g} s",
+            guidance="Look at the network, then run the step again.",
+        )
     if done.returncode != 0:
         raise _refused(" ".join(arguments[:2]), done)
     if done.truncated:

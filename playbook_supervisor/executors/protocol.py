@@ -80,14 +80,16 @@ class Context(Protocol):
         cwd: Path | None = None,
         quiet: bool = False,
         on_line: Callable[[str], None] | None = None,
+        timeout: float | None = None,
     ) -> Completed:
         """Run a program to its end and say its lines, those of stderr, too, unless `quiet`.
 
         To talk with it, let it read a descriptor as `stdin`, which remains yours to close, and
         take the lines of its stdout with `on_line`, in this thread; they are not said then.
-        It inherits our environment, and `env` is added to it; `cwd` is the step's by default. All
-        that it started ends with it. At most `cap` bytes of each output are returned, as they
-        were printed: secrets are not removed. Exit statuses raise nothing; a signal's is negative.
+        It inherits our environment, and `env` is added to it; `cwd` is the step's by default.
+        After `timeout` seconds it is ended (`timed_out`). All that it started ends with it. At most
+        `cap` bytes of each output are returned, as they were printed: secrets are not removed. Exit
+        statuses raise nothing; a signal's is negative.
         PolicyError PB-POLICY-DENIED if the project does not let steps run it, StorageError
         PB-IO-PROGRAM if it cannot be started, Stopped once the step is stopped.
         """

@@ -12,6 +12,7 @@ from carried import Bench, task
 from forge import ADDRESS, Forge
 from project import FEATURE, Project, remote
 
+from playbook_supervisor.executors import forge as steps_of_the_forge
 from playbook_supervisor.executors import pr as module
 from playbook_supervisor.executors.pr import PullRequestExecutor
 from playbook_supervisor.kernel.directives import Failure, Outcome
@@ -265,6 +266,15 @@ def test_without_gh_it_says_what_to_install(
         "PB-STEP-FORGE",
         "Install GitHub's gh and put it on PATH.",
     )
+
+
+def test_a_gh_that_never_answers_is_ended(
+    project: Project, origin: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.gh("hanging")
+    monkeypatch.setenv("PATH", project.env["PATH"])
+    monkeypatch.setattr(steps_of_the_forge, "DEADLINE", 0.5)
+    assert failure(project).message == "gh did not answer within 0.5 s"
 
 
 def test_an_answer_without_an_address_is_no_pull_request(
