@@ -92,6 +92,10 @@ class TaskContext:
         return max(0.0, self._began + self.place.wall - time.monotonic())
 
     @property
+    def idle(self) -> float | None:
+        return self.place.idle
+
+    @property
     def stopped(self) -> bool:
         return self.why != ""
 

@@ -8,6 +8,7 @@ Nothing is taken from the environment but the certificates to trust (`SSL_CERT_F
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from playbook_supervisor.project.bounds import admit_host
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     import httpx
 
@@ -34,6 +36,7 @@ MARK = "\n[… the rest was not read …]"
 CONNECT = 10.0
 """Seconds within which a connection must be made, unless the deadline is sooner."""
 
+_TRUSTED = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """The step's headers that another origin may see."""
 _NUMBER = r"^\[Errno -?\d+\] "
@@ -68,12 +71,13 @@ class _Exchange:
         import httpx
 
         self._context.on_stop(self._end)
-        remaining = self._context.remaining
-        connect = CONNECT if remaining is None else min(CONNECT, remaining)
+        limits = [
+            each for each in (self._context.remaining, self._context.idle) if each is not None
+        ]
         client = httpx.Client(
-            verify=httpx.create_ssl_context(),
+            verify=_authorities(),
             trust_env=False,
-            timeout=httpx.Timeout(remaining, connect=connect),
+            timeout=httpx.Timeout(min(limits, default=None), connect=min([CONNECT, *limits])),
             headers={
                 "User-Agent": f"playbook-supervisor/{__version__}",
                 "Accept-Encoding": "identity",
@@ -180,10 +184,13 @@ class _Exchange:
 
         place = _place(error.request.url)
         why = one_line(re.sub(_NUMBER, "", str(error))) or type(error).__name__
-        if isinstance(error, httpx.ConnectTimeout) and self._context.remaining != 0:
+        idle, remaining = self._context.idle, self._context.remaining
+        if isinstance(error, httpx.ConnectTimeout) and remaining != 0:
             message = f"{place} cannot be reached: no connection within {CONNECT:g} s"
         elif isinstance(error, httpx.TimeoutException):
-            message = f"{place} did not answer in time"
+            silent = idle is not None and remaining != 0
+            how_long = f"for {idle:g} s" if silent else "in time"
+            message = f"{place} sent nothing {how_long}"
             return failed("PB-STEP-TIMEOUT", message, cause=why)
         elif isinstance(error, httpx.ConnectError):
             message = f"{place} cannot be reached: {why}"
@@ -215,6 +222,17 @@ class _Exchange:
             for line in self._lines:
                 line.close()
             self._lines.clear()
+
+
+def _authorities() -> ssl.SSLContext:
+    """Verifies certificates. StepError PB-STEP-INPUT if those of the authorities are not there."""
+    import httpx
+
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        variables = " or ".join(name for name in _TRUSTED if name in os.environ)
+        raise unusable(f"the certificates of {variables} cannot be read: {error}") from error
 
 
 def _status(response: httpx.Response) -> str:

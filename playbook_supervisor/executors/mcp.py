@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from importlib.util import find_spec
 from typing import Any
 
 from playbook_supervisor import __version__
@@ -69,10 +68,13 @@ class McpExecutor:
             launch = declared(context.root, server, {**os.environ, **task.env})
         except StepError as error:
             return failed(error.code, error.message, guidance=error.guidance, lasts=True)
-        if find_spec("mcp") is None:
-            message = "an `mcp` step needs the MCP SDK, which is not installed"
-            return failed("PB-STEP-PROGRAM", message, guidance=_INSTALL, lasts=True)
-        return _Call(launch, tool, task, context).outcome()
+        try:
+            return _Call(launch, tool, task, context).outcome()
+        except ImportError as error:
+            message = "an `mcp` step needs the MCP SDK, version 2, which is not installed"
+            return failed(
+                "PB-STEP-PROGRAM", message, guidance=_INSTALL, cause=str(error), lasts=True
+            )
 
 
 def _named(task: Task) -> tuple[str, str]:
@@ -97,8 +99,9 @@ class _Call:
         self._not_started: PlaybookError | None = None
 
     def outcome(self) -> Outcome:
-        """Raises Stopped, StorageError PB-IO-PROGRAM, PolicyError PB-POLICY-DENIED."""
+        """Raises Stopped, StorageError PB-IO-PROGRAM, PolicyError PB-POLICY-DENIED, ImportError."""
         import anyio
+        from mcp import MCPError
 
         _silence()
         try:
@@ -108,7 +111,8 @@ class _Call:
                 raise self._not_started from error
             if self._context.stopped:
                 raise Stopped from error
-            return self._failure(_first(error))
+            first = _first(error)
+            return self._failure(first, told=isinstance(first, MCPError))
 
     async def _result(self) -> Outcome:
         from mcp import Client
@@ -156,9 +160,8 @@ class _Call:
             return failed("PB-STEP-MCP", message, output=text)
         return Outcome(output=text, data=data)
 
-    def _failure(self, error: BaseException) -> Outcome:
-        from mcp import MCPError
-
+    def _failure(self, error: BaseException, *, told: bool) -> Outcome:
+        """The outcome of an error; `told` by the server, or because it is gone."""
         why = one_line(str(error)) or type(error).__name__
         if isinstance(error, StepError):
             return failed(error.code, error.message, guidance=error.guidance, lasts=True)
@@ -171,7 +174,7 @@ class _Call:
             said = last_line(self._ended.stderr)
             message = f"{self._who} ended {end} before it answered{f': {said}' if said else ''}"
             return failed("PB-STEP-MCP", message, cause=why)
-        if isinstance(error, MCPError):
+        if told:
             return failed("PB-STEP-MCP", f"{self._name} failed: {why}")
         return failed("PB-STEP-MCP", f"{self._who} does not answer as MCP asks: {why}")
 

@@ -62,6 +62,10 @@ class Context(Protocol):
         """Seconds until the deadline of the step; None for no deadline."""
 
     @property
+    def idle(self) -> float | None:
+        """Seconds that the step may wait in silence; None for any time. `run` observes it."""
+
+    @property
     def stopped(self) -> bool:
         """Whether the step is to end now: its deadline has passed, or a person stopped it."""
 

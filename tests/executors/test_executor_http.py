@@ -15,6 +15,7 @@ import pytest
 import trustme
 from carried import Bench
 from carried import task as any_task
+from held import eventually
 from web import Handle, Request, Site, served
 
 from playbook_supervisor.executors import http
@@ -297,6 +298,14 @@ class TestTls:
         assert "certificate verify failed" in error.message
         assert not secure.requests
 
+    def test_authorities_that_cannot_be_read_are_named(
+        self, bench: Bench, secure: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SSL_CERT_FILE", "missing.pem")
+        error = bench.error(HTTP, task("GET", secure.url))
+        assert error.code == "PB-STEP-INPUT"
+        assert error.message.startswith("the certificates of SSL_CERT_FILE cannot be read: ")
+
     def test_a_certificate_is_for_its_host(self, bench: Bench, secure: Site) -> None:
         error = bench.error(HTTP, task("GET", f"https://127.0.0.1:{secure.server_port}/"))
         assert error.code == "PB-STEP-NETWORK"
@@ -480,8 +489,7 @@ class TestAnEnd:
             closed.set()
 
         def stop() -> None:
-            while not site.requests:
-                time.sleep(0.01)
+            eventually(lambda: bool(site.requests))
             context.stop()
 
         url = to(watched, site)
@@ -503,6 +511,11 @@ class TestAnEnd:
     def test_while_it_connects(self, bench: Bench, deaf: str) -> None:
         error = bench.error(HTTP, task("GET", deaf), bench.context(wall=0.5))
         assert error.code == "PB-STEP-TIMEOUT"
+
+    def test_when_nothing_is_sent_for_long(self, bench: Bench, site: Site) -> None:
+        url = to(self.silent, site)
+        error = bench.error(HTTP, task("GET", url), bench.context(wall=60, idle=0.3))
+        assert (error.code, error.message) == ("PB-STEP-TIMEOUT", f"{url} sent nothing for 0.3 s")
 
     def test_is_its_own_even_if_it_is_not_told(self, bench: Bench, site: Site) -> None:
         slow = task("GET", to(self.silent, site))

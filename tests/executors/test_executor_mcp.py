@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from carried import Bench, task
+from held import eventually
 
 from playbook_supervisor.executors.mcp import McpExecutor
 from playbook_supervisor.executors.protocol import Task
@@ -198,8 +200,12 @@ class TestBeforeAnythingRuns:
         assert error.code == "PB-STEP-PROGRAM"
         assert "no-such-program" in error.message
 
-    def test_the_sdk_must_be_installed(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "mcp", None)
+    @pytest.mark.parametrize("there", [None, ModuleType("mcp")])
+    def test_the_sdk_must_be_installed(
+        self, there: ModuleType | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An older one will not do."""
+        monkeypatch.setitem(sys.modules, "mcp", there)
         error = bench.error(MCP, to("do"))
         assert error.code == "PB-STEP-PROGRAM"
         assert "playbook-supervisor[mcp]" in error.guidance
@@ -351,8 +357,7 @@ class TestABrokenServer:
         context = bench.context()
 
         def stop() -> None:
-            while not (bench.folder / "hanging").exists():
-                time.sleep(0.01)
+            eventually((bench.folder / "hanging").exists)
             context.stop()
 
         stopper = threading.Thread(target=stop)
