@@ -1,7 +1,7 @@
 """Carries out one task to its end, whatever the executor does, and makes its outcome safe to keep.
 
 Deadlines, exceptions, control characters, secrets, caps and promised JSON are handled here, so
-that no executor needs to (cat FR-4.10, FR-4.11; tyr 18, 19, 28).
+that no executor needs to (cat FR-4.11; tyr 20, 25, 28).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`cli ARGV`: a program of the project's, as an argv without a shell (cat FR-4.1, tyr 13).
+"""`cli ARGV`: a program of the project's, as an argv without a shell (tyr 13, 14).
 
 Exit status 0 means success; stdout is the output. `with:` may set variables and standard input.
 """

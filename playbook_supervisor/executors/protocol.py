@@ -1,7 +1,7 @@
 """The contract of an executor, which carries out one kind of step without an agent.
 
 An executor knows nothing of sessions, of the journal or of other steps (cat FR-4.9). It is a plain
-function of a task and a context; a plugin need not know asyncio (cat FR-4.10).
+function of a task and a context; a plugin need not know asyncio.
 """
 
 from __future__ import annotations

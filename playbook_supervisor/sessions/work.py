@@ -15,7 +15,7 @@ from playbook_supervisor.sessions.snapshot import Snapshot, arg_values
 from playbook_supervisor.system.files import contained, read_bytes
 
 READ_ONLY = ("Glob", "Grep", "Read")
-"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-4.2)."""
+"""The tools of a prompt that names none: they change nothing and start nothing (cat FR-5.4)."""
 _LONGEST = 256 * 1024  # bytes of a prompt in a file
 _LONGEST_INPUT = 64 * 1024  # bytes of an earlier step's output in a prompt, which is an argument
 

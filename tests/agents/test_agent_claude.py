@@ -136,7 +136,7 @@ def test_no_value_and_no_prompt_is_taken_for_an_option(
 def test_a_prompt_s_agent_has_no_tools_but_those_named(
     stand_in: StandIn, folder: Path, tmp_path: Path, tools: tuple[str, ...], options: list[str]
 ) -> None:
-    """cat FR-4.2: what the config allows does not widen them."""
+    """cat FR-5.4; tyr 30: what the config allows does not widen them."""
     stand_in(recorded("works"))
     call = planning(tmp_path, command="prompt", prompt="Review it.", tools=tools)
     assert carried_out(call, allowed_tools=("Write",))[0].ok
@@ -449,7 +449,7 @@ steps:
 def test_the_limits_of_a_playbook_are_kept_and_a_persons_count_instead(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tyr 26; a step's own limits count instead of the playbook's for each step."""
+    """tyr 32; a step's own limits count instead of the playbook's for each step."""
     project.write(".playbooks/playbooks/limited.yaml", LIMITED)
     spender = Spender()
     monkeypatch.setattr("playbook_supervisor.agents.registry.choose", lambda *_: spender)

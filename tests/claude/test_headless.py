@@ -131,7 +131,7 @@ def test_what_stands_behind_a_command_reaches_it_as_it_is(
 def test_a_prompt_step_reads_and_changes_nothing_even_if_the_config_allows_it(
     headless: Headless, project: Project
 ) -> None:
-    """cat FR-4.2: its tools are read-only unless the step names others."""
+    """cat FR-4.2, FR-5.4: its tools are read-only unless the step names others."""
     project.write(".playbooks/config.yaml", 'agents: {claude: {allowed_tools: ["Bash", "Write"]}}')
     project.write(".playbooks/playbooks/ask.yaml", ASK)
     tries = [call("Write", file_path="made", content="x"), call("Bash", command="touch made")]

@@ -1,4 +1,4 @@
-"""`prompt` and `markdown` steps: a prompt of the playbook's own, for a fresh agent (cat FR-4.2)."""
+"""`prompt` and `markdown` steps: a prompt of the playbook's own, for a fresh agent."""
 
 from __future__ import annotations
 
@@ -48,17 +48,20 @@ def told(supervisor: Supervisor) -> dict[str, Any]:
 
 
 def test_a_prompt_is_given_with_its_values_and_reading_tools(scene: Scene) -> None:
+    """cat FR-4.2, FR-5.4."""
     text = "Review {{ file }}.\nBe brief.\n"
     supervisor = created(scene, step("ask", "prompt", options={"text": text}), args={"file": "a b"})
     assert told(supervisor) == {"prompt": "Review a b.\nBe brief.", "tools": "Glob,Grep,Read"}
 
 
 def test_the_tools_that_a_step_names_are_the_only_ones(scene: Scene) -> None:
+    """tyr 30."""
     one = step("ask", "prompt", options={"text": "Go."}, tools=("Read", "Bash(git log *)"))
     assert told(created(scene, one))["tools"] == "Read,Bash(git log *)"
 
 
 def test_a_markdown_file_is_a_prompt_with_inputs(scene: Scene) -> None:
+    """cat FR-4.1."""
     scene.write("prompts/re view.md", "\ufeffReview {{what}} of {{feature}}.\n")
     one = step("ask", "markdown 'prompts/{{name}}.md'", options={"inputs": {"what": "<{{name}}>"}})
     supervisor = created(scene, one, args={"name": "re view", "feature": "013"})

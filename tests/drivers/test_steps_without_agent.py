@@ -65,7 +65,7 @@ def driven(supervisor: Supervisor, **more: Any) -> tuple[str, tuple[Entry, ...],
 
 
 def test_a_program_is_a_step(scene: Scene) -> None:
-    """cat FR-4.1: started, shown, logged, judged and journaled like an agent's step."""
+    """tyr 14: started, shown, logged, judged and journaled like an agent's step."""
     supervisor = created(scene, step("say", "cli echo hello"), step("check", "cli true"))
     why, entries, watcher = driven(supervisor)
     assert why == "completed"
@@ -128,7 +128,7 @@ def test_a_step_that_may_not_or_cannot_run_fails(
 
 
 def test_a_folder_outside_the_repository_is_refused(scene: Scene, tmp_path: Path) -> None:
-    """tyr 14, also by a symbolic link."""
+    """tyr 26, also by a symbolic link."""
     (scene.root / "link").symlink_to("/")
     for folder in ("..", "/", "link"):
         why, entries, _ = driven(created(scene, step("run", "cli touch made", cwd=folder)))
@@ -137,7 +137,7 @@ def test_a_folder_outside_the_repository_is_refused(scene: Scene, tmp_path: Path
 
 
 def test_the_nearest_limit_holds(scene: Scene) -> None:
-    """What a person gave to the run, else the step's, else the playbook's (tyr 18)."""
+    """What a person gave to the run, else the step's, else the playbook's (tyr 25)."""
     sleep = step("sleep", "cli sleep 600", limits=Limits(timeout_seconds=0.3))
     why, entries, _ = driven(created(scene, sleep, limits=Limits(timeout_seconds=600)))
     assert (why, entries[0].error_code) == ("failed", "PB-STEP-TIMEOUT")

@@ -1,4 +1,4 @@
-"""What becomes of a task, whatever its executor does (cat FR-4.10, FR-4.11; tyr 18, 19, 28)."""
+"""What becomes of a task, whatever its executor does."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def printing(text: str, **more: Any) -> Faked:
 
 
 def test_an_exception_is_a_crash_of_the_executor(bench: Bench) -> None:
+    """cat FR-4.11: a failure is data, with code, message and guidance."""
     error = bench.error(raising(ZeroDivisionError("by\x1b[31m zero")), task())
     assert error.code == "PB-STEP-CRASHED"
     assert error.message == "the executor cli raised ZeroDivisionError: by zero"
@@ -75,6 +76,7 @@ def test_an_error_that_is_raised_is_the_step_s_failure(
 
 
 def test_a_deadline_ends_a_program_and_all_that_it_started(bench: Bench) -> None:
+    """tyr 25."""
     forks = f"{sys.executable} -c 'import time; time.sleep(600)' & exec sleep 600"
     (bench.folder / "forks").write_text(f"#!/bin/sh\n{forks}\n")
     (bench.folder / "forks").chmod(0o755)
@@ -206,6 +208,8 @@ def test_a_program_that_the_project_forbids_is_refused_before_it_runs(bench: Ben
 
 
 def test_a_secret_is_nowhere_in_what_is_kept(bench: Bench) -> None:
+    """tyr 28."""
+
     def tells(_: Task, context: Context) -> Outcome:
         context.say(f"using {SECRET}")
         context.run(["echo", SECRET])
@@ -227,6 +231,7 @@ def test_output_keeps_its_tabs_and_lines_and_loses_control_characters(bench: Ben
 
 
 def test_output_beyond_the_cap_is_cut_and_marked(bench: Bench) -> None:
+    """tyr 20, 25."""
     lines = [f"line {number}" for number in range(10_000)]
 
     def shouts(_: Task, context: Context) -> Outcome:
@@ -269,6 +274,7 @@ def test_data_that_the_executor_made_is_not_read_again(bench: Bench) -> None:
     ids=["empty", "broken", "two", "nan", "deep"],
 )
 def test_output_that_is_no_json_fails_with_the_place(bench: Bench, text: str, said: str) -> None:
+    """tyr 20."""
     error = bench.error(printing(text), task(**JSON))
     assert error.code == "PB-STEP-OUTPUT"
     assert said in error.message
@@ -280,6 +286,7 @@ def test_json_that_was_cut_says_so(bench: Bench) -> None:
 
 
 def test_json_that_breaks_the_schema_fails_with_the_place(bench: Bench) -> None:
+    """tyr 20."""
     schema = {"properties": {"items": {"items": {"type": "string"}}}}
     error = bench.error(printing('{"items": ["a", 5]}'), task(**JSON, output_schema=schema))
     assert error.code == "PB-STEP-OUTPUT"

@@ -1,4 +1,4 @@
-"""`cli` steps run a program without a shell (cat FR-4.1, tyr 13, 19)."""
+"""`cli` steps run a program without a shell."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def python(code: str, *words: str) -> tuple[str, ...]:
 
 
 def test_a_program_s_output_is_the_step_s(bench: Bench) -> None:
+    """tyr 14: no shell reads its words."""
     outcome = bench.outcome(CLI, task("echo", "a b", "$HOME", "*", "; rm -rf /"))
     assert outcome.ok
     assert outcome.output == "a b $HOME * ; rm -rf /\n"

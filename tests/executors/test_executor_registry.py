@@ -1,4 +1,4 @@
-"""Which executor carries out a namespace: ours, an installed package's, or none (cat FR-4.9)."""
+"""Which executor carries out a namespace: ours, an installed package's, or none."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def test_ours_are_named_by_the_registry(namespace: str) -> None:
 
 
 def test_a_package_s_executor_is_found_by_its_entry_point(install: Install) -> None:
+    """cat FR-4.10."""
     install("shout")
     assert registry.find("shout").namespace == "shout"
     assert "shout" in registry.known()
@@ -75,6 +76,7 @@ def test_an_unknown_namespace_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("namespace", namespaces.RESERVED)
 def test_a_reserved_namespace_needs_a_package(namespace: str, install: Install) -> None:
+    """tyr 16, 18; own L-8."""
     assert refused(namespace).message == f"no installed package carries out `{namespace}` steps"
     install(namespace, f"{namespace}_steps:Shout")
     assert registry.find(namespace)

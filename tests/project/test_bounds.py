@@ -1,4 +1,4 @@
-"""What a project lets its steps run, call and reach (tyr 27)."""
+"""What a project lets its steps run, call and reach."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def test_without_any_setting_every_program_but_a_shell_passes(program: str) -> N
     ids=" ".join,
 )
 def test_a_shell_is_refused_however_it_is_started(argv: list[str]) -> None:
+    """tyr 13, 27."""
     assert "it is a shell" in denied(Config(), *argv)
     everything_else = config(allow={"cli": ["make", "env", "busybox", "timeout", "nohup"]})
     assert "may not run" in denied(everything_else, *argv)
@@ -83,6 +84,7 @@ def test_with_allow_only_what_it_names_passes(tmp_path: Path) -> None:
 
 
 def test_deny_wins_over_allow_by_name_by_path_and_behind_a_launcher() -> None:
+    """tyr 27."""
     settings = config(allow={"cli": ["*"]}, deny={"cli": ["curl", "/usr/bin/en*"]})
     assert "forbids it" in denied(settings, "curl")
     assert "forbids it" in denied(settings, "/opt/bin/curl")

@@ -122,7 +122,7 @@ def test_a_secret_that_looks_like_a_reference_is_not_read_again() -> None:
 def test_a_command_is_split_before_its_args_are_replaced(
     command: str, expected: tuple[str, ...]
 ) -> None:
-    """cat FR-4.1, tyr 13: whatever a value contains, it fills one word."""
+    """tyr 13, 14: whatever a value contains, it fills one word."""
     values = {
         "text": "'; rm -rf / #",
         "file": "a b",
