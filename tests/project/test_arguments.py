@@ -277,6 +277,11 @@ def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]
     assert "Z2hw" not in said
 
 
+def test_a_handle_is_a_name_even_where_anything_is_known() -> None:
+    with pytest.raises(ArgumentError, match="must be the name of a secret"):
+        bind(playbook(TOKEN), ["GH TOKEN"], is_secret=lambda _: True)
+
+
 def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> None:
     """cat FR-2.6, FR-2.1."""
     error = refused(playbook(KIND, COUNT, DRAFT, TOKEN), "idea", "count=ten", "draft=x")

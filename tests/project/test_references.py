@@ -13,6 +13,7 @@ from playbook_supervisor.project.references import (
     handle,
     interpolate,
     names,
+    output_reference,
     secret_names,
     shown,
     words,
@@ -79,6 +80,13 @@ def test_a_secret_is_named_by_its_handle_or_by_a_secret_arg() -> None:
     assert secret_names(text) == ("secret:API_TOKEN",)
     assert handle("secret:API_TOKEN") == "API_TOKEN"
     assert handle("secret:a-b") == handle("API_TOKEN") == ""
+
+
+def test_a_reference_to_output_names_a_step_and_a_part() -> None:
+    assert output_reference("$build-it.json") == ("build-it", "json")
+    for wrong in ("build.json", "$build.files", "$build.json.path", "$build", " $build.json"):
+        with pytest.raises(ValueError, match="is not"):
+            output_reference(wrong)
 
 
 def test_all_text_of_the_options_is_filled_but_keys_are_not() -> None:

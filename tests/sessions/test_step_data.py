@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft7Validator
-from pytest_mock import MockerFixture
 from stored import Scene, failed, ids, playbook, unsynced, work
 
 from playbook_supervisor.commands import repair
@@ -273,37 +275,32 @@ def test_the_output_of_an_attempt_that_is_not_the_last_is_not_read(scene: Scene)
 # ── crashes, copies and other hands ─────────────────────────────────────────────────────────
 
 
-def test_a_crash_after_the_output_and_before_the_journal_loses_nothing(
-    scene: Scene, mocker: MockerFixture
-) -> None:
-    supervisor = session(scene, step("build"), step("test", "$build.stdout"))
-    supervisor.begin()
-    crash = RuntimeError("killed")
-    mocker.patch(
-        "playbook_supervisor.sessions.session.OpenSession._write_journal", side_effect=crash
-    )
-    with pytest.raises(RuntimeError):
-        supervisor.report("build#1", Outcome(output="first"))
-    mocker.stopall()
-    again = scene.again(supervisor)
-    assert work(again.advance()).id == "build#1"
-    assert kept(scene, supervisor)["stdout"] == "first"
-    again.report("build#1", Outcome(output="second"))
-    assert read(scene.again(supervisor)) == "second"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.sessions.session import OpenSession
+from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system import checkout
+
+root, session, place = sys.argv[1:]
+setattr(OpenSession, place, lambda *args, **named: os.kill(os.getpid(), signal.SIGKILL))
+store = DiskStore(checkout.find(Path(root)))
+Supervisor(store, session).report("build#1", Outcome(output="first"))
+"""
 
 
-def test_a_crash_before_the_output_is_written_leaves_the_former_state(
-    scene: Scene, mocker: MockerFixture
+@pytest.mark.parametrize(("place", "left"), [("_write_outputs", False), ("_write_journal", True)])
+def test_a_kill_around_the_write_of_an_output_loses_nothing(
+    scene: Scene, place: str, left: bool
 ) -> None:
+    """cat NFR-2.2: what a later step reads belongs to a return that the journal records."""
     supervisor = session(scene, step("build"), step("test", "$build.stdout"))
     supervisor.begin()
-    crash = RuntimeError("killed")
-    mocker.patch(
-        "playbook_supervisor.sessions.session.OpenSession._write_outputs", side_effect=crash
-    )
-    with pytest.raises(RuntimeError):
-        supervisor.report("build#1", Outcome(output="first"))
-    mocker.stopall()
+    argv = [sys.executable, "-c", KILLED, str(scene.root), supervisor.id, place]
+    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
+    assert scene.file(supervisor, "outputs/build.json").exists() is left
     again = scene.again(supervisor)
     assert work(again.advance()).id == "build#1"
     again.report("build#1", Outcome(output="second"))
@@ -364,6 +361,22 @@ def test_an_output_that_is_gone_with_its_copy_fails_the_step_that_reads_it(
     (scene.store.runtime(built.id) / "outputs/build.json").unlink()
     with pytest.raises(StepError):
         read(scene.again(built))
+
+
+def test_an_output_that_goes_while_the_session_is_open_is_not_there(
+    scene: Scene, built: Supervisor
+) -> None:
+    with built.store.open(built.id) as opened:
+        scene.file(built, "outputs/build.json").unlink()
+        assert step_data.data_of(opened, "build") is None
+
+
+def test_nothing_is_known_of_a_step_that_has_not_run(built: Supervisor) -> None:
+    with built.store.open(built.id) as opened:
+        facts = step_data.facts(opened)
+        assert facts("build", "skipped") is False
+        with pytest.raises(LookupError, match="later has not run"):
+            facts("later", "approved")
 
 
 def test_the_driver_restores_what_another_process_removes(scene: Scene, built: Supervisor) -> None:

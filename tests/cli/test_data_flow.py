@@ -1,0 +1,62 @@
+"""Output that flows from step to step, in a real project."""
+
+from __future__ import annotations
+
+import json
+
+from project import Project
+
+from cli.scripts import conforms
+
+FLOW = """\
+name: flow
+description: Say, make, and read
+version: "1.1"
+args: []
+outputs: [report.md]
+steps:
+  - {id: say, command: "cli echo '{\\"go\\": false}'", output: json,
+     autonomy: auto, error_policy: stop}
+  - {id: make, command: "cli cp README.md report.md", outputs: [report.md],
+     autonomy: auto, error_policy: stop}
+  - {id: never, command: "cli false", when: $say.json.go, autonomy: auto, error_policy: stop}
+  - {id: read, command: "cli cat", stdin: $say.json, autonomy: gate_always, error_policy: stop}
+"""
+
+
+def test_a_step_reads_what_was_committed_with_the_session(project: Project) -> None:
+    """tyr 19, 20, 24; cat FR-8.1: up to a gate here, and to the end after a resume."""
+    project.write("README.md", "hello\n")
+    project.write(".playbooks/playbooks/flow.yaml", FLOW)
+    assert project.playbook("run", "flow", "--agent", "exec:true").code == 4
+    entries = project.journal()
+    assert [entry["status"] for entry in entries] == ["done", "done", "skipped", "in_progress"]
+    assert entries[2]["evidence"] == ["when: $say.json.go is false"]
+    kept = json.loads((project.session / "outputs/say.json").read_bytes())
+    assert kept == {"schema": 1, "attempt": "say#1", "json": {"go": False}}
+    project.playbook("answer", "continue")
+    assert project.playbook("resume").code == 0
+    assert project.journal()[-1]["output"] == '{"go": false}'
+    assert "outputs/say.json" in project.git("show", "--stat", "--format=", "HEAD")
+    assert project.playbook("audit").code == 0
+
+
+def test_a_changed_output_stops_the_next_command_and_repair_shows_it(project: Project) -> None:
+    project.write("README.md", "hello\n")
+    project.write(".playbooks/playbooks/flow.yaml", FLOW)
+    project.playbook("run", "flow")
+    file = project.session / "outputs/say.json"
+    file.write_text(file.read_text().replace("false", "true"))
+    stopped = project.playbook("resume")
+    assert stopped.code == 3
+    assert "outputs/say.json was changed by something else" in stopped.err
+    shown = project.playbook("repair")
+    assert shown.code == 3
+    assert "outputs/say.json" in shown.out + shown.err
+    assert project.playbook("repair", "--restore").code == 0
+    assert '"go": false' in file.read_text()
+
+
+def test_the_plan_of_such_a_playbook_conforms_to_its_schema(project: Project) -> None:
+    project.write(".playbooks/playbooks/flow.yaml", FLOW)
+    conforms("plan", project.playbook("run", "flow", "--dry-run", "--json").json)
