@@ -11,9 +11,10 @@ from project import FEATURE, Project
 from strategies import entries, playbooks
 
 from playbook_supervisor.cli.render.graph import flowchart
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import SessionStatus
+from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import replace
 
@@ -66,6 +67,19 @@ def test_the_chart_in_the_documents_is_current() -> None:
 
 
 class TestThePlaybook:
+    def test_says_what_an_error_policy_does_that_neither_stops_nor_asks(self) -> None:
+        """cat FR-4.8 to FR-4.10."""
+        policies = ("continue", "retry:3", {"default": "stop", "PB-STEP-FAILED": "gate"})
+        steps = tuple(
+            Step(f"s{number}", "cli true", Autonomy.AUTO, ErrorPolicy.read(policy))
+            for number, policy in enumerate(policies)
+        )
+        drawn = flowchart(Playbook("p", "Policies.", "1.1", (), steps))
+        assert "on failure: continue" in drawn
+        assert "on failure: retry:3" in drawn
+        assert "on failure: PB-STEP-FAILED gate, else stop" in drawn
+        assert '|"PB-STEP-FAILED"|' in drawn
+
     def test_shows_gates_and_their_choices(self, project: Project) -> None:
         """A gate before the step is on the path; one after it has a dashed line."""
         drawn = project.playbook("graph", "auto-feature")

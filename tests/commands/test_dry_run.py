@@ -41,6 +41,23 @@ steps:
 """
 
 
+POLICIES = """\
+name: policies
+description: What happens on a failure
+version: "1.1"
+args: []
+steps:
+  - {id: a, command: cli true, autonomy: auto, error_policy: continue}
+  - {id: b, command: cli true, autonomy: auto, error_policy: ignore}
+  - {id: c, command: cli true, autonomy: auto, error_policy: "retry:3"}
+  - id: d
+    command: cli true
+    autonomy: auto
+    error_policy: {default: stop, PB-STEP-TIMEOUT: "retry:1", PB-STEP-FAILED: gate}
+    escalation_triggers: [verdict_fail]
+"""
+
+
 def plan(project: Project, *words: str, start: str = "", mode: Mode = Mode.MANUAL) -> RunPlan:
     drive = driving.DriveOptions(agent=project.script(WORKS), mode=mode)
     return dry_run.plan(words[0], words[1:], start=start, drive=drive, cwd=project.root)
@@ -123,6 +140,22 @@ def test_what_is_missing_is_what_nothing_before_provides(
     assert "fails  retries once, then stops" in said
     assert "fails  asks you on subagent_error; else stops" in said
     conforms("plan", rendered.as_json(shown))
+
+
+def test_says_what_each_error_policy_does(project: Project) -> None:
+    """cat FR-4.8 to FR-4.10."""
+    project.write(".playbooks/playbooks/policies.yaml", POLICIES)
+    shown = plan(project, "policies")
+    assert [line for line in lines(shown) if line.startswith("fails")] == [
+        "fails  goes on without it",
+        "fails  counts as done",
+        "fails  retries up to 3 times, then stops",
+        "fails  asks you on verdict_fail; else on PB-STEP-TIMEOUT retries once, then stops; "
+        "on PB-STEP-FAILED asks you; else stops",
+    ]
+    phases = conforms("plan", rendered.as_json(shown))["phases"]
+    *_, retried, by_code = (phase["steps"][0]["error_policy"] for phase in phases)
+    assert (retried, by_code["PB-STEP-FAILED"]) == ("retry:3", "gate")
 
 
 def test_what_could_not_be_proved_at_the_end_is_said_before_the_beginning(

@@ -111,6 +111,14 @@ def test_a_retry_that_never_happens_is_named(
     assert ((6, "LINT-RETRY") in codes(found)) is idle
 
 
+@pytest.mark.parametrize("policy", ["retry:3", '{default: stop, PB-AGENT-FAILED: "retry:3"}'])
+def test_every_retry_that_never_happens_is_named_as_it_is_written(policy: str) -> None:
+    caught = step("a", error_policy=policy, escalation_triggers="[subagent_error]")
+    found = warnings(caught, version="1.1")
+    (message,) = (each.message for each in found if each.code == "PB-CHECK-LINT-RETRY")
+    assert message.startswith("`retry:3` has no effect")
+
+
 def test_other_policies_are_not_taken_for_a_retry() -> None:
     found = warnings(step("a", error_policy="gate", escalation_triggers="[subagent_error]"))
     assert without_unseen(found) == []
