@@ -242,36 +242,46 @@ def prove(
     ConditionError PB-COND-CHECK if it changes that, too, or has no exit status; errors of
     `tree_id` and `run_check`.
     """
-    import time
+    from playbook_supervisor.system.tree import tree_id
 
-    from playbook_supervisor.system.tree import changes, tree_id
-
-    stands_for, tree = key(spec), tree_id(root)
+    tree = tree_id(root)
     if checking.proofs is not None:
-        known = checking.proofs.lookup(stands_for, tree)
+        known = checking.proofs.lookup(key(spec), tree)
         if known is not None and wanted(known.status):
             return known, True
-    for again in (False, True):
-        run = run_check(spec, root, config, checking)
-        status = _status(spec, run)
-        at = time.time_ns() // 1_000_000
-        proof = Proof(spec.name, stands_for, tree, status, run.seconds, run.line, at, checking.by)
-        now = tree_id(root)
-        if now == tree:
-            if checking.proofs is not None:
-                checking.proofs.keep(proof)
-            return proof, False
-        if not wanted(status):
-            return proof, False
-        if again:
-            changed = ", ".join(first_line(path, 60) for path in changes(root, tree, now).paths[:3])
-            raise ConditionError(
-                "PB-COND-CHECK",
-                f"check {spec.name}: it changes the tree that it is to prove: {changed}",
-                guidance="Add what it writes to .gitignore.",
-            )
-        tree = now
-    raise AssertionError  # the second round returns or raises
+    proof, after = _made(spec, root, config, checking, tree)
+    if after != tree and wanted(proof.status):
+        proof, after = _made(spec, root, config, checking, after)
+        if after != proof.tree and wanted(proof.status):
+            raise _unsteady(spec, root, proof.tree, after)
+    if after == proof.tree and checking.proofs is not None:
+        checking.proofs.keep(proof)
+    return proof, False
+
+
+def _made(
+    spec: CheckSpec, root: Path, config: Config, checking: Checking, tree: str
+) -> tuple[Proof, str]:
+    """The proof for the tree that is there now, and the tree that is there afterwards."""
+    import time
+
+    from playbook_supervisor.system.tree import tree_id
+
+    run = run_check(spec, root, config, checking)
+    status, at = _status(spec, run), time.time_ns() // 1_000_000
+    proof = Proof(spec.name, key(spec), tree, status, run.seconds, run.line, at, checking.by)
+    return proof, tree_id(root)
+
+
+def _unsteady(spec: CheckSpec, root: Path, before: str, after: str) -> ConditionError:
+    from playbook_supervisor.system.tree import changes
+
+    changed = ", ".join(first_line(path, 60) for path in changes(root, before, after).paths[:3])
+    return ConditionError(
+        "PB-COND-CHECK",
+        f"check {spec.name}: it changes the tree that it is to prove: {changed}",
+        guidance="Add what it writes to .gitignore.",
+    )
 
 
 def _status(spec: CheckSpec, run: CheckRun) -> int:

@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.kernel.directives import Answer
 from playbook_supervisor.project.checks import Checking, Proof
-from playbook_supervisor.project.conditions import Workspace, checks, need_tree, probe
+from playbook_supervisor.project.conditions import (
+    Workspace,
+    checks,
+    is_lasting,
+    need_tree,
+    probe,
+    require_answerable,
+)
 from playbook_supervisor.project.config import Bounds, CheckSpec, Config
 from playbook_supervisor.project.requirement import requirement
 from playbook_supervisor.records import replace
@@ -269,3 +277,25 @@ def test_the_checks_of_conditions_are_known() -> None:
     assert checks(names) == ("test",)
     assert need_tree(names)
     assert not need_tree(names[:3])
+
+
+def test_what_a_step_provides_may_last() -> None:
+    assert all(map(is_lasting, ["plan_exists", "file_exists=a", "branch_exists=b", "pr_created"]))
+    passing = ["git_clean", "commits_made", "changes_made=a", "command_succeeds=test"]
+    assert not any(map(is_lasting, passing))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("command_fails=tset", "PB-CHECK-UNDEFINED"),
+        ("file_exists=../x", "PB-CHECK-RULE"),
+        ("plan_exists=x", "PB-CHECK-RULE"),
+    ],
+)
+def test_conditions_that_could_never_be_checked_are_refused(name: str, code: str) -> None:
+    config = Config(checks={"test": CheckSpec("test", ("make", "test"))})
+    require_answerable(["plan_exists", "command_succeeds=test", "file_exists=a"], config)
+    with pytest.raises(CheckError) as caught:
+        require_answerable(["plan_exists", name], config)
+    assert caught.value.code == code

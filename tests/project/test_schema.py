@@ -353,7 +353,11 @@ def test_a_version_that_is_not_known_is_read_as_the_newest_with_a_warning(versio
 LATER = [
     (with_step("") + "owner: me\n", "`owner`"),
     (with_step("") + "limits: {max_turns: 3}\n", "`limits`"),
-    (with_step(", when: $a.approved"), "`when`"),
+    (
+        with_step("")
+        + "  - {id: b, command: /b, autonomy: auto, error_policy: stop, when: $one.approved}\n",
+        "`when`",
+    ),
     (with_step(", timeout_seconds: 5"), "`timeout_seconds`"),
     (
         with_step("", "[{name: a, description: b, required: false, transform: kebab-case}]"),
