@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from playbook_supervisor.kernel.directives import Attempt, Check, Probed, Report
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.error_policy import Reaction
+from playbook_supervisor.kernel.model import Playbook, Step
 from playbook_supervisor.kernel.state import OUTPUT
 from playbook_supervisor.kernel.vocabulary import Autonomy, Place
 from playbook_supervisor.project.bound_conditions import must_exist
@@ -47,4 +48,11 @@ def answered_for(
 def _settles(member: Attempt, place: Place, report: Report) -> bool:
     if place is Place.BEFORE:
         return bool(report.passed_over) or member.step.autonomy is Autonomy.SKIP
-    return all(probed.held for probed in report.conditions)
+    return not _may_go_on(member.step) or all(probed.held for probed in report.conditions)
+
+
+def _may_go_on(step: Step) -> bool:
+    """Whether a failure may be followed by a retry or a gate, after which others may answer."""
+    asks = step.escalation_triggers or step.autonomy is Autonomy.GATE_ON_BREAKING
+    policy = step.error_policy
+    return bool(asks) or policy.reacts(Reaction.RETRY) or policy.reacts(Reaction.GATE)

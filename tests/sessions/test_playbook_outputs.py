@@ -102,6 +102,18 @@ def test_missing_ones_fail_the_session_with_their_names(scene: Scene, policy: Er
     assert "two.md" not in entry["error"]
 
 
+def test_a_member_that_is_let_fail_does_not_keep_the_last_one_from_answering(
+    scene: Scene,
+) -> None:
+    lenient = step("a", parallel_group="g", outputs=("a.md",), error_policy=ErrorPolicy.CONTINUE)
+    supervisor = scene.define(lenient, step("b", parallel_group="g"), outputs=("report.md",))
+    supervisor.begin()
+    supervisor.report("a#1", OK)
+    assert supervisor.report("b#1", OK).directive == FAILED
+    codes = [entry["error_code"] for entry in scene.journal(supervisor)]
+    assert codes == ["PB-COND-POSTCONDITION", "PB-COND-OUTPUT"]
+
+
 def test_a_last_step_that_is_skipped_answers_for_them(scene: Scene) -> None:
     skipped = step("b", autonomy=Autonomy.SKIP)
     supervisor = scene.define(step("a"), skipped, outputs=("report.md",))
