@@ -30,7 +30,12 @@ COMMANDS = (
     "qa.run",
     "feature.pr",
 )
-PLAYBOOKS = ("auto-feature.yaml", "auto-speckit.yaml", "auto-validate.yaml")
+PLAYBOOKS = {
+    "auto-feature": "tests/playbooks/auto-feature-1.0.yaml",
+    "auto-speckit": "templates/playbooks/auto-speckit.yaml",
+    "auto-validate": "templates/playbooks/auto-validate.yaml",
+}
+"""The playbooks of every project. Its auto-feature is of version 1.0, as people still have it."""
 SPEC = "# Create playbooks\n\nA developer writes down once what is typed every day.\n"
 
 Gh = Literal["open", "merged", "closed", "none", "logged out", "hanging", "garbage", "missing"]
@@ -83,8 +88,8 @@ class Project:
             new.write(f".claude/commands/{command}.md", f"Do what {command} means.\n\n$ARGUMENTS\n")
         new.write(f"specs/{FEATURE}/spec.md", SPEC)
         new.write("README.md", "# A project\n")
-        for name in PLAYBOOKS:
-            new.write(f".playbooks/playbooks/{name}", (templates / "playbooks" / name).read_text())
+        for name, file in PLAYBOOKS.items():
+            new.write(f".playbooks/playbooks/{name}.yaml", (templates.parent / file).read_text())
         new.git("init", "-q")
         new.commit("Begin")
         new.git("switch", "-q", "-c", FEATURE)

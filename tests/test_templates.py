@@ -14,7 +14,7 @@ from playbook_supervisor.project.schema import examine, schema_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"
-FIRST = ("auto-feature", "auto-speckit", "auto-validate")
+FIRST = ("auto-speckit", "auto-validate")
 """The playbooks that need nothing of version 1.1."""
 SHIPPED = [*sorted((TEMPLATES / "playbooks").glob("*.yaml")), SKELETON]
 
@@ -22,7 +22,7 @@ AUTO_FEATURE = """
 plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
 agreement       /agreement.create   {{feature}} auto             tasks_exists                  agreement_exists gate        subagent_error
-implement       /speckit.implement  -           auto             tasks_exists,agreement_exists -                retry_once  -
+implement       /speckit.implement  -           auto             tasks_exists,agreement_exists PROOF            retry_once  postcondition_fail
 agreement-check /agreement.check    {{feature}} gate_on_breaking agreement_exists              agreement_pass   gate        agreement_breaking
 qa-plan         /qa.plan            {{feature}} auto             agreement_pass                qa_plan_exists   stop        -
 qa-run          /qa.run             {{feature}} auto             qa_plan_exists                qa_verdict_pass  gate        verdict_fail

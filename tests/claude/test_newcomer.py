@@ -70,11 +70,18 @@ def project(tmp_path: Path, home: Path) -> Project:
     return made
 
 
+WRITTEN = FILES | {
+    "speckit.tasks": (f"specs/{FEATURE}/tasks.md", "- [x] T1\n"),
+    "speckit.implement": ("made.txt", "made\n"),
+}
+"""What each command writes: auto-feature asks whether tasks are done and something has changed."""
+
+
 def working(command: str, request: Request) -> Reply:
     """What a model does for one command: what its text says, and nothing else."""
     made = request.calls
     script = f".specify/scripts/bash/{SCRIPTS.get(command, '')} --json"
-    path, content = FILES.get(command.replace("speckit-", "speckit."), ("", ""))
+    path, content = WRITTEN.get(command.replace("speckit-", "speckit."), ("", ""))
     due: list[Block] = []
     if command in SCRIPTS:
         due = [call("Bash", command=script, description="Set up")]
@@ -116,11 +123,12 @@ def told(client: Client) -> str:
 
 def test_init_names_what_spec_kit_alone_can_do(project: Project) -> None:
     said = initialised(project)
-    assert said.splitlines()[1:] == [
+    assert said.splitlines()[2:] == [
         "next: playbook run auto-speckit 013",
         "or, inside Claude Code: /playbook.run auto-speckit 013",
-        "auto-feature and auto-validate lack /agreement.create, /agreement.check, /qa.plan, "
-        "/qa.run and /feature.pr; `playbook init --commands` installs them",
+        "auto-feature, auto-hotfix, auto-intake and auto-validate lack /agreement.create, "
+        "/agreement.check, /qa.plan, /qa.run and /feature.pr; `playbook init --commands` "
+        "installs them",
     ]
     plan = project.playbook("run", "auto-speckit", "013", "--dry-run")
     assert plan.code == 0, plan.err

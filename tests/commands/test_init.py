@@ -246,7 +246,7 @@ class TestWhatIsThereAlready:
         assert init(fresh).paths("write") == ()
 
     def test_files_that_equal_ours_are_recorded(self, project: Project) -> None:
-        path = ".playbooks/playbooks/auto-feature.yaml"
+        path = ".playbooks/playbooks/auto-validate.yaml"
         before = state(project)[path]
         plan = init(project)
         assert said(plan, path) == ("keep", "up to date")

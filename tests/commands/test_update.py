@@ -41,7 +41,8 @@ Ship = Callable[..., None]
 
 @pytest.fixture
 def installed(project: Project) -> Project:
-    """A project in which this version was installed."""
+    """A project in which this version was installed, with a playbook for every command."""
+    (project.root / FEATURE).unlink()
     install.apply(install.plan(project.root, {}), NOON)
     return project
 
@@ -557,6 +558,7 @@ class TestTheCommand:
     @pytest.fixture
     def old(self, project: Project) -> Project:
         """A project in which an older version installed one of the commands."""
+        (project.root / FEATURE).unlink()
         install.apply(install.plan(project.root, {}), NOON)
         now, text = project.read(RUN), "Of an older version.\n"
         record = project.read(FILE).replace(digest(now.encode()), digest(text.encode()))
