@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError, StepError
-from playbook_supervisor.executors.carry_out import of_error
+from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context, Task
 from playbook_supervisor.executors.repository import CODE, HEADS, INPUT, Repository, short
 from playbook_supervisor.formats.sanitize import first_line
@@ -43,19 +42,12 @@ class BranchExecutor:
     }
 
     def execute(self, task: Task, context: Context) -> Outcome:
-        """Switch to the branch; PB-STEP-GIT if that cannot be done as asked."""
-        try:
-            return _carried_out(task, context)
-        except PlaybookError as error:
-            return of_error(error)
-
-
-def _carried_out(task: Task, context: Context) -> Outcome:
-    repository = Repository(context)
-    name = _name(task, repository)
-    create, base = task.options.get("create", ALLOWED), task.options.get("base", "")
-    context.say(_switch(repository, name, create, base))
-    return Outcome(output=name, data={"branch": name})
+        """Switch to the branch. StepError PB-STEP-GIT if that cannot be done as asked."""
+        repository = Repository(context)
+        name = _name(task, repository)
+        create, base = task.options.get("create", ALLOWED), task.options.get("base", "")
+        context.say(_switch(repository, name, create, base))
+        return Outcome(output=name, data={"branch": name})
 
 
 def _switch(repository: Repository, name: str, create: str, base: str) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError, StepError
-from playbook_supervisor.executors.carry_out import of_error
+from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Context, Task
 from playbook_supervisor.executors.repository import (
     CODE,
@@ -67,31 +66,24 @@ class CommitExecutor:
     }
 
     def execute(self, task: Task, context: Context) -> Outcome:
-        """Commit and push; PB-STEP-GIT if git, a hook or the remote refuses."""
-        try:
-            return _carried_out(task, context)
-        except PlaybookError as error:
-            return of_error(error)
-
-
-def _carried_out(task: Task, context: Context) -> Outcome:
-    message = _message(task)
-    patterns = _patterns(task.options["paths"])
-    repository = Repository(context)
-    branch = repository.required_branch()
-    push, pull = task.options.get("push", True), task.options.get("pull", True)
-    upstream = _upstream(repository, branch, push=push, pull=pull)
-    if upstream and pull and (taken := repository.fast_forward(upstream)):
-        context.say(taken)
-    made, files = _commit(repository, message, patterns)
-    told = f"committed {counted(len(files), 'file')} as {short(made)}"
-    told = told if made else f"nothing to commit in {', '.join(task.options['paths'])}"
-    context.say(first_line(told))
-    data = {"commit": made, "files": files, "pushed": ""}
-    if upstream and push and (pushed := _push(repository, upstream, made)):
-        context.say(pushed)
-        told, data["pushed"] = f"{told}\n{pushed}", upstream.name
-    return Outcome(output=told, data=data)
+        """Commit and push. StepError PB-STEP-GIT if git, a hook or the remote refuses."""
+        message = _message(task)
+        patterns = _patterns(task.options["paths"])
+        repository = Repository(context)
+        branch = repository.required_branch()
+        push, pull = task.options.get("push", True), task.options.get("pull", True)
+        upstream = _upstream(repository, branch, push=push, pull=pull)
+        if upstream and pull and (taken := repository.fast_forward(upstream)):
+            context.say(taken)
+        made, files = _commit(repository, message, patterns)
+        told = f"committed {counted(len(files), 'file')} as {short(made)}"
+        told = told if made else f"nothing to commit in {', '.join(task.options['paths'])}"
+        context.say(first_line(told))
+        data = {"commit": made, "files": files, "pushed": ""}
+        if upstream and push and (pushed := _push(repository, upstream, made)):
+            context.say(pushed)
+            told, data["pushed"] = f"{told}\n{pushed}", upstream.name
+        return Outcome(output=told, data=data)
 
 
 def _message(task: Task) -> str:

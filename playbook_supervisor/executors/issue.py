@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.executors.carry_out import of_error
 from playbook_supervisor.executors.forge import body_of, entries, gh, title_of, unexpected
 from playbook_supervisor.executors.protocol import Context, Task
 from playbook_supervisor.formats.sanitize import first_line
@@ -44,27 +42,20 @@ class IssueExecutor:
     }
 
     def execute(self, task: Task, context: Context) -> Outcome:
-        """Open the issue; PB-STEP-FORGE if gh refuses."""
-        try:
-            return _carried_out(task, context)
-        except PlaybookError as error:
-            return of_error(error)
-
-
-def _carried_out(task: Task, context: Context) -> Outcome:
-    title = title_of(task)
-    for known in entries(gh(context, "issue", "list", *_OPEN)):
-        number, address = known.get("number"), known.get("url")
-        if known.get("title") == title and isinstance(number, int):
-            return _reported(context, "is open already", number, first_line(str(address)))
-    chosen = [f"--label={_value(label)}" for label in task.options.get("labels", ())]
-    if assignee := task.options.get("assignee", ""):
-        chosen.append(f"--assignee={_value(assignee)}")
-    options = [f"--title={title}", "--body-file=-", *chosen]
-    made = github.created(gh(context, "issue", "create", *options, stdin=body_of(task)))
-    if made is None:
-        raise unexpected("the address of an issue")
-    return _reported(context, "is opened", *made)
+        """Open the issue. StepError PB-STEP-FORGE if gh refuses."""
+        title = title_of(task)
+        for known in entries(gh(context, "issue", "list", *_OPEN)):
+            number, address = known.get("number"), known.get("url")
+            if known.get("title") == title and isinstance(number, int):
+                return _reported(context, "is open already", number, first_line(str(address)))
+        chosen = [f"--label={_value(label)}" for label in task.options.get("labels", ())]
+        if assignee := task.options.get("assignee", ""):
+            chosen.append(f"--assignee={_value(assignee)}")
+        options = [f"--title={title}", "--body-file=-", *chosen]
+        made = github.created(gh(context, "issue", "create", *options, stdin=body_of(task)))
+        if made is None:
+            raise unexpected("the address of an issue")
+        return _reported(context, "is opened", *made)
 
 
 def _reported(context: Context, state: str, number: int, address: str) -> Outcome:

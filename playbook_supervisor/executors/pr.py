@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError, StepError
-from playbook_supervisor.executors.carry_out import of_error
+from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.forge import (
     CODE,
     INPUT,
@@ -86,30 +85,23 @@ class PullRequestExecutor:
     }
 
     def execute(self, task: Task, context: Context) -> Outcome:
-        """Open it; PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""
-        try:
-            return _carried_out(task, context)
-        except PlaybookError as error:
-            return of_error(error)
-
-
-def _carried_out(task: Task, context: Context) -> Outcome:
-    title, base = title_of(task), task.options.get("base", "")
-    if base and not github.is_plain(base):
-        raise StepError(INPUT, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
-    repository = Repository(context)
-    branch = _branch(context, repository, base)
-    pull = _known(context, repository, branch, base)
-    if pull is None or pull.state == "OPEN":
-        _push(context, repository, branch)
-    told = f"{pull} is {pull.state.lower()} already: {pull.url}" if pull else ""
-    if pull is None:
-        pull = _create(context, repository, branch, title, task)
-        told = f"{pull} is opened: {pull.url}"
-    context.say(told)
-    if wait := task.options.get("wait", False):
-        context.say(_Wait(context, pull).until(wait))
-    return Outcome(output=pull.url, data={"number": pull.number, "url": pull.url})
+        """Open it. StepError PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""
+        title, base = title_of(task), task.options.get("base", "")
+        if base and not github.is_plain(base):
+            raise StepError(INPUT, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
+        repository = Repository(context)
+        branch = _branch(context, repository, base)
+        pull = _known(context, repository, branch, base)
+        if pull is None or pull.state == "OPEN":
+            _push(context, repository, branch)
+        told = f"{pull} is {pull.state.lower()} already: {pull.url}" if pull else ""
+        if pull is None:
+            pull = _create(context, repository, branch, title, task)
+            told = f"{pull} is opened: {pull.url}"
+        context.say(told)
+        if wait := task.options.get("wait", False):
+            context.say(_Wait(context, pull).until(wait))
+        return Outcome(output=pull.url, data={"number": pull.number, "url": pull.url})
 
 
 # ── opening ─────────────────────────────────────────────────────────────────────────────────
