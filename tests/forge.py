@@ -14,9 +14,11 @@ ADDRESS = "https://forge.example/us/project"
 
 GH = f"""\
 #!{sys.executable} -SE
-import json, pathlib, sys
+import fcntl, json, pathlib, sys
 
 folder = pathlib.Path(__file__).parent
+turn = (folder / "turn").open("w")
+fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
 state = json.loads((folder / "state.json").read_text())
 argv = sys.argv[1:]
 stdin = sys.stdin.read() if "--body-file=-" in argv else ""

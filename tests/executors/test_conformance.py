@@ -121,8 +121,6 @@ def test_mcp_conforms(check: ExecutorCheck, tmp_path: Path) -> None:
 def test_those_of_a_forge_conform(
     namespace: str, check: ExecutorCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if check is conformance.concurrent_tasks_do_not_interfere:
-        pytest.skip("the stand-in for gh keeps one file for all")
     Forge(tmp_path / "forge", monkeypatch)
     options = {"title": "It is slow", "body": "Since Monday."}
     works = task(namespace=namespace, options=options)
