@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty
 
@@ -20,6 +21,7 @@ from playbook_supervisor.drivers import driver_lock
 from playbook_supervisor.drivers.claude_code import binding
 from playbook_supervisor.drivers.jobs import Assignment, ExecutorJob, executor_job
 from playbook_supervisor.drivers.live_output import LiveOutput
+from playbook_supervisor.drivers.observers import showing_check
 from playbook_supervisor.drivers.workers import WorkerPool
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -106,6 +108,7 @@ def _carry_out(store: DiskStore, session_id: str) -> None:
     bound = binding.load(private)
     _take_environment(bound)
     supervisor = Supervisor(store, session_id, exports=False, copies=True)
+    supervisor.watch = partial(showing_check, LiveOutput(private))
     with cancelled_by(_Abandoned(supervisor, _driver(bound))):
         snapshot = supervisor.advance()
         if isinstance(snapshot.directive, Run) and for_us(snapshot):

@@ -334,4 +334,6 @@ class Runner(Record, frozen=False):
             return self.supervisor.lose(attempt), None
         except Interrupted:  # the next runner checks whether the attempt had finished
             snapshot = self.supervisor.look()
+            if not self._pending_signal:
+                return self._handle(snapshot, self._workers.events.get())
             return snapshot, DriveResult(snapshot, "interrupted", self._pending_signal)
