@@ -31,7 +31,7 @@ from playbook_supervisor.kernel.when import evaluate
 from playbook_supervisor.project import conditions
 from playbook_supervisor.project.conditions import REPORT_TRIGGERS, Workspace
 from playbook_supervisor.records import Record, replace
-from playbook_supervisor.sessions import playbook_outputs
+from playbook_supervisor.sessions import playbook_outputs, step_data
 from playbook_supervisor.sessions.local_state import Launch, Runtime
 from playbook_supervisor.system.files import digest
 from playbook_supervisor.system.stamps import rewritten
@@ -67,7 +67,7 @@ def asks_nothing(check: Check, playbook: Playbook) -> bool:
     return not playbook_outputs.are_due(check, playbook) and not any(
         _conditions(member.step, check.place)
         or _findings(member.step, check.place)
-        or (check.place is Place.BEFORE and _may_be_passed_over(member.step))
+        or (check.place is Place.BEFORE and _asks_of_earlier_steps(member.step))
         for member in check.members
     )
 
@@ -184,6 +184,8 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         )
         for condition in _conditions(step, place)
     ]
+    if place is Place.BEFORE and step.stdin and inputs.facts is not None:
+        missing = missing or step_data.lacking_input(step, inputs.facts)
     probed += [missing] if missing else []
     findings = []
     for trigger in _findings(step, place):
@@ -191,6 +193,10 @@ def _report(member: Attempt, check: Check, inputs: CheckInputs, failing: dict[st
         found = _finding(trigger, since, inputs, failing)
         findings += [found] if found else []
     return Report(tuple(probed), tuple(findings))
+
+
+def _asks_of_earlier_steps(step: Step) -> bool:
+    return bool(step.stdin) or _may_be_passed_over(step)
 
 
 def _may_be_passed_over(step: Step) -> bool:

@@ -17,8 +17,9 @@ from playbook_supervisor.formats.fields import Fields, UnfitError
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
 from playbook_supervisor.kernel import machine
-from playbook_supervisor.kernel.directives import Failure, Outcome, Returned
+from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
 from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.state import DATA
 from playbook_supervisor.kernel.vocabulary import EntryStatus, OutputFormat, Place, Resolution
 from playbook_supervisor.kernel.when import JSON
 from playbook_supervisor.project.references import named_outputs, output_reference
@@ -187,18 +188,22 @@ def input_of(opened: OpenSession, step: Step) -> str:
 
 
 def facts(opened: OpenSession) -> Facts:
-    """What a `when` may ask about earlier steps; the journal is read when it does.
+    """What a `when` may ask about earlier steps, and `stdout`; read when it is asked.
 
     A step is `approved` if a person, or autonomous mode, answered a gate before it with
     `continue`, and `skipped` if its last entry is.
     """
 
     def fact(step_id: str, what: str) -> object:
+        found = data_of(opened, step_id) if what in (JSON, "stdout") else None
         if what == JSON:
-            found = data_of(opened, step_id)
             if found is None or not found.has_json:
                 raise LookupError(f"${step_id}.json is not there: {step_id} left none")
             return found.json
+        if what == "stdout":
+            if found is None or found.stdout is None:
+                raise LookupError(f"${step_id}.stdout is not there: {step_id} left none")
+            return found.stdout
         entries = [each for each in _entries(opened) if each.step_id == step_id]
         if not entries:
             raise LookupError(f"{step_id} has not run")
@@ -210,6 +215,15 @@ def facts(opened: OpenSession) -> Facts:
         )
 
     return fact
+
+
+def lacking_input(step: Step, facts: Facts) -> Probed | None:
+    """The output that a step reads, if there is none: it then fails before a worker is called."""
+    try:
+        facts(*output_reference(step.stdin))
+    except LookupError as missing:
+        return Probed("stdin", Answer.ERROR, str(missing.args[0]), code=DATA)
+    return None
 
 
 def _entries(opened: OpenSession) -> tuple[Entry, ...]:
