@@ -80,18 +80,18 @@ class Lie(NamedTuple):
 
 CHANGES = (
     Lie("breaks a test", "change", {"CODE": "WRONG"}, "command_succeeds=test: check test: exit 1"),
-    Lie("does nothing", "change", {}, "changes_made='**': nothing in ** has changed"),
+    Lie("does nothing", "change", {}, "changes_made=**: nothing in ** has changed"),
     Lie(
         "edits a file outside the bounds",
         "change",
         {"CODE": "RIGHT", "README.md": "Ours now.\n"},
-        "changes_within='src/**': 1 file changed outside src/**: README.md",
+        "changes_within=src/**: 1 file changed outside src/**: README.md",
     ),
     Lie(
         "makes the test agree with broken code",
         "change",
         {"CODE": "WRONG", "TEST": ""},
-        "changes_within='src/**': 1 file changed outside src/**: ",
+        "changes_within=src/**: 1 file changed outside src/**: ",
     ),
     Lie("reviews without a verdict", "review", {}, "verdict_pass=.playbooks/review.md: "),
     Lie(

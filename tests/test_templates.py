@@ -44,7 +44,7 @@ plan            /speckit.plan       -           gate_always      spec_exists    
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
 agreement       /agreement.create   {{feature}} auto             tasks_exists                  agreement_exists gate        subagent_error
 """  # noqa: E501
-PROOF = "tasks_done,changes_made='**',command_succeeds='{{test}}'"
+PROOF = "tasks_done,changes_made=**,command_succeeds={{test}}"
 AUTO_SPECKIT = """
 plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -

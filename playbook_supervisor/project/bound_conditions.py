@@ -14,6 +14,7 @@ from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import merged
 from playbook_supervisor.kernel.vocabulary import Condition
 from playbook_supervisor.project.references import interpolate, words
+from playbook_supervisor.project.requirement import joined
 from playbook_supervisor.records import replace
 
 _CHECKS = frozenset({"command_succeeds", "command_fails"})
@@ -49,9 +50,7 @@ def bound(playbook: Playbook, values: Mapping[str, str]) -> Playbook:
 
 def must_exist(paths: Iterable[str]) -> tuple[str, ...]:
     """The conditions that these files exist and are not empty."""
-    import shlex
-
-    return tuple(f"{Condition.FILE_EXISTS}={shlex.quote(path)}" for path in paths)
+    return tuple(f"{Condition.FILE_EXISTS}={joined([path])}" for path in paths)
 
 
 def _paths(outputs: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ def _filled(name: str, values: Mapping[str, str]) -> str:
     ]
     asked = [text for text in texts if text]
     is_complete = bool(asked) if word in _LISTS else len(asked) == len(texts)
-    return f"{word}={shlex.join(asked)}" if is_complete else ""
+    return f"{word}={joined(asked)}" if is_complete else ""
 
 
 def _program(parameter: str, values: Mapping[str, str]) -> str:

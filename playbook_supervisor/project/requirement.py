@@ -6,7 +6,8 @@ Everything else names it by its canonical text, which is also what `probe` accep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 
@@ -46,6 +47,8 @@ SINCE_LAUNCH = frozenset({Condition.CHANGES_MADE, Condition.CHANGES_WITHIN, Cond
 PLAIN = tuple(condition for condition in Condition if condition not in PARAMETERS)
 """The conditions that need no parameters."""
 
+_NEEDS_QUOTES = r"[\s'\"\\]"
+
 
 class Requirement(Record):
     """`parameters` are those of the file, in order: a path and a text for `file_contains`."""
@@ -56,11 +59,9 @@ class Requirement(Record):
     @property
     def name(self) -> str:
         """The canonical text."""
-        import shlex
-
         if not self.parameters:
             return self.condition.value
-        return f"{self.condition.value}={shlex.join(self.parameters)}"
+        return f"{self.condition.value}={joined(self.parameters)}"
 
     @property
     def flaw(self) -> str:
@@ -88,6 +89,19 @@ def requirement(name: str) -> Requirement:
         near = suggestion(word, list(Condition))
         raise ConditionError("PB-COND-UNKNOWN", f"no condition {first_line(word, 60)!r}{near}")
     return Requirement(Condition(word), _parameters(Condition(word), rest) if equals else ())
+
+
+def joined(parameters: Iterable[str]) -> str:
+    """The parameters as one text; quoted only where it could not be taken apart again.
+
+    A pattern stays readable, `src/**`: this is a text for people, and not for a shell.
+    """
+    import shlex
+
+    return " ".join(
+        shlex.quote(each) if not each or re.search(_NEEDS_QUOTES, each) else each
+        for each in parameters
+    )
 
 
 def usage(condition: Condition) -> str:

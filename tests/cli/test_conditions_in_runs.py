@@ -70,7 +70,7 @@ def test_the_truth_is_proved(project: Project) -> None:
     before = "[command_succeeds: test, git_clean]"
     code, evidence = ran(prepared(project, after, before), "{write: {src/a: better}}")
     assert code == 0
-    assert "changes_made='src/**': 1 file, +1 −1: src/a" in evidence
+    assert "changes_made=src/**: 1 file, +1 −1: src/a" in evidence
     assert "check test: exit 0 in " in evidence
     assert project.playbook("audit").code == 0
 
