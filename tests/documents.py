@@ -187,6 +187,8 @@ class Stage:
             project.git("rm", "-r", "-q", ".playbooks", *beyond)
         else:
             project.write(".playbooks/config.yaml", CONFIG)
+            feature = (TEMPLATES / "playbooks/auto-feature.yaml").read_text("utf-8")
+            project.write(".playbooks/playbooks/auto-feature.yaml", feature)
         project.commit("Prepare")
 
     def type(self, command: str) -> str:
