@@ -15,7 +15,7 @@ from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.formats.sanitize import first_line, printable, suggestion
 from playbook_supervisor.kernel.model import Arg, Playbook
 from playbook_supervisor.kernel.vocabulary import ArgType, Transform
-from playbook_supervisor.project.references import HANDLE
+from playbook_supervisor.project.references import HANDLE, interpolate
 
 _ARG_NAME = r"[A-Za-z_][\w-]*\Z"
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\Z"
@@ -43,7 +43,7 @@ def bind(
     for arg in playbook.args:
         text = values.get(arg.name, "")
         if not text.strip() and arg.default:
-            text = arg.default
+            text = interpolate(arg.default, bound)
         bound[arg.name] = text
         if not text.strip():
             faults += [f"{arg.name} is missing"] * arg.required

@@ -31,6 +31,7 @@ _SHOWN = 10  # declared args that a message lists
 def violations(data: Thing, document: Document) -> Iterator[Problem]:
     """Every reference that leads nowhere, or where it must not."""
     args = {text_of(arg, "name"): arg.get("secret") is True for _, arg in things(data, "args")}
+    yield from _defaults(document, data, args)
     for index, step in things(data, "steps"):
         path: Path = ("steps", index)
         for place, text in _texts(step, path):
@@ -40,6 +41,14 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             yield from _when(document, data, index, (*path, "when"), when)
     for number, output in enumerate(_items(data.get("outputs"))):
         yield from _args(document, ("outputs", number), output, args)
+
+
+def _defaults(document: Document, data: Thing, secret: Mapping[str, bool]) -> Iterator[Problem]:
+    """A default can be made of the args before it."""
+    earlier: dict[str, bool] = {}
+    for index, arg in things(data, "args"):
+        yield from _args(document, ("args", index, "default"), text_of(arg, "default"), earlier)
+        earlier[text_of(arg, "name")] = secret.get(text_of(arg, "name"), False)
 
 
 def _texts(step: Thing, path: Path) -> Iterator[tuple[Path, str]]:

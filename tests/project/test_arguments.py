@@ -207,6 +207,14 @@ def test_a_default_applies_where_no_value_is_given(given_args: list[str]) -> Non
     assert bind(declared, ["dev"]) == {"base": "dev"}
 
 
+def test_a_default_can_be_made_of_the_args_before_it() -> None:
+    """cat FR-2.3, FR-2.5."""
+    slug = Arg("slug", "A name", False, default="fix-{{title}}", transform=Transform.KEBAB_CASE)
+    declared = playbook(Arg("title", "A sentence", required=True), slug)
+    assert bind(declared, ["Add {{x}} & more"])["slug"] == "fix-add-x-more"
+    assert bind(declared, ["Add it", "own"])["slug"] == "own"
+
+
 def test_a_default_must_fit_its_type_as_a_given_value_must() -> None:
     declared = playbook(replace(COUNT, default="many"))
     assert 'count must be a number, not "many"' in refused(declared).message

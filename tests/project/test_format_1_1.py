@@ -212,6 +212,14 @@ def test_an_arg_that_contradicts_itself_is_refused(arg: str, message: str) -> No
     assert message in only(step(), args=args).message
 
 
+def test_a_default_refers_to_earlier_args_alone() -> None:
+    first = "{name: a, description: b, required: true}"
+    second = "{name: c, description: d, required: false, default: 'x-{{a}}'}"
+    assert not problems(step(), args=f"[{first}, {second}]")
+    found = problems(step(), args=f"[{second}, {first}]")
+    assert [each.message for each in found] == ["`{{a}}` is not a declared arg"]
+
+
 def test_a_default_of_a_required_arg_is_refused() -> None:
     args = "[{name: a, description: b, required: true, default: c}]"
     assert "has no effect" in only(step(), args=args).message
