@@ -62,6 +62,7 @@ NODE = Language(
 PASS = "verdict: PASS\n\nNothing to say.\n"
 TICKED = "# Tasks\n\n- [x] T1 a default name\n"
 OPEN = "# Tasks\n\n- [ ] T1 a default name\n"
+REVIEW = ".playbooks/reviews/greet-the-world-without-a-name.md"
 TASKS = f"specs/{FEATURE}/tasks.md"
 
 
@@ -93,18 +94,18 @@ CHANGES = (
         {"CODE": "WRONG", "TEST": ""},
         "changes_within=src/**: 1 file changed outside src/**: ",
     ),
-    Lie("reviews without a verdict", "review", {}, "verdict_pass=.playbooks/review.md: "),
+    Lie("reviews without a verdict", "review", {}, f"verdict_pass={REVIEW}: "),
     Lie(
         "finds a fault, and says that all is well",
         "review",
-        {".playbooks/review.md": "verdict: FAIL\n\nsrc: no test for the default.\n"},
-        "verdict_pass=.playbooks/review.md: .playbooks/review.md says FAIL",
+        {REVIEW: "verdict: FAIL\n\nsrc: no test for the default.\n"},
+        f"verdict_pass={REVIEW}: {REVIEW} says FAIL",
     ),
     Lie(
         "mends what it reviews",
         "review",
-        {".playbooks/review.md": PASS, "CODE": "WRONG"},
-        "changes_within=.playbooks/review.md: 1 file changed outside .playbooks/review.md: src/",
+        {REVIEW: PASS, "CODE": "WRONG"},
+        f"changes_within={REVIEW}: 1 file changed outside {REVIEW}: src/",
     ),
 )
 FEATURES = (
@@ -148,7 +149,7 @@ def script(project: Project, language: Language, lie: Lie | None = None) -> str:
     texts = {"RIGHT": language.right, "WRONG": language.wrong}
     honest = {
         "change": {"CODE": "RIGHT"},
-        "review": {".playbooks/review.md": PASS},
+        "review": {REVIEW: PASS},
         "implement": {"CODE": "RIGHT", TASKS: TICKED},
         "qa-plan": {".qa/{{feature}}/test-plan.md": "# Plan\n"},
         "qa-run": {".qa/{{feature}}/verdict.md": PASS},
@@ -212,9 +213,11 @@ def test_honest_work_goes_to_the_gate_before_the_pull_request(
     assert done.code == 4, done.err
     assert "pr#1 WAITS FOR A HUMAN" in asked(done)
     assert project.git("log", "-1", "--format=%s", "--", "src") == "greet the world without a name"
-    proof = next(
-        line for line in project.journal()[0]["evidence"] if line.startswith("command_succeeds")
-    )
+    assert project.git("branch", "--show-current") == "greet-the-world-without-a-name"
+    made = project.git("diff", "--name-only", FEATURE, "--", ".", ":!.playbooks/sessions")
+    assert REVIEW in made.splitlines()
+    changed = next(each for each in project.journal() if each["step_id"] == "change")
+    proof = next(line for line in changed["evidence"] if line.startswith("command_succeeds"))
     assert proof.startswith("command_succeeds=test: check test: exit 0 in ")
     assert " tree " in proof
 

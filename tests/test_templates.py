@@ -119,15 +119,17 @@ def test_auto_change_proves_reviews_and_commits_before_it_asks() -> None:
     """It needs no command of a project, only the check `test`."""
     playbook = read(TEMPLATES / "playbooks/auto-change.yaml")
     assert [(step.id, step.namespace) for step in playbook.steps] == [
+        ("branch", "branch"),
         ("change", "prompt"),
         ("review", "prompt"),
         ("commit", "commit"),
         ("pr", "pr"),
     ]
-    change, review, *_ = playbook.steps
+    _, change, review, *_ = playbook.steps
     assert "command_succeeds=test" in change.postconditions
-    assert "verdict_pass=.playbooks/review.md" in review.postconditions
-    assert "changes_within=.playbooks/review.md" in review.postconditions
+    reviewed = ".playbooks/reviews/{{branch}}.md"
+    assert f"verdict_pass={reviewed}" in review.postconditions
+    assert f"changes_within={reviewed}" in review.postconditions
     assert "Edit" not in review.tools
 
 

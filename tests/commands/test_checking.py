@@ -45,6 +45,7 @@ def test_the_playbooks_that_ship_pass_the_strict_check(project: Project, name: s
     text = (templates.folder() / f"playbooks/{name}.yaml").read_text()
     project.write(f".playbooks/playbooks/{name}.yaml", text)
     project.write(".claude/commands/speckit.analyze.md", "Analyze.\n")
+    project.write(".playbooks/config.yaml", "checks: {test: {run: [make, test]}}\n")
     checked = project.playbook("check", "--strict", name)
     assert checked.code == 0, checked.out
 
