@@ -11,6 +11,7 @@ from tables import code, table
 from playbook_supervisor.commands.step_kinds import PROMPTS
 from playbook_supervisor.executors.registry import find
 from playbook_supervisor.project.schema import schema_text
+from playbook_supervisor.project.schema_problems import in_short
 
 
 def keys(schema: str, *path: str) -> Callable[[], str]:
@@ -61,7 +62,7 @@ def _form(whole: Mapping[str, Any], value: Mapping[str, Any]) -> str:
         return _NAMED_FORMS[name]
     resolved = _resolved(whole, value)
     if "enum" in resolved:
-        return code(map(_shown, resolved["enum"]))
+        return code(in_short([_shown(each) for each in resolved["enum"]]))
     if "const" in resolved:
         return f"`{_shown(resolved['const'])}`"
     if "anyOf" in resolved:

@@ -5,7 +5,7 @@ Terms of JSON Schema (`additionalProperties`, `is a required property`) never ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
@@ -109,9 +109,16 @@ def _not_allowed(
     allowed = [*schema["enum"], *valued]
     near = did_you_mean(instance, allowed)
     guidance = f"Did you mean `{near}`? " if near else ""
-    guidance += f"Allowed: {', '.join(allowed)}."
+    guidance += f"Allowed: {', '.join(in_short(allowed))}."
     message = f"{shown(instance)} is not a valid value of `{_key(path)}`"
     yield problem_at(document, path, SCHEMA, message, guidance)
+
+
+def in_short(words: Sequence[str]) -> list[str]:
+    """The words, with the retries as one: `retry:1` to `retry:10`."""
+    retries = [word for word in words if word.startswith("retry:")]
+    others = [word for word in words if word not in retries]
+    return [*others, f"{retries[0]} to {retries[-1]}"] if retries else others
 
 
 def _wrong_form(document: Document, path: Path, instance: Any, schema: Schema) -> Iterator[Problem]:

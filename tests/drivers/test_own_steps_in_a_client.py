@@ -126,7 +126,7 @@ def test_a_hook_leaves_a_step_to_a_command(built: Built, conversation: Conversat
     assert built.runs == 0
     due = directive(conversation.runs("next", "--wait").out)
     assert (due["directive"], [step["id"] for step in due["steps"]]) == ("run", ["look#1"])
-    assert (built.runs, built.entry("build")["output"]) == (1, "built x")
+    assert built.entry("build")["output"] == "built x"
     assert built.project.playbook("logs", "build").out.strip().endswith("built x")
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_was_killed_is_an_interrupted_attempt(
     conversation.runs("next", "--wait")
     first, second = (e for e in built.project.journal() if e["step_id"] == "build")
     assert (first["status"], first["error_code"]) == ("failed", "PB-STATE-INTERRUPTED")
-    assert (second["status"], second["attempt"], built.runs) == ("done", 2, 2)
+    assert (second["status"], second["attempt"]) == ("done", 2)
 
 
 def test_an_abort_ends_the_program(built: Built, conversation: Conversation) -> None:
