@@ -177,7 +177,10 @@ def _room(kept: _Kept | None, on_start: Callable[[str], None]) -> Checking:
         on_start(check)
         return nullcontext()
 
-    return Checking(proofs=kept, by=BY_HAND, watch=shown, worker_file=leash)
+    from playbook_supervisor.sessions.attempt_log import secret_values
+
+    secrets = secret_values(os.environ)
+    return Checking(proofs=kept, by=BY_HAND, watch=shown, worker_file=leash, secrets=secrets)
 
 
 class _Kept(Record):

@@ -102,7 +102,7 @@ def _faults(step: Step) -> Iterator[tuple[str, str, str, str]]:
         yield "command", error.code, error.message, error.guidance
         return
     if wrong := mismatch(json.loads(step.options or "{}"), schema):
-        yield "with", _SCHEMA, f"`with` of a {step.namespace} step: {wrong}", _CORRECT
+        yield "with", _SCHEMA, f"`with` of the {step.namespace} step: {wrong}", _CORRECT
 
 
 def _schema(namespace: str) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, ConditionError
 from playbook_supervisor.formats.sanitize import first_line, suggestion
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ class Checking(Record):
 
     `by` is what asks: `implement#2`. `watch` is given the name of a check and is open while it
     runs; `say` is given its lines. All processes of a check hold the `worker_file` and end with us;
-    a check without one may leave processes behind. `wall` is the most seconds for each check.
+    a check without one may leave processes behind. `wall` is the most seconds for each check. The
+    values in `secrets` leave it neither in lines nor in what it proves.
     """
 
     proofs: Proofs | None = None
@@ -117,6 +118,7 @@ class Checking(Record):
     say: Callable[[str], None] = _unheard
     worker_file: Path | None = None
     wall: float | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 # ── which check ─────────────────────────────────────────────────────────────────────────────
@@ -178,7 +180,7 @@ def run_check(
     from playbook_supervisor.formats.sanitize import printable
     from playbook_supervisor.project.bounds import admit_program
     from playbook_supervisor.system.cancellation import Interrupted, ending_on_signals
-    from playbook_supervisor.system.capture import Capture
+    from playbook_supervisor.system.capture import Capture, redact
     from playbook_supervisor.system.processes import Worker
 
     checking = checking or Checking()
@@ -188,9 +190,10 @@ def run_check(
     output, last = Capture(CAP), deque[str](maxlen=_LOOKED_AT)
 
     def keep(line: str) -> None:
+        line = redact(printable(line), checking.secrets)
         output.add(f"{line}\n".encode())
         last.append(line)
-        checking.say(printable(line))
+        checking.say(line)
 
     with ending_on_signals(), checking.watch(spec.name):
         worker = Worker(

@@ -10,7 +10,6 @@ from pathlib import Path
 from playbook_supervisor.project.checks import Checking
 from playbook_supervisor.sessions.attempt_log import new_log, secret_values
 from playbook_supervisor.sessions.proofs import SessionProofs
-from playbook_supervisor.system.capture import redact
 from playbook_supervisor.system.process_groups import kill_worker
 
 TYPE_CHECKING = False
@@ -31,7 +30,6 @@ def checking(
     first: its leash may take a moment.
     """
     log = new_log(proofs.store.runtime(proofs.session_id), attempt.id)
-    secrets = secret_values(os.environ)
 
     def shown(check: str) -> AbstractContextManager[None]:
         log.add(f"check {check}:")
@@ -43,8 +41,9 @@ def checking(
             proofs=proofs,
             by=attempt.id,
             watch=shown,
-            say=lambda line: log.add(redact(line, secrets)),
+            say=log.add,
             worker_file=worker_file,
+            secrets=secret_values(os.environ),
         )
     finally:
         log.close()

@@ -113,7 +113,7 @@ steps:
 
 
 def test_a_run_that_goes_on_after_a_failure_says_so_at_its_end(project: Project) -> None:
-    """cat FR-4.8."""
+    """cat FR-4.11."""
     project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
     ran = project.process("run", "lenient")
     assert ran.code == 0

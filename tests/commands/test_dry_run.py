@@ -143,7 +143,7 @@ def test_what_is_missing_is_what_nothing_before_provides(
 
 
 def test_says_what_each_error_policy_does(project: Project) -> None:
-    """cat FR-4.8 to FR-4.10."""
+    """cat FR-4.11."""
     project.write(".playbooks/playbooks/policies.yaml", POLICIES)
     shown = plan(project, "policies")
     assert [line for line in lines(shown) if line.startswith("fails")] == [

@@ -34,10 +34,10 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("command: 'cli true', with: {environment: {}}", "`with` of a cli step: $: Additional"),
-        ("command: 'cli true', with: {env: {'A B': x}}", "`with` of a cli step: $.env"),
-        ("command: prompt", "`with` of a prompt step: $: 'text' is a required property"),
-        ("command: 'markdown a.md', with: {text: x}", "`with` of a markdown step: $: Additional"),
+        ("command: 'cli true', with: {environment: {}}", "`with` of the cli step: $: Additional"),
+        ("command: 'cli true', with: {env: {'A B': x}}", "`with` of the cli step: $.env"),
+        ("command: prompt", "`with` of the prompt step: $: 'text' is a required property"),
+        ("command: 'markdown a.md', with: {text: x}", "`with` of the markdown step: $: Additional"),
         ("command: 'cli \"open'", "cannot split"),
         (
             "command: 'cli true', output: json, output_schema: {type: strin}",
@@ -64,7 +64,7 @@ def test_a_conversation_cannot_begin_with_a_fault(project: Project) -> None:
     write(project, "id: a, command: 'cli true', with: {environment: {}}")
     begun = project.playbook("begin", "sample")
     assert begun.code == 1
-    assert "step a: `with` of a cli step" in begun.err
+    assert "step a: `with` of the cli step" in begun.err
     assert project.sessions == []
 
 

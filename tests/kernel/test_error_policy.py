@@ -31,7 +31,7 @@ maps = st.dictionaries(st.sampled_from(CODES), words).flatmap(
     ],
 )
 def test_a_word_is_the_handling_of_every_error(word: str, handling: Handling) -> None:
-    """kai FR5; tyr 4; cat FR-4.8, FR-4.9."""
+    """kai FR5; tyr 4; cat FR-4.11."""
     policy = ErrorPolicy.read(word)
     assert policy.handling("PB-STEP-FAILED") == handling
     assert policy.written == ("stop" if word == "fail" else word)

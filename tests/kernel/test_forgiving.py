@@ -40,7 +40,7 @@ TIMEOUT = Failure("PB-STEP-TIMEOUT", "ran for 10 s")
 
 
 def test_under_continue_a_failed_step_stays_failed_and_the_run_goes_on() -> None:
-    """cat FR-4.8; tyr 4."""
+    """cat FR-4.11; tyr 4."""
     scene = Scene(book(step("a", policy=CONTINUE), step("b")))
     scene.worked(STEP_FAILED)
     scene.checked(a=missing("plan_exists"))
@@ -128,7 +128,7 @@ def test_an_interrupted_attempt_is_no_failure_that_is_passed_by() -> None:
 def test_under_ignore_a_failed_step_is_done_and_its_error_code_waived(
     error: Failure | None,
 ) -> None:
-    """cat FR-4.8."""
+    """cat FR-4.11."""
     scene = Scene(book(step(policy=IGNORE)))
     scene.worked(error)
     scene.checked(a=missing("plan_exists"))

@@ -141,7 +141,7 @@ def test_a_retry_waits_until_a_time_that_the_journal_knows(
 def test_only_a_policy_forgives_a_failure_and_every_one_is_counted(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """cat FR-4.8."""
+    """cat FR-4.11."""
     holds(laws.forgiven, playbook, choices)
 
 

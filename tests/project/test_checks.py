@@ -65,6 +65,15 @@ MAKE = CheckSpec("test", ("make", "test"), 60, {"CI": "1"})
 CONFIG = Config(checks={"test": MAKE, "lint": CheckSpec("lint", ("ruff",))})
 
 
+def test_a_secret_that_a_check_prints_is_in_nothing_that_is_kept(root: Path) -> None:
+    """tyr 28: by value; the line is quoted in the journal."""
+    said: list[str] = []
+    checking = Checking(say=said.append, secrets=("hunter2-of-ann",))
+    ran = run_check(python("print('1 passed for hunter2-of-ann')"), root, Config(), checking)
+    assert ran.line == "1 passed for [redacted]"
+    assert not any("hunter2" in text for text in (ran.output, *said))
+
+
 def test_a_check_is_found_by_its_name() -> None:
     assert find_check("test", CONFIG) == MAKE
 
