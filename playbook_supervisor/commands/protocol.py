@@ -190,8 +190,9 @@ def _reply(supervisor: Supervisor, snapshot: Snapshot) -> tuple[Snapshot, Direct
 def _with_details(
     supervisor: Supervisor, snapshot: Snapshot, given: frozenset[str] | None
 ) -> tuple[Snapshot, DirectiveDetails]:
-    from playbook_supervisor.drivers.claude_code.details import directive_details
+    from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
 
+    snapshot = prepared(supervisor, snapshot)
     details = directive_details(supervisor, snapshot, given)
     return locate.with_store_notices(snapshot), details
 

@@ -151,7 +151,7 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
     try:
         work = supervisor.work(snapshot, attempt)
     except PlaybookError as error:
-        return FailedJob(_without_prompt(error, agent))
+        return FailedJob(without_prompt(error, agent.name))
     call = Call(
         session=supervisor.id,
         directive=attempt.id,
@@ -177,11 +177,12 @@ def agent_job(assignment: Assignment, agent: Agent, budget: Budget) -> Job:
     return AgentJob(agent, call)
 
 
-def _without_prompt(error: PlaybookError, agent: Agent) -> Outcome:
+def without_prompt(error: PlaybookError, agent: str) -> Outcome:
+    """The outcome of a step whose prompt cannot be made, for the agent of that name."""
     return agents.failed(
         error.code if isinstance(error, StepError) else "PB-AGENT-PROMPT",
         error.message,
-        name=agent.name,
+        name=agent,
         guidance=error.guidance,
         cause=error.code,
     )

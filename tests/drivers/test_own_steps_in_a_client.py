@@ -45,6 +45,16 @@ steps:
 """
 
 
+TOLD = """\
+name: told
+description: An agent is told what is in a file that is missing
+version: "1.1"
+args: []
+steps:
+  - {id: tell, command: markdown missing.md, autonomy: auto, error_policy: gate}
+"""
+
+
 class Built:
     """A project with that playbook; `program` can be held."""
 
@@ -221,3 +231,15 @@ def test_a_session_of_a_client_goes_on_headless(built: Built, conversation: Conv
     script = built.project.script("default: {say: done}\n")
     resumed = built.project.playbook("resume", "--agent", script)
     assert (resumed.code, built.entry("build")["output"]) == (4, "built x")
+
+
+def test_a_prompt_that_cannot_be_made_fails_its_step(
+    built: Built, conversation: Conversation
+) -> None:
+    """cat FR-4.1: the same code as headless; the session is not stuck."""
+    built.project.write(".playbooks/playbooks/told.yaml", TOLD)
+    built.project.commit("Tell")
+    due = told(conversation.types("run", "told"))
+    assert (due["directive"], due["gate"]["reason"]) == ("ask", "subagent_error")
+    assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
+    assert "missing.md" in due["gate"]["question"]

@@ -20,7 +20,7 @@ from playbook_supervisor.drivers.claude_code.context import (
     interactive,
     process,
 )
-from playbook_supervisor.drivers.claude_code.details import directive_details
+from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -261,6 +261,7 @@ def _begun(
     remarks: Sequence[str],
     at_work: frozenset[str] = frozenset(),
 ) -> HookReply:
+    snapshot = prepared(supervisor, snapshot)
     details = directive_details(supervisor, snapshot, at_work)
     return HookReply(_EVENT, snapshot=snapshot, details=details, shown=_headline(snapshot, remarks))
 

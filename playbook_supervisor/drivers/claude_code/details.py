@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from playbook_supervisor.kernel.directives import Ask
+from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.serialize import WorkItem
 from playbook_supervisor.sessions.snapshot import Snapshot, for_agents
@@ -26,6 +27,22 @@ class DirectiveDetails(Record):
     work_items: Mapping[str, WorkItem]
     context: GateContext | None
     given: frozenset[str] | None
+
+
+def prepared(supervisor: Supervisor, snapshot: Snapshot) -> Snapshot:
+    """What is outstanding once each prompt that cannot be made has failed its attempt."""
+    from playbook_supervisor.errors import PlaybookError
+
+    prompts = [attempt for attempt in for_agents(snapshot) if attempt.step.namespace != SLASH]
+    for attempt in prompts:
+        try:
+            supervisor.work(snapshot, attempt)
+        except PlaybookError as error:
+            from playbook_supervisor.drivers.jobs import without_prompt
+
+            outcome = without_prompt(error, "claude-code")
+            return prepared(supervisor, supervisor.report(attempt.id, outcome).after(snapshot))
+    return snapshot
 
 
 def directive_details(

@@ -24,7 +24,7 @@ from playbook_supervisor.drivers.claude_code import (
     turns,
 )
 from playbook_supervisor.drivers.claude_code.context import HookContext, HookReply, process
-from playbook_supervisor.drivers.claude_code.details import directive_details
+from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
 from playbook_supervisor.drivers.notifications import Notice
 from playbook_supervisor.errors import PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
@@ -98,7 +98,9 @@ def handle(payload: Mapping[str, Any], environment: Mapping[str, str]) -> HookRe
         _notify(hook, notice)
     if reply is None or reply.snapshot is None:
         return reply
-    return replace(reply, details=directive_details(hook.supervisor, reply.snapshot, given))
+    snapshot = prepared(hook.supervisor, reply.snapshot)
+    details = directive_details(hook.supervisor, snapshot, given)
+    return replace(reply, snapshot=snapshot, details=details)
 
 
 def _binding_lost(session: str) -> StateError:
