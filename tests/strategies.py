@@ -7,17 +7,20 @@ import json
 from hypothesis import strategies as st
 
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Playbook, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Gate, Past
 from playbook_supervisor.kernel.vocabulary import (
+    ArgType,
     Autonomy,
     Condition,
     Decision,
     EntryStatus,
     GateReason,
+    OutputFormat,
     Place,
     Resolution,
     SessionStatus,
+    Transform,
     Trigger,
 )
 from playbook_supervisor.sessions.manifest import Manifest, Waiting
@@ -105,6 +108,11 @@ def pasts(draw: st.DrawFn) -> Past:
     return Past(draw(count), draw(count), draw(count), waived, draw(times), failures=draw(count))
 
 
+limits = st.builds(
+    Limits, timeout_seconds=st.none() | st.floats(1, 1000), max_turns=st.none() | st.integers(1, 9)
+)
+
+
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
     return Step(
@@ -118,16 +126,36 @@ def steps(draw: st.DrawFn) -> Step:
         postconditions=tuple(draw(st.lists(st.sampled_from([*Condition]), max_size=2))),
         escalation_triggers=tuple(draw(st.lists(st.sampled_from([*Trigger]), max_size=2))),
         parallel_group=draw(st.sampled_from(["", "g"])),
+        title=draw(texts),
+        options=draw(st.sampled_from(["", '{"env": {"A": "{{a}}"}}'])),
+        stdin=draw(st.sampled_from(["", "$build.json"])),
+        output=draw(st.sampled_from([*OutputFormat])),
+        skip_if=draw(st.sampled_from([(), ("tag_exists=v1", "git_clean")])),
+        outputs=draw(st.sampled_from([(), ("a b.md",)])),
+        tools=draw(st.sampled_from([(), ("Read",)])),
+        limits=draw(limits),
+        feedback=draw(st.booleans()),
     )
 
 
 @st.composite
 def playbooks(draw: st.DrawFn) -> Playbook:
-    args = st.builds(Arg, step_ids, texts, st.booleans())
+    args = st.builds(
+        Arg,
+        step_ids,
+        texts,
+        st.booleans(),
+        st.sampled_from([*ArgType]),
+        st.sampled_from([(), ("low", "high")]),
+        st.none() | texts,
+        st.none() | st.sampled_from([*Transform]),
+        st.booleans(),
+    )
     return Playbook(
         name=draw(step_ids),
         description=draw(texts),
-        version="1.0",
+        version=draw(st.sampled_from(["1.0", "1.1"])),
+        limits=draw(limits),
         args=tuple(draw(st.lists(args, max_size=2))),
         steps=tuple(
             draw(st.lists(steps(), min_size=1, max_size=4, unique_by=lambda step: step.id))

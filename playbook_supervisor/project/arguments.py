@@ -155,13 +155,10 @@ def transformed(text: str, transform: Transform) -> str:
     (`HTTPServer2` has the words `http` and `server2`). The result is in Unicode's form NFC.
     """
     words = [word.lower() for word in _words(unicodedata.normalize("NFC", text))]
-    match transform:
-        case Transform.KEBAB_CASE:
-            made = "-".join(words)
-        case Transform.SNAKE_CASE:
-            made = "_".join(words)
-        case Transform.CAMEL_CASE:
-            made = "".join(words[:1] + [word.capitalize() for word in words[1:]])
+    if transform is Transform.CAMEL_CASE:
+        made = "".join(words[:1] + [word.capitalize() for word in words[1:]])
+    else:
+        made = ("-" if transform is Transform.KEBAB_CASE else "_").join(words)
     return unicodedata.normalize("NFC", made)
 
 

@@ -243,6 +243,37 @@ def test_a_request_of_a_process_that_has_gone_is_refused(
     assert session.taken.empty()
 
 
+class TestHandedOver:
+    """What a runner is given while it goes on driving."""
+
+    def test_arrives_and_is_not_waited_for(self, session: Session) -> None:
+        with session.drives() as listen:
+            listen()
+            driver_lock.hand_over(session.private, Request("pause", "", "Ada"))
+            assert session.taken.get(timeout=60) == Request("pause", "", "Ada")
+            assert driver_lock.living(session.private) is not None
+
+    def test_is_refused_where_the_sender_is_no_person(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ancestry, "process", lambda pid: None)
+        with session.drives() as listen:
+            listen()
+            with pytest.raises(StateError, match="its process is unknown") as refused:
+                driver_lock.hand_over(session.private, Request("pause", "", "Ada"))
+        assert refused.value.code == "PB-STATE-HUMAN-ONLY"
+
+    def test_reaches_no_runner_that_takes_no_requests(
+        self, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(driver_lock, "_BEGINNING", 0.2)
+        with session.drives() as listen:
+            listen()
+            (session.private / channel.NAME).unlink()
+            with pytest.raises(StateError, match="takes no requests"):
+                driver_lock.hand_over(session.private, Request("pause", "", "Ada"))
+
+
 @pytest.mark.parametrize("line", [b"", b"abort", b"[]", b'{"what": "pause", "unknown": 1}'])
 def test_what_is_no_request_does_nothing(session: Session, line: bytes) -> None:
     with session.drives() as listen:

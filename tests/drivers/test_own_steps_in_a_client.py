@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,13 @@ from bound import PROGRAM, Conversation
 from project import Project
 
 from playbook_supervisor.drivers import detached
+from playbook_supervisor.drivers.claude_code.binding import Binding
+from playbook_supervisor.errors import StateError
 from playbook_supervisor.sessions.store import DiskStore
+from playbook_supervisor.sessions.supervisor import Supervisor
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.cancellation import Interrupted
+from playbook_supervisor.system.locks import locked
 from playbook_supervisor.system.process_groups import until
 
 PATIENCE = 30.0
@@ -81,6 +87,10 @@ class Built:
     @property
     def process(self) -> int:
         return int((self.beside / "process").read_text())
+
+    @property
+    def session(self) -> str:
+        return self.project.session.name
 
     @property
     def private(self) -> Path:
@@ -243,3 +253,111 @@ def test_a_prompt_that_cannot_be_made_fails_its_step(
     assert (due["directive"], due["gate"]["reason"]) == ("ask", "subagent_error")
     assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
     assert "missing.md" in due["gate"]["question"]
+
+
+class TestInThisProcess:
+    """The work of the detached process, done before `next --wait` looks at the session again."""
+
+    @pytest.fixture(autouse=True)
+    def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(detached, "run_detached", lambda work: work())
+
+    def test_steps_and_what_follows_them_are_carried_out(self, built: Built) -> None:
+        built.project.playbook("begin", "mixed", "x")
+        waited = built.project.playbook("next", "--wait", "--json")
+        assert waited.json["steps"][0]["id"] == "look#1"
+        assert [entry["step_id"] for entry in built.project.journal()] == ["build", "look", "again"]
+
+    def test_what_a_process_began_that_has_gone_is_begun_again(self, built: Built) -> None:
+        built.project.playbook("begin", "mixed", "x")
+        (built.private / "worker-build#1").touch()
+        built.project.playbook("next", "--wait")
+        assert built.entry("build")["attempt"] == 2
+
+    def test_its_failure_reaches_the_command(
+        self, built: Built, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*_: object) -> None:
+            raise StateError("PB-STATE-CORRUPT", "it cannot be read")
+
+        built.project.playbook("begin", "mixed", "x")
+        monkeypatch.setattr(detached, "_carry_out", fails)
+        refused = built.project.playbook("next", "--wait")
+        assert refused.code == 3
+        assert "it cannot be read [PB-STATE-CORRUPT]" in refused.err
+
+    def test_a_bug_reaches_the_command(self, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> None:
+            raise KeyError("gone")
+
+        built.project.playbook("begin", "mixed", "x")
+        monkeypatch.setattr(detached, "_carry_out", fails)
+        assert "internal error: KeyError: 'gone'" in built.project.playbook("next", "--wait").err
+
+    def test_a_process_that_works_already_is_waited_for(self, built: Built) -> None:
+        built.project.playbook("begin", "mixed", "x")
+        supervisor = Supervisor(DiskStore(checkout.find(built.project.root)), built.session)
+        supervisor.look()
+        with ThreadPoolExecutor(1) as elsewhere:
+            with locked(built.private / "detached"):
+                waiting = elsewhere.submit(detached.attend, supervisor)
+                until(waiting.done, 0.5)
+                assert not waiting.done()
+            waiting.result(PATIENCE)
+        assert built.runs == 0
+
+    def test_it_is_not_wanted_once_another_client_drives(self, built: Built) -> None:
+        built.project.playbook("begin", "mixed", "x")
+        supervisor = Supervisor(DiskStore(checkout.find(built.project.root)), built.session)
+        supervisor.look()
+        ours = detached._Abandoned(supervisor, None)
+        assert not ours()
+        assert not ours()  # it looks only now and then
+        assert detached._Abandoned(supervisor, ("another client", 1))()
+
+    def test_it_has_the_environment_of_the_client(self) -> None:
+        before = dict(os.environ)
+        try:
+            os.environ["FAKED"] = "by a model's shell"
+            detached._take_environment(Binding("session", "client", os.getpid()))
+            assert "FAKED" not in os.environ
+            assert os.environ
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def test_a_long_step_is_looked_after(self, built: Built) -> None:
+        def releases() -> None:
+            until(lambda: built.runs == 1, PATIENCE)
+            until(lambda: False, 2 * detached._GLANCE)
+            built.release()
+
+        built.hold()
+        built.project.playbook("begin", "mixed", "x")
+        with ThreadPoolExecutor(1) as elsewhere:
+            released = elsewhere.submit(releases)
+            built.project.playbook("next", "--wait")
+            released.result(PATIENCE)
+        assert built.entry("build")["output"] == "built x"
+
+    def test_an_interruption_is_no_failure(
+        self, built: Built, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*_: object) -> None:
+            raise Interrupted
+
+        built.project.playbook("begin", "mixed", "x")
+        monkeypatch.setattr(detached, "_carry_out", interrupted)
+        detached.attend(Supervisor(DiskStore(checkout.find(built.project.root)), built.session))
+        assert not (built.private / "detached.json").exists()
+
+    def test_the_time_of_a_retry_is_waited_for_by_the_command(self, built: Built) -> None:
+        """tyr 4; chapter 2, `retry:N`."""
+        text = MIXED.format(program="false").replace("error_policy: stop", "error_policy: retry:1")
+        built.project.write(".playbooks/playbooks/mixed.yaml", text)
+        built.project.commit("Retry")
+        built.project.playbook("begin", "mixed", "x")
+        waited = built.project.playbook("next", "--wait", "--json")
+        assert waited.json["status"] == "failed"
+        first, second = built.project.journal()
+        assert (first["error_code"], second["attempt"]) == ("PB-STEP-FAILED", 2)
