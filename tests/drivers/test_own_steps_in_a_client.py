@@ -255,6 +255,14 @@ def test_a_prompt_that_cannot_be_made_fails_its_step(
     assert "missing.md" in due["gate"]["question"]
 
 
+def test_a_client_without_hooks_is_not_stuck_by_such_a_prompt(built: Built) -> None:
+    built.project.write(".playbooks/playbooks/told.yaml", TOLD)
+    built.project.commit("Tell")
+    begun = built.project.playbook("begin", "told", "--json").json
+    assert (begun["directive"], begun["gate"]["reason"]) == ("ask", "subagent_error")
+    assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
+
+
 class TestInThisProcess:
     """The work of the detached process, done before `next --wait` looks at the session again."""
 

@@ -16,15 +16,19 @@ import playbook_supervisor
 from playbook_supervisor.errors import ArgumentError
 from playbook_supervisor.kernel.directives import Ask, Attempt, Failure, Finish, Outcome, Run
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Playbook, Step
+from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.state import Entry, Past, State
 from playbook_supervisor.kernel.vocabulary import (
+    ArgType,
     Autonomy,
     GateReason,
     Place,
     Resolution,
     SessionStatus,
+    Transform,
+    Trigger,
 )
+from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.serialize import (
     SessionHeader,
     WorkItem,
@@ -64,6 +68,14 @@ def valid(shape: object) -> Any:
 
 @given(playbooks())
 def test_a_playbook_comes_back_as_it_was(playbook: Playbook) -> None:
+    assert playbook_from_json(through_json(playbook_to_json(playbook))) == playbook
+
+
+def test_limits_and_types_come_back_as_they_were() -> None:
+    limited = replace(STEP, limits=Limits(max_turns=3), escalation_triggers=(Trigger.VERDICT_FAIL,))
+    arg = Arg("level", "", False, ArgType.ENUM, ("low", "high"), "low", Transform.KEBAB_CASE)
+    limits = Limits(timeout_seconds=1.5)
+    playbook = Playbook("x", "", "1.1", (arg,), (limited,), limits=limits)
     assert playbook_from_json(through_json(playbook_to_json(playbook))) == playbook
 
 
