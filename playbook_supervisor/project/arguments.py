@@ -75,8 +75,9 @@ def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str],
     for text in given:
         name, equals, value = text.partition("=")
         if equals and re.match(_ARG_NAME, name) and name not in declared:
-            shown = "a name before the `=`" if secret else first_line(name, 40)
-            faults.append(f"no arg is called {shown}{suggestion(name, declared)}")
+            unknown = f"no arg is called {first_line(name, 40)}"
+            unknown = "an argument has a name that is not declared" if secret else unknown
+            faults.append(unknown + suggestion(name, declared))
             continue
         if not equals or name not in declared:
             value = text
@@ -114,7 +115,7 @@ def final_value(arg: Arg, text: str) -> str:
         if not re.match(HANDLE, text):
             raise ValueError(_HANDLE_WANTED)
         return text
-    value = _typed(arg, text)
+    value = typed(text, arg.type, arg.values)
     if arg.transform is None:
         return value
     if not (made := transformed(value, arg.transform)):
@@ -122,8 +123,12 @@ def final_value(arg: Arg, text: str) -> str:
     return made
 
 
-def _typed(arg: Arg, text: str) -> str:
-    match arg.type:
+def typed(text: str, kind: str, values: Sequence[str]) -> str:
+    """The text as an arg of this type takes it; `values` are those of an enum.
+
+    ValueError, with the rest of a sentence about the arg.
+    """
+    match kind:
         case ArgType.NUMBER:
             if not re.match(_NUMBER, text.strip()):
                 raise ValueError(f"must be a number, not {_quoted(text)}")
@@ -134,9 +139,9 @@ def _typed(arg: Arg, text: str) -> str:
                 raise ValueError(f"must be true or false, not {_quoted(text)}")
             return "true" if word in _TRUE else "false"
         case ArgType.ENUM:
-            if text not in arg.values:
-                allowed = ", ".join(map(first_line, arg.values))
-                near = suggestion(text, arg.values)
+            if text not in values:
+                allowed = ", ".join(map(first_line, values))
+                near = suggestion(text, values)
                 raise ValueError(f"must be one of {allowed}, not {_quoted(text)}{near}")
             return text
         case _:

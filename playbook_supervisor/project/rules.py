@@ -14,6 +14,7 @@ from playbook_supervisor.formats.sanitize import did_you_mean, first_line
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
 from playbook_supervisor.project import condition_rules, namespaces
 from playbook_supervisor.project import reference_rules as references
+from playbook_supervisor.project.arguments import typed
 from playbook_supervisor.project.format_version import NEWEST, VERSION, text_of, things
 from playbook_supervisor.project.schema_problems import RULE, SCHEMA
 
@@ -112,7 +113,7 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
 
 
 def _args(document: Document, data: Thing) -> Iterator[Problem]:
-    """An enum has values, its default is one of them, and a required arg has no default."""
+    """An enum has values, a default fits its arg, and a required arg has no default."""
     for index, arg in things(data, "args"):
         path: Path = ("args", index)
         values, default = arg.get("values"), arg.get("default")
@@ -123,14 +124,25 @@ def _args(document: Document, data: Thing) -> Iterator[Problem]:
             message = "`values` belongs to an enum"
             guidance = "Write `type: enum`, or remove `values`."
             yield problem_at(document, (*path, "values"), RULE, message, guidance, key=True)
-        elif isinstance(values, list) and isinstance(default, str) and default not in values:
-            message = f"the default `{first_line(default, 60)}` is not one of the values"
-            guidance = f"Allowed: {first_line(', '.join(map(str, values)))}."
-            yield problem_at(document, (*path, "default"), RULE, message, guidance)
+        elif fault := _fault_of_default(arg):
+            guidance = "Change the default, or the type of the arg."
+            yield problem_at(document, (*path, "default"), RULE, f"the default {fault}", guidance)
         if arg.get("required") is True and default is not None:
             message = "a required arg is always given, so its default has no effect"
             guidance = "Write `required: false`, or remove `default`."
             yield problem_at(document, (*path, "default"), RULE, message, guidance, key=True)
+
+
+def _fault_of_default(arg: Thing) -> str:
+    """What is wrong with a default that is not made of other args."""
+    default, values = text_of(arg, "default"), arg.get("values")
+    if not default.strip() or "{{" in default:
+        return ""
+    try:
+        typed(default, str(arg.get("type", "")), values if isinstance(values, list) else ())
+    except ValueError as fault:
+        return str(fault)
+    return ""
 
 
 def _repeated(document: Document, data: Thing, key: str, name: str, kind: str) -> Iterator[Problem]:

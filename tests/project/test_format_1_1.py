@@ -201,7 +201,9 @@ def test_each_mistake_has_a_message_and_guidance(steps: str, message: str, guida
     [
         ("type: enum", "an enum needs `values`"),
         ("values: [a]", "`values` belongs to an enum"),
-        ("type: enum, values: [a, b], default: c", "the default `c` is not one of the values"),
+        ("type: enum, values: [a, b], default: c", "the default must be one of a, b, not"),
+        ("type: number, default: many", "the default must be a number"),
+        ("type: boolean, default: maybe", "the default must be true or false"),
         ("type: enum, values: []", "`values` is empty"),
         ("type: int", "`int` is not a valid value of `type`"),
         ("transform: shout", "`shout` is not a valid value of `transform`"),
