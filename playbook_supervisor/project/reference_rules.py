@@ -88,6 +88,9 @@ def _args(
             if not holds_secrets:
                 message = f"{shown} can only stand in `with.env` and `with.headers`"
                 yield problem_at(document, path, RULE, message, "Pass the secret there.")
+            elif (arg := name.removeprefix(SECRET)) in declared:
+                message = f"{shown} is a secret of that name, not the arg `{arg}`"
+                yield problem_at(document, path, RULE, message, f"Write `{{{{{arg}}}}}`.")
         elif name not in declared:
             message = f"{shown} is not a declared arg"
             yield problem_at(document, path, RULE, message, _declare(name, declared))

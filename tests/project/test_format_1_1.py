@@ -214,6 +214,13 @@ def test_an_arg_that_contradicts_itself_is_refused(arg: str, message: str) -> No
     assert message in only(step(), args=args).message
 
 
+def test_a_secret_arg_is_not_mistaken_for_a_secret_of_its_name() -> None:
+    args = "[{name: token, description: b, required: true, secret: true}]"
+    found = only(step(', with: {env: {T: "{{secret:token}}"}}', command="cli env"), args=args)
+    assert found.message == "`{{secret:token}}` is a secret of that name, not the arg `token`"
+    assert found.guidance == "Write `{{token}}`."
+
+
 def test_a_default_refers_to_earlier_args_alone() -> None:
     first = "{name: a, description: b, required: true}"
     second = "{name: c, description: d, required: false, default: 'x-{{a}}'}"
