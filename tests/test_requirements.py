@@ -12,9 +12,10 @@ GROUPS = [
     requirements.Group(
         "Playbooks",
         "tyr",
-        {"1": "One", "2": "Two", "3": "Three"},
+        {"1": "One", "2": "Two", "3": "Three", "4": "Four"},
         planned=["1"],
         differs={"2": "two halves"},
+        shown={"4": "Measured by `make bench`"},
     ),
 ]
 
@@ -27,7 +28,7 @@ def tests(tmp_path: Path) -> Path:
         '"""Tyrum 3."""\n'
         "class TestAll:\n"
         '    """kai FR2 to FR4,\n    and FR5: all of it."""\n'
-        "    def test_it(self) -> None:\n"
+        "    def test_it_does_of_1_1(self) -> None:\n"
         '        """kai FR5."""\n'
         "def helper():\n"
         '    """kai FR1 is not proved by a helper."""\n'
@@ -45,20 +46,22 @@ def test_the_committed_page_claims_no_test_that_is_gone(
 
 def test_a_requirement_is_proved_by_tests_whose_docstrings_name_it(tests: Path) -> None:
     page = requirements.page(GROUPS, requirements.mentions(GROUPS, tests))
-    link = "[test_one.py](../tests/test_one.py)"
+    file = "(../tests/test_one.py)"
     assert "| `FR1` | It does 1 | *without a test* |" in page
     for each in ("FR2", "FR3", "FR4"):
-        assert f"| `{each}` | It does {each[2]} | {link} TestAll |" in page
-    assert f"| `FR5` | It does 5 | {link} TestAll, test_it |" in page
+        assert f"| `{each}` | It does {each[2]} | [all]{file} |" in page
+    assert f"| `FR5` | It does 5 | [all]{file}<br>[all it does of 1.1]{file} |" in page
     assert "| `1` | One | *planned* |" in page
     assert "| `2` | Two (instead: two halves) | *met in another way* |" in page
-    assert f"| `3` | Three | {link} |" in page
+    assert f"| `3` | Three | [all of test_one.py]{file} |" in page
+    assert "| `4` | Four | Measured by `make bench` |" in page
 
 
 def test_the_page_counts_them(tests: Path) -> None:
     page = requirements.page(GROUPS, requirements.mentions(GROUPS, tests))
-    assert "| requirements | 8 |" in page
+    assert "| requirements | 9 |" in page
     assert "| with a test | 5 |" in page
+    assert "| met in another way | 2 |" in page
     assert "| planned | 1 |" in page
 
 

@@ -42,24 +42,29 @@ PAGE = """\
 
 <!-- Made by tools/generate_requirements.py from tools/requirements.yaml and the tests. -->
 
-Three earlier designs are the source of these requirements: kai, Catalyst and Tyrum. Each is listed
-with the tests whose docstrings name it.
+Three earlier designs are the source of these requirements: kai, Catalyst and Tyrum. Each row links
+to the tests whose docstrings name it. A test's name is written as a sentence here: `a gate opens`
+is `test_a_gate_opens`, or `test_opens` in a class `TestAGate`.
 
 {summary}{sections}"""
 
 
 class Group(Record):
-    """Requirements of one kind: id → sentence; `differs` maps ids to what is done instead."""
+    """Requirements of one kind: id → sentence.
+
+    `differs` maps ids to what is done instead, `shown` to what shows a row other than a test.
+    """
 
     title: str
     source: str
     rows: Mapping[str, str]
     planned: Sequence[str] = ()
     differs: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
 
 
 class Mention(Record):
-    """A test that names an id; `name` is empty if the whole file does."""
+    """A test that names an id: `test_it`, `TestAll.test_it`, `TestAll`, or empty for a file."""
 
     file: str
     name: str
@@ -95,12 +100,25 @@ def mentions(every: Sequence[Group], tests: Path = REPOSITORY / "tests") -> Ment
 
 def docstrings(code: str) -> Iterator[tuple[str, str]]:
     """The docstrings of a module, its classes and its tests, each with the name of its owner."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            name = "" if isinstance(node, ast.Module) else node.name
-            is_test = name.startswith(("test_", "Test")) or not name
-            if is_test and (text := ast.get_docstring(node)):
-                yield name, " ".join(text.split())
+    module = ast.parse(code)
+    yield "", _docstring(module)
+    for node in module.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, _docstring(node)
+            for test in _tests(node):
+                yield f"{node.name}.{test.name}", _docstring(test)
+    for test in _tests(module):
+        yield test.name, _docstring(test)
+
+
+def _tests(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name.startswith("test_"):
+            yield each
+
+
+def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
+    return " ".join((ast.get_docstring(node) or "").split())
 
 
 def named(docstring: str, known: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -133,7 +151,7 @@ def _summary(every: Sequence[Group], found: Mentions) -> str:
 def _state(group: Group, each: str, found: Mentions) -> str:
     if found.get((group.source, each)):
         return "with a test"
-    if each in group.differs:
+    if each in group.differs or each in group.shown:
         return "met in another way"
     return "planned" if each in group.planned else "without a test"
 
@@ -151,15 +169,26 @@ def _sentence(group: Group, each: str) -> str:
 
 
 def _proof(group: Group, each: str, found: Mentions) -> str:
-    by_file: dict[str, list[str]] = {}
-    for mention in found.get((group.source, each), ()):
-        by_file.setdefault(mention.file, []).append(mention.name)
-    if not by_file:
-        return f"*{_state(group, each, found)}*"
-    return "; ".join(
-        f"[{file.removeprefix('tests/')}](../{file}) {', '.join(filter(None, names))}".strip()
-        for file, names in by_file.items()
-    )
+    links = [_link(mention) for mention in found.get((group.source, each), ())]
+    if links:
+        return "<br>".join(links)
+    return group.shown.get(each) or f"*{_state(group, each, found)}*"
+
+
+def _link(mention: Mention) -> str:
+    said = _as_sentence(mention.name) or f"all of {Path(mention.file).name}"
+    return f"[{said}](../{mention.file})"
+
+
+def _as_sentence(name: str) -> str:
+    """`TestAGate.test_opens` → `a gate opens`: names with underscores do not wrap in a table."""
+    words: list[str] = []
+    for part in name.split("."):
+        if part.startswith("Test"):
+            words += re.findall("[A-Z][a-z0-9]*", part.removeprefix("Test"))
+        else:
+            words += part.removeprefix("test_").split("_")
+    return re.sub(r"\b(\d) (?=\d\b)", r"\1.", " ".join(words).lower())
 
 
 # ── what was lost ───────────────────────────────────────────────────────────────────────────
