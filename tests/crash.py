@@ -1,11 +1,9 @@
 """Kills a real run of a real session, at every write or at any time, and lets it be resumed.
 
-`python crash.py points FOLDER SHARD SHARDS` ends a run by SIGKILL at its n-th write to the disk,
-for every n of the shard, until a run comes to its end; `python crash.py beginnings FOLDER SHARD
-SHARDS` does so with `run` and its options, followed by a bare `resume`; `python crash.py times
-FOLDER KILLS SEED` kills at random moments, again and again in one session. Each run is a process of
-its own.
-Printed is one line of JSON: kills, runs, write points, and every broken promise.
+`points` ends a run by SIGKILL at its n-th write to the disk, for every n of the shard, until a run
+comes to its end; `beginnings` does so with `run` and its options, followed by a bare `resume`;
+`times` kills at random moments, again and again in one session. Each run is a process of its own.
+Each returns its kills, runs, write points, and every broken promise.
 
 What was done and said stands in a log outside the session: `ran`, `evidence` (its artifacts are
 there), `settled` and `answered`, in the order in which it became true.
@@ -14,14 +12,15 @@ there), `settled` and `answered`, in the order in which it became true.
 from __future__ import annotations
 
 import itertools
-import json
 import os
+import posix
 import random
 import shutil
 import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -214,20 +213,24 @@ def die_at(point: int) -> None:
     whole, Path.write_bytes = Path.write_bytes, cut  # type: ignore[assignment,method-assign]
 
 
-def forked(work: Callable[[], object], point: int = 0) -> int:
-    """The id of a new process that does this work, and dies at that write."""
-    pid = os.fork()
+def forked(
+    work: Callable[[], object], point: int = 0, die: Callable[[int], object] = die_at
+) -> int:
+    """The id of a new process that does this work, and dies at that write; 0 is none."""
+    with warnings.catch_warnings(action="ignore"):  # of threads, which the process does not need
+        pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            die_at(point)
+            sys.settrace(None)
+            die(point)
             work()
             code = 0
-        except Exception:
+        except BaseException:
             traceback.print_exc()
         finally:
             sys.stderr.flush()
-            os._exit(code)
+            posix._exit(code)  # `os._exit` would save coverage
     return pid
 
 
@@ -304,7 +307,7 @@ def _in_the_log(entries: tuple[Entry, ...], log: list[list[str]]) -> Iterator[st
             yield f"the answer {rest[0]} to {who} was lost"
 
 
-# ── the two experiments ─────────────────────────────────────────────────────────────────────
+# ── the experiments ─────────────────────────────────────────────────────────────────────────
 
 
 def fresh(folder: Path, script: str) -> tuple[Scene, Log, ScriptAgent]:
@@ -418,13 +421,3 @@ def times(folder: Path, wanted: int, seed: int) -> dict[str, Any]:
             kills += 1
         broken += [f"session {sessions}: {promise}" for promise in broken_promises(scene, log)]
     return {"kills": kills, "runs": runs, "sessions": sessions, "broken": broken}
-
-
-def main() -> None:
-    experiment, folder, first, second = sys.argv[1:]
-    chosen = {"points": points, "beginnings": beginnings, "times": times}[experiment]
-    print(json.dumps(chosen(Path(folder), int(first), int(second))))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import posix
 import signal
-import sys
-import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import crash
 from project import Project
 
 from playbook_supervisor.commands.install.changes import InstallPlan
@@ -41,31 +38,17 @@ def state(project: Project) -> dict[str, tuple[int, int, str]]:
 
 def forked(deed: Callable[[], object], cwd: Path, *, at: int = 0) -> int:
     """The id of a process that does this in that folder, killed at that fsync; 0 is none."""
-    with warnings.catch_warnings(action="ignore"):  # of threads, which the process does not need
-        pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            sys.settrace(None)
-            os.chdir(cwd)
-            _die_at_fsync(at)
-            deed()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            posix._exit(code)  # `os._exit` would save coverage
-    return pid
 
+    def there() -> None:
+        os.chdir(cwd)
+        deed()
 
-def ended(pid: int) -> int:
-    """The exit status of the process, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return crash.forked(there, at, _die_at_fsync)
 
 
 def killed(deed: Callable[[], object], cwd: Path, *, at: int) -> bool:
     """Whether a process that does this was killed at that fsync."""
-    code = ended(forked(deed, cwd, at=at))
+    code = crash.ended(forked(deed, cwd, at=at))
     assert code in (0, -signal.SIGKILL)
     return code != 0
 

@@ -5,16 +5,13 @@ kai FR32, FR33, NFR2: after any kill, `resume` continues from the journal.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import crash
 import pytest
 
-HERE = Path(__file__).parent
 FEW = 15
 KILLS = int(os.environ.get("CRASH_KILLS", "150"))
 """How many kills at random moments. A release must survive `CRASH_KILLS=1000`."""
@@ -26,24 +23,13 @@ def shards(number: int) -> list[Any]:
     return [(0, number), *others]
 
 
-def experiment(tmp_path: Path, *args: object) -> dict[str, Any]:
-    argv = [sys.executable, HERE / "crash.py", args[0], tmp_path / "work", *args[1:]]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    done = subprocess.run(
-        [str(word) for word in argv], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["broken"] == [], done.stderr
-    return found
-
-
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("shard", "of"), shards(16))
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = experiment(tmp_path, "points", shard, of)
+    found = crash.points(tmp_path / "work", shard, of)
+    assert found["broken"] == []
     assert found["points"] > 100
     assert found["kills"] >= found["points"] // of - 1
     with capsys.disabled():
@@ -56,7 +42,8 @@ def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bare `resume` knows agent, mode, deadlines and the first step; nothing else is left."""
-    found = experiment(tmp_path, "beginnings", shard, of)
+    found = crash.beginnings(tmp_path / "work", shard, of)
+    assert found["broken"] == []
     assert found["kills"] >= found["points"] // of - 1 > 4
     with capsys.disabled():
         print(f"\nkills survived: {found['kills']} of every {of}th of {found['points']} writes")
@@ -67,7 +54,8 @@ def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
 def test_a_run_killed_at_random_moments_is_resumed_to_its_end(
     tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = experiment(tmp_path, "times", kills, 20260219 + kills)
+    found = crash.times(tmp_path / "work", kills, 20260219 + kills)
+    assert found["broken"] == []
     assert found["kills"] >= kills
     with capsys.disabled():
         print(f"\nkills survived: {found['kills']} at random, in {found['sessions']} sessions")

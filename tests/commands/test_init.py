@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from installing import NOON, ended, forked, killed, said, state
+from crash import ended
+from installing import NOON, forked, killed, said, state
 from project import COMMANDS, Project
 from pytest_mock import MockerFixture
 

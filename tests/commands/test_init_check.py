@@ -141,8 +141,11 @@ def test_a_folder_in_the_way_is_a_conflict_and_nothing_is_written(tested: Projec
 def test_a_killed_run_loses_no_settings_and_is_repeated(tested: Project) -> None:
     """SIGKILL at every fsync, each followed by a second run."""
     settings = "# Ours.\nagent: claude\n"
+    assert tested.playbook("init", "--yes").code == 0
     tested.write(FILE, settings)
-    tested.commit("With settings")
+    (tested.root / ".playbooks/install.yaml").unlink()
+    (tested.root / ".claude/settings.json").unlink()
+    tested.commit("Installed in part, and with settings that lack the command")
 
     def begin() -> None:
         install.apply(install.plan(tested.root), NOON)

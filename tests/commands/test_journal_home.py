@@ -8,11 +8,10 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import crash
 import pytest
 from project import Project
 from pytest_mock import MockerFixture
@@ -566,7 +565,6 @@ def main_has_none(late: Late) -> None:
         (comment, 5),
         pytest.param(comment, 1, marks=pytest.mark.long),
         pytest.param(main_has_none, 1, marks=pytest.mark.long),
-        pytest.param(journal_emptied, 1, marks=pytest.mark.long),
     ],
 )
 def test_killed_at_any_write_and_called_again_the_end_is_there(
@@ -592,7 +590,7 @@ def killed_everywhere(late: Late, copy: Path, step: int) -> int:
         shutil.copytree(root, copy / root.name, symlinks=True)
     for kills in itertools.count():
         point = 1 + kills * step
-        code = finish_and_die(late, point)
+        code = crash.ended(crash.forked(late.finish, point))
         if code == 0:
             assert late.is_home
             return kills
@@ -606,15 +604,6 @@ def killed_everywhere(late: Late, copy: Path, step: int) -> int:
             shutil.rmtree(root, ignore_errors=True)
             shutil.copytree(copy / root.name, root, symlinks=True)
     raise AssertionError("writes never end")
-
-
-def finish_and_die(late: Late, point: int) -> int:
-    """The exit code of a `finish` that is killed at that write."""
-    tests = Path(__file__).parent.parent
-    program = [sys.executable, str(tests / "finish_killed.py")]
-    argv = [*program, str(late.main.root), late.id, str(point)]
-    environment = {**late.main.environment, "PYTHONPATH": str(tests)}
-    return subprocess.run(argv, env=environment, check=False, capture_output=True).returncode
 
 
 def at_its_end(late: Late, root: Path) -> bool:

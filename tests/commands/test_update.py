@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from cli.scripts import conforms
-from installing import NOON, ended, forked, killed, said, state
+from crash import ended
+from installing import NOON, forked, killed, said, state
 from project import Project
 from pytest_mock import MockerFixture
 
