@@ -116,7 +116,7 @@ class _Project:
             return ()
         from playbook_supervisor.project.policy_files import project_rules
 
-        return project_rules(self.root)
+        return project_rules(self.root, self.config)
 
     @cached_property
     def playbooks(self) -> tuple[Playbook, ...]:
@@ -225,7 +225,7 @@ def _in_policy(data: bytes, file: str, project: _Project) -> Problems:
     from playbook_supervisor.project import policy_files
 
     try:
-        rules, problems = policy_files.examine(data, file)
+        rules, problems = policy_files.examine(data, file, project.config)
     except CheckError as error:
         return (problem_of(error, file),)
     if problems:

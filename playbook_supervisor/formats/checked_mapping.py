@@ -100,14 +100,6 @@ class Section:
             return None
         return tuple(self._line(item, (*path, index)) for index, item in enumerate(items))
 
-    def words(self, key: str, allowed: Sequence[Word]) -> tuple[Word, ...]:
-        """A list of allowed words, without repetitions."""
-        found = [
-            self._word(text, allowed, (*self._path, key, index))
-            for index, text in enumerate(self.lines(key) or ())
-        ]
-        return tuple(dict.fromkeys(word for word in found if word is not None))
-
     def argv(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
         """A program and its arguments, one string each; there is no shell."""
         argv = self.lines(key)
@@ -141,7 +133,13 @@ class Section:
 
     def maybe(self, key: str, allowed: Sequence[Word]) -> Word | None:
         """One of the allowed words; None if the key is absent."""
-        return self._word(self.line(key, ""), allowed, (*self._path, key))
+        text = self.line(key, "")
+        word = next((word for word in allowed if word == text), None)
+        if text and word is None:
+            near = did_you_mean(text, allowed)
+            hint = f"Did you mean `{near}`?" if near else ""
+            self.report(key, f"must be one of {', '.join(allowed)}", hint)
+        return word
 
     def folder(self, key: str, default: str) -> str:
         """A folder inside the repository, without a trailing slash."""
@@ -150,14 +148,6 @@ class Section:
         if path.is_absolute() or ".." in path.parts or not path.parts:
             self.report(key, "must be a folder inside the repository")
         return str(path)
-
-    def _word(self, text: str, allowed: Sequence[Word], path: Path) -> Word | None:
-        word = next((word for word in allowed if word == text), None)
-        if text and word is None:
-            near = did_you_mean(text, allowed)
-            hint = f"Did you mean `{near}`?" if near else ""
-            self._problems.add(path, f"must be one of {', '.join(allowed)}", hint)
-        return word
 
     def _line(self, data: Data, path: Path) -> str:
         if not isinstance(data, str):

@@ -55,10 +55,6 @@ class Fields:
         """A member of the enum, or None."""
         return self.word(key, words) if self.text(key) else None
 
-    def words(self, key: str, words: type[_Word]) -> tuple[_Word, ...]:
-        """A list of members of the enum, empty if there is none."""
-        return tuple(_word(key, text, words) for text in self.texts(key))
-
     def time(self, key: str) -> int:
         """Milliseconds since the epoch of an ISO 8601 time with its zone."""
         text = self.required(key)

@@ -35,6 +35,12 @@ class Problem(Record):
         return f"{self.file}:{self.line}:{self.col}"
 
     @property
+    def sentences(self) -> str:
+        """The message and the guidance."""
+        end = "" if self.message.endswith("?") else "."
+        return f"{self.message}{end} {self.guidance}"
+
+    @property
     def line(self) -> int:
         return self.position[0]
 
@@ -90,5 +96,5 @@ def refusal(code: str, problems: Sequence[Problem]) -> CheckError:
         where=first.file,
         position=first.position,
         guidance=f"`playbook check {first.file}` lists them all." if more else first.guidance,
-        details=tuple(f"{each.place}: {each.message}. {each.guidance}" for each in problems),
+        details=tuple(f"{each.place}: {each.sentences}" for each in problems),
     )

@@ -29,17 +29,21 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
     """Every parameter that can mean nothing, and every condition that could never be checked."""
     for index, step in things(data, "steps"):
         for key in _PLACES:
-            stated = step.get(key)
-            for number, each in enumerate(stated if isinstance(stated, list) else ()):
-                path: Path = ("steps", index, key, number)
-                for word, value in each.items() if isinstance(each, dict) else [(each, None)]:
-                    if isinstance(word, str) and word in set(Condition):
-                        yield from _misplaced(document, path, Condition(word))
-                        yield from _flawed(document, path, Condition(word), value)
+            yield from in_list(step.get(key), document, ("steps", index, key))
+
+
+def in_list(stated: object, document: Document, path: Path) -> Iterator[Problem]:
+    """The same of one list of conditions; `path` leads to it and ends with its key."""
+    for number, each in enumerate(stated if isinstance(stated, list) else ()):
+        at = (*path, number)
+        for word, value in each.items() if isinstance(each, dict) else [(each, None)]:
+            if isinstance(word, str) and word in set(Condition):
+                yield from _misplaced(document, at, Condition(word))
+                yield from _flawed(document, at, Condition(word), value)
 
 
 def _misplaced(document: Document, path: Path, condition: Condition) -> Iterator[Problem]:
-    if condition in SINCE_LAUNCH and path[2] != _AFTER:
+    if condition in SINCE_LAUNCH and path[-2] != _AFTER:
         message = f"`{condition}` compares with the launch of its step"
         yield problem_at(document, path, RULE, message, "Put it under `postconditions`.")
 

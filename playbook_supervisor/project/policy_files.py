@@ -6,28 +6,37 @@ misspelt rule would be silently ignored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.checked_mapping import Problems, Section, is_empty
-from playbook_supervisor.formats.located import Data
-from playbook_supervisor.formats.problems import Problem, refusal
+from playbook_supervisor.formats.problems import Problem, problem_at, refusal
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES, load
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition
+from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project import yaml_folder
-from playbook_supervisor.project.requirement import PLAIN
+from playbook_supervisor.project.conditions import require_answerable
+from playbook_supervisor.project.references import names
+from playbook_supervisor.project.schema import examine_conditions
 from playbook_supervisor.project.session_policy import LADDER, Demand, Policy
-from playbook_supervisor.records import Record
+from playbook_supervisor.records import Record, replace
 from playbook_supervisor.system.files import contained, read_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.formats.located import Data, Document
+    from playbook_supervisor.formats.located import Path as Place
+    from playbook_supervisor.project.config import Config
 
 FOLDER = ".playbooks/policies"
 CODE = "PB-CHECK-POLICY"
 
 _MATCHED = ("command", "step", "playbook")
-_DEMANDED = ("autonomy", "postconditions", "answered_by")
+_CONDITIONS = "postconditions"
+_DEMANDED = ("autonomy", _CONDITIONS, "answered_by")
 _CURE = "`playbook schema policy` describes every key."
 _LONGEST = 200  # characters of a pattern
 
@@ -44,7 +53,7 @@ class PolicyRule(Record):
     step: str = ""
     playbook: str = ""
     autonomy: Autonomy | None = None
-    postconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[str, ...] = ()
     answered_by: tuple[str, ...] = ()
 
     def matches(self, playbook: Playbook, step: Step) -> bool:
@@ -82,23 +91,27 @@ def merged(rules: Sequence[PolicyRule], playbook: Playbook) -> Policy:
 # ── the files ───────────────────────────────────────────────────────────────────────────────
 
 
-def project_rules(root: Path) -> tuple[PolicyRule, ...]:
+def project_rules(root: Path, config: Config | None) -> tuple[PolicyRule, ...]:
     """All rules of the project, by file and place; () if it has none.
 
+    `config` are its settings, None if it is not known which checks they define.
     CheckError PB-CHECK-POLICY, or the YAML reader's, names the first problem of a file and lists
     all; StorageError if one cannot be read or is a link out of the repository.
     """
     rules: list[PolicyRule] = []
     for name in yaml_folder.names(contained(root, FOLDER)):
         source = f"{FOLDER}/{name}"
-        found, problems = examine(read_bytes(contained(root, source), limit=MAX_BYTES), source)
+        data = read_bytes(contained(root, source), limit=MAX_BYTES)
+        found, problems = examine(data, source, config)
         if problems:
             raise refusal(CODE, problems)
         rules += found
     return tuple(rules)
 
 
-def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Problem, ...]]:
+def examine(
+    data: bytes, source: str, config: Config | None
+) -> tuple[tuple[PolicyRule, ...], tuple[Problem, ...]]:
     """The rules of one file that could be read, and all problems. CheckError of the YAML reader."""
     document = load(data, source)
     problems = Problems(document, CODE, _CURE)
@@ -111,10 +124,36 @@ def examine(data: bytes, source: str) -> tuple[tuple[PolicyRule, ...], tuple[Pro
     if is_empty(top) or not listed:
         problems.add((), "the file has no rules", "Write one, or remove the file.")
         return (), problems.found()
+    wrong: list[Problem] = []
     for item, path in listed:
         rule = Section(problems, item, path, ("match", *_DEMANDED))
-        rules.append(_rule(rule, policy, document.position(path)[0], known=isinstance(item, dict)))
-    return tuple(rules), problems.found()
+        read = _rule(rule, policy, document.position(path)[0], known=isinstance(item, dict))
+        if isinstance(item, dict) and _CONDITIONS in item:
+            at: Place = (*path, _CONDITIONS)
+            conditions, flaws = examine_conditions(item[_CONDITIONS], document, at)
+            flaws += tuple(_unanswerable(conditions, document, at, config))
+            wrong += [replace(flaw, code=CODE) for flaw in flaws]
+            read = replace(read, postconditions=tuple(dict.fromkeys(conditions)))
+        rules.append(read)
+    found = sorted((*problems.found(), *wrong), key=lambda each: each.position)
+    return tuple(rules), tuple(found)
+
+
+def _unanswerable(
+    conditions: Sequence[str], document: Document, path: Place, config: Config | None
+) -> Iterator[Problem]:
+    """Args, which a policy does not have, and checks that the settings do not define."""
+    for number, condition in enumerate(conditions):
+        at = (*path, number)
+        if referred := names(condition):
+            message = f"`{{{{{first_line(referred[0], 60)}}}}}`: a policy has no args"
+            guidance = "Write the value; playbooks without that arg have to meet the policy, too."
+            yield problem_at(document, at, CODE, message, guidance)
+        elif config is not None:
+            try:
+                require_answerable([condition], config)
+            except CheckError as error:
+                yield problem_at(document, at, CODE, error.message, error.guidance)
 
 
 def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
@@ -134,8 +173,7 @@ def _rule(rule: Section, policy: str, line: int, *, known: bool) -> PolicyRule:
         step,
         playbook,
         rule.maybe("autonomy", LADDER),
-        rule.words("postconditions", PLAIN),
-        _people(rule),
+        answered_by=_people(rule),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
+from pathlib import Path as FilePath
 
 from playbook_supervisor.errors import ArgumentError, CheckError
 from playbook_supervisor.formats.located import yaml_values
@@ -24,7 +24,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Transform,
     Trigger,
 )
-from playbook_supervisor.project import format_version, rules
+from playbook_supervisor.project import condition_rules, format_version, rules
 from playbook_supervisor.project.requirement import Requirement
 from playbook_supervisor.project.schema_problems import SCHEMA, explain
 from playbook_supervisor.records import fields
@@ -33,11 +33,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_SCHEMAS = Path(__file__).parent / "schemas"
+    from playbook_supervisor.formats.located import Data, Path
+
+_SCHEMAS = FilePath(__file__).parent / "schemas"
 _BOOLEANS = frozenset({"required", "secret", "feedback"})
 _NUMBERS = frozenset(fields(Limits))
 _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
+_LEAST = {"name": "a", "description": "a", "version": "1.1", "args": []}
+"""A valid playbook but for its steps."""
 _NAMES = frozenset({"name", "id", "command", "model", "parallel_group", "version", "stdin"})
 
 
@@ -64,12 +68,30 @@ def examine_document(document: Document) -> tuple[Playbook | None, tuple[Problem
     conforming = conforms(typed)
     found = chain(format_version.problems(typed, document), rules.violations(typed, document))
     if not conforming:
-        found = chain(found, _schema_violations(typed, document))
-    first = set(_first(found, document.source))
-    problems = tuple(sorted(first, key=lambda each: (each.position, each.message)))
+        found = chain(found, _violations(typed, document, _schema()))
+    problems = _by_place(found, document)
     if any(problem.severity == "error" for problem in problems):
         return None, problems
     return _playbook(typed), problems
+
+
+def examine_conditions(
+    stated: Data, document: Document, path: Path
+) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """The canonical texts of the list of conditions at `path`, and all problems by place.
+
+    It is read like the `postconditions` of a step; there are no texts if there is a problem.
+    """
+    from playbook_supervisor.project.schemas.playbook_validator import conforms
+
+    typed = _typed("", stated)
+    found = condition_rules.in_list(typed, document, path)
+    step = {"id": "a", "command": "/a", "postconditions": typed}
+    if not conforms({**_LEAST, "steps": [step]}):
+        schema = {**_schema(), "$ref": "#/definitions/step/properties/postconditions"}
+        found = chain(found, _violations(typed, document, schema, path))
+    problems = _by_place(found, document)
+    return (() if problems else tuple(map(_condition, typed))), problems
 
 
 def read_playbook(data: bytes, source: str) -> Playbook:
@@ -122,14 +144,29 @@ def _typed(key: str, value: Any) -> Any:
     return str(value)
 
 
-def _schema_violations(typed: Any, document: Document) -> Iterator[Problem]:
+def _schema() -> dict[str, Any]:
+    """That of playbooks."""
     import json
 
+    schema: dict[str, Any] = json.loads(schema_text("playbook"))
+    return schema
+
+
+def _violations(
+    typed: Any, document: Document, schema: dict[str, Any], at: Path = ()
+) -> Iterator[Problem]:
+    """Every violation of the schema by the value at this path of the document."""
     from jsonschema import Draft7Validator
 
-    for error in Draft7Validator(json.loads(schema_text("playbook"))).iter_errors(typed):
-        keyword, path, schema = error.validator, tuple(error.absolute_path), error.schema
-        yield from explain(str(keyword), document, path, error.instance, dict(schema))
+    for error in Draft7Validator(schema).iter_errors(typed):
+        path = (*at, *error.absolute_path)
+        yield from explain(str(error.validator), document, path, error.instance, dict(error.schema))
+
+
+def _by_place(found: Iterable[Problem], document: Document) -> tuple[Problem, ...]:
+    """Each problem once, up to MAX_PROBLEMS."""
+    first = set(_first(found, document.source))
+    return tuple(sorted(first, key=lambda each: (each.position, each.message)))
 
 
 def _first(found: Iterable[Problem], source: str) -> Iterator[Problem]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from playbook_supervisor.errors import PolicyError
+from playbook_supervisor.errors import ConditionError, PolicyError
 from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.versions import current
 from playbook_supervisor.formats.yaml_writer import pair
 from playbook_supervisor.kernel.model import Playbook, Step
-from playbook_supervisor.kernel.vocabulary import Autonomy, Condition, Mode, Resolution
+from playbook_supervisor.kernel.vocabulary import Autonomy, Mode, Resolution
+from playbook_supervisor.project.requirement import requirement
 from playbook_supervisor.records import Record, replace
 
 FILE = "policy.yaml"
@@ -221,6 +223,16 @@ def _demand(fields: Fields) -> Demand:
         step=fields.required("step"),
         policy=fields.required("policy"),
         autonomy=autonomy,
-        postconditions=fields.words("postconditions", Condition),
+        postconditions=tuple(map(_condition, fields.texts("postconditions"))),
         answered_by=fields.texts("answered_by"),
     )
+
+
+def _condition(name: str) -> str:
+    try:
+        flaw = requirement(name).flaw
+    except ConditionError as error:
+        flaw = error.message
+    if flaw:
+        raise UnfitError("postconditions", f"{first_line(name, 60)!r} is no condition: {flaw}")
+    return name

@@ -88,7 +88,7 @@ def prepare(
     playbook = found_file.playbook
     if start and start not in playbook:
         raise _unknown_step(playbook, start)
-    policy = policy_in_force(root, playbook)
+    policy = policy_in_force(root, playbook, settings)
     if policy is not None:
         policy.admit_start(playbook, start, lambda: principal.local(here).name)
     args = arguments.bind(playbook, given, is_secret=lambda name: secrets.known(name, settings))
@@ -121,14 +121,14 @@ def prepare(
     )
 
 
-def policy_in_force(root: Path, playbook: Playbook) -> Policy | None:
+def policy_in_force(root: Path, playbook: Playbook, settings: Config) -> Policy | None:
     """What the project's policies ask of a playbook; None where it has none.
 
     CheckError PB-CHECK-POLICY where one of them is not valid.
     """
     from playbook_supervisor.project import policy_files
 
-    rules = policy_files.project_rules(root)
+    rules = policy_files.project_rules(root, settings)
     return policy_files.merged(rules, playbook) if rules else None
 
 

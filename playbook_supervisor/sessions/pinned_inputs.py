@@ -110,7 +110,8 @@ def pin_substitute(root: Path, folder: Path, manifest: Manifest) -> None:
     if found := substitute(root, folder, manifest):
         from playbook_supervisor.sessions.creation import policy_in_force
 
-        write(folder, found.data, policy_in_force(root, found.playbook))
+        policy = policy_in_force(root, found.playbook, config.load(root))
+        write(folder, found.data, policy)
 
 
 def has_settings(runtime: Runtime) -> bool:

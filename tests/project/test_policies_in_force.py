@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checked import Checked
 from claude import playbooks
 from cli.scripts import GATED, WORKS, conforms
 from hooked import Hooked
@@ -106,6 +107,60 @@ class TestAnAnswer:
         run(gated, Mode.MANUAL)
         driving.answer(["abort"], cwd=gated.root)
         assert gated.manifest()["status"] == "aborted"
+
+
+class TestAProofThatAPolicyRequires:
+    """A team asks for its tests and its folders, whatever a playbook says."""
+
+    RULE = """
+match: {step: publish}
+postconditions:
+  - command_succeeds: test
+  - changes_within: [docs/**]
+"""
+
+    @pytest.fixture
+    def checked(self, gated: Project, tmp_path: Path) -> Checked:
+        gated.write(".playbooks/policies/release.yaml", self.RULE)
+        return Checked(gated, tmp_path)
+
+    def test_is_made_and_journaled(self, checked: Checked) -> None:
+        drive = driving.DriveOptions(
+            agent=checked.project.script("steps: {publish: {write: {docs/a.md: new}}}"),
+            mode=Mode.AUTONOMOUS,
+        )
+        assert driving.run("gated", cwd=checked.project.root, drive=drive).why == "completed"
+        (entry,) = checked.project.journal()
+        proved, within = entry["evidence"]
+        assert proved.startswith("command_succeeds=test: check test: exit 0 in ")
+        assert within.startswith("changes_within=docs/**: 1 file, ")
+        assert checked.runs == 1
+
+    def test_that_fails_leaves_the_step_failed(self, checked: Checked) -> None:
+        drive = driving.DriveOptions(
+            agent=checked.project.script("steps: {publish: {write: {broken: 'yes'}}}"),
+            mode=Mode.AUTONOMOUS,
+        )
+        assert driving.run("gated", cwd=checked.project.root, drive=drive).why == "failed"
+        (entry,) = checked.project.journal()
+        assert "command_succeeds=test: check test: exit 1 in" in entry["error"]
+        assert "changes_within=docs/**: 1 file changed outside docs/**: broken" in entry["error"]
+
+    def test_by_an_unknown_check_is_refused_with_the_place_in_the_policy(
+        self, checked: Checked
+    ) -> None:
+        file = ".playbooks/policies/release.yaml"
+        checked.project.write(file, self.RULE.replace("test", "tset"))
+        done = checked.project.playbook("check", file)
+        assert (done.code, done.out) == (
+            1,
+            f"{file}:4:5: error: the config defines no check 'tset'; did you mean test? Define it "
+            "under `checks` in .playbooks/config.yaml, or write `cli PROGRAM ARGUMENTS`. "
+            "[PB-CHECK-POLICY]\n",
+        )
+        refused = checked.project.playbook("run", "gated", "--agent", "exec:true")
+        assert (refused.code, checked.project.sessions) == (1, [])
+        assert f"  at: {file}:4:5\n" in refused.err
 
 
 class TestInsideClaudeCode:

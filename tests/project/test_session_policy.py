@@ -24,6 +24,8 @@ from playbook_supervisor.kernel.vocabulary import (
     SessionStatus,
 )
 from playbook_supervisor.project import policy_files
+from playbook_supervisor.project.config import CheckSpec, Config
+from playbook_supervisor.project.requirement import PLAIN
 from playbook_supervisor.project.schema import read_playbook, schema_text
 from playbook_supervisor.project.session_policy import (
     LADDER,
@@ -45,16 +47,17 @@ from playbook_supervisor.sessions.supervisor import Supervisor
 ADA = "Ada Example <ada@example.org>"
 RITA = "Rita <Rita@Release.example.org>"
 RELEASE = "*@release.example.org"
+SETTINGS = Config(checks={"test": CheckSpec("test", ("make", "test"))})
 CONTINUE = Resolution.CONTINUE
 
 
-def one(autonomy: Autonomy, *postconditions: Condition, command: str = "/x") -> Playbook:
+def one(autonomy: Autonomy, *postconditions: str, command: str = "/x") -> Playbook:
     made = Step("a", command, autonomy, ErrorPolicy.STOP, postconditions=postconditions)
     return Playbook("sample", "", "1.0", (), (made,))
 
 
 def rules(text: str) -> tuple[policy_files.PolicyRule, ...]:
-    found, faults = policy_files.examine(text.encode(), ".playbooks/policies/team.yaml")
+    found, faults = policy_files.examine(text.encode(), ".playbooks/policies/team.yaml", SETTINGS)
     assert not faults
     return found
 
@@ -103,6 +106,25 @@ def test_postconditions_are_added_to_those_of_the_step() -> None:
     assert found.postconditions == (Condition.TASKS_EXISTS, Condition.PLAN_EXISTS)
 
 
+def test_postconditions_with_values_are_written_as_in_a_playbook() -> None:
+    text = """
+match: {step: a}
+postconditions:
+  - command_succeeds: test
+  - changes_within: [src/**, 'docs/a b/**']
+  - file_contains: {path: README.md, text: "the {thing}"}
+  - changes_within: ['src/**', docs/a b/**]
+"""
+    found = held(text, one(Autonomy.AUTO, "command_succeeds=test"))
+    assert found.postconditions == (
+        "command_succeeds=test",
+        "changes_within=src/** 'docs/a b/**'",
+        "file_contains=README.md 'the {thing}'",
+    )
+    kept = policy_files.merged(rules(text), one(Autonomy.AUTO))
+    assert read_policy(emit_policy(kept), "policy.yaml") == kept
+
+
 def test_every_pattern_of_a_rule_must_match() -> None:
     text = "match: {step: a, playbook: other}\nautonomy: gate_always\n"
     assert held(text, one(Autonomy.AUTO)).autonomy is Autonomy.AUTO
@@ -129,16 +151,17 @@ def test_no_other_spelling_of_a_command_escapes_a_pattern(
     assert (found.autonomy is Autonomy.GATE_ALWAYS) is matches
 
 
+CONDITIONS = [*PLAIN, "command_succeeds=test", "changes_within=src/** 'docs/a: #b/**'"]
 DEMANDS = st.builds(
     Demand,
     st.just("a"),
     st.sampled_from(["one.yaml", "two: #.yaml"]),
     st.none() | st.sampled_from(LADDER),
-    st.lists(st.sampled_from(list(Condition)), max_size=3, unique=True).map(tuple),
+    st.lists(st.sampled_from(CONDITIONS), max_size=3, unique=True).map(tuple),
     st.lists(st.sampled_from([RELEASE, "*", "ada@example.org"]), max_size=2).map(tuple),
 )
 PLAYBOOKS = st.builds(
-    one, st.sampled_from(list(Autonomy)), st.sampled_from(list(Condition)), command=st.just("/x")
+    one, st.sampled_from(list(Autonomy)), st.sampled_from(CONDITIONS), command=st.just("/x")
 )
 
 
@@ -172,6 +195,10 @@ def test_kept_policies_are_read_again(policy: Policy) -> None:
         ("schema: 1\ndemands:\n  - {step: a}\n", "policy.yaml:3:3"),
         ("schema: 1\ndemands: [{step: a, policy: x, autonomy: skip}]\n", "policy.yaml:2:10"),
         ("schema: 1\ndemands: [{step: a, policy: x, postconditions: [y]}]\n", "policy.yaml:2:10"),
+        (
+            "schema: 1\ndemands: [{step: a, policy: x, postconditions: [file_exists=/y]}]\n",
+            "policy.yaml:2:10",
+        ),
     ],
 )
 def test_an_invalid_kept_policy_is_refused_with_its_place(text: str, told: str) -> None:
@@ -197,9 +224,15 @@ def test_an_invalid_kept_policy_is_refused_with_its_place(text: str, told: str) 
         ("{match: {step: a}, autonmy: auto}", "1:20: autonmy: unknown key"),
         ("{match: {step: a}, autonomy: skip}", "1:30: autonomy: must be one of auto,"),
         ("{match: {step: a}, autonomy: [auto]}", "1:30: autonomy: must be a string"),
-        ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: postconditions: must be one"),
-        ("{match: {step: a}, postconditions: ['']}", "1:37: postconditions: is empty"),
-        ("{match: {step: a}, postconditions: plan_exists}", "1:36: postconditions: must be a list"),
+        ("{match: {step: a}, postconditions: [plan_exist]}", "1:37: `plan_exist` is not a valid"),
+        ("{match: {step: a}, postconditions: ['']}", "1:37: `` is not a valid value"),
+        ("{match: {step: a}, postconditions: }", "1:20: `postconditions` has no value"),
+        ("{match: {step: a}, postconditions: plan_exists}", "1:36: `postconditions` is `plan_exis"),
+        ("{match: {step: a}, postconditions: [file_exists]}", "1:37: `file_exists` needs a value"),
+        ("{match: {step: a}, postconditions: [{file_exists: 3, a: b}]}", "1:37: item 1 of"),
+        ("{match: {step: a}, postconditions: [file_exists: /x]}", "1:37: `file_exists`: '/x' "),
+        ("{match: {step: a}, postconditions: [command_fails: tset]}", "1:37: the config defi"),
+        ("{match: {step: a}, postconditions: [file_exists: '{{x}}']}", "1:37: `{{x}}`: a policy"),
         ("{match: {command: pr}, autonomy: auto}", "1:19: match.command: must begin with `/`"),
         (f"{{match: {{step: {'a' * 201}}}, autonomy: auto}}", "1:16: match.step: has 201 char"),
         ("{match: {step: a}, answered_by: []}", "1:33: answered_by: names no one"),
@@ -213,7 +246,7 @@ def test_each_problem_of_a_policy_is_reported_with_its_place(
     file.parent.mkdir(parents=True)
     file.write_text(text)
     with pytest.raises(PlaybookError) as caught:
-        policy_files.project_rules(tmp_path)
+        policy_files.project_rules(tmp_path, Config())
     error = caught.value
     assert error.code == "PB-CHECK-POLICY"
     line = error.details[0].removeprefix(f"{policy_files.FOLDER}/team.yaml:")
@@ -233,8 +266,14 @@ def test_the_schema_that_ships_for_editors_agrees(tmp_path: Path) -> None:
         assert list(validator.iter_errors(each)), each
 
 
+def test_the_schema_has_the_conditions_of_playbooks() -> None:
+    names = ("condition", "globs", "path")
+    ours, theirs = (json.loads(schema_text(name))["definitions"] for name in ("policy", "playbook"))
+    assert [ours[name] for name in names] == [theirs[name] for name in names]
+
+
 def test_policies_are_read_by_name_and_other_files_are_skipped(tmp_path: Path) -> None:
-    assert policy_files.project_rules(tmp_path) == ()
+    assert policy_files.project_rules(tmp_path, Config()) == ()
     folder = tmp_path / policy_files.FOLDER
     folder.mkdir(parents=True)
     rule = "- {match: {step: %s}, autonomy: auto}\n"
@@ -242,7 +281,7 @@ def test_policies_are_read_by_name_and_other_files_are_skipped(tmp_path: Path) -
     (folder / "a.json").write_text('{"match": {"step": "third"}, "autonomy": "auto"}')
     (folder / ".c.yaml.swp").write_text("[")
     (folder / "README.md").write_text("[")
-    found = policy_files.project_rules(tmp_path)
+    found = policy_files.project_rules(tmp_path, Config())
     assert [(rule.policy, rule.line, rule.step) for rule in found] == [
         ("a.json", 1, "third"),
         ("b.yml", 1, "first"),
@@ -258,7 +297,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(PlaybookError) as caught:
-        policy_files.project_rules(tmp_path)
+        policy_files.project_rules(tmp_path, Config())
     assert (caught.value.code, caught.value.cause) == ("PB-IO-READ", "Permission denied")
 
 
@@ -268,7 +307,7 @@ def test_a_policy_linked_from_outside_the_repository_is_refused(tmp_path: Path) 
     folder.mkdir(parents=True)
     (folder / "x.yaml").symlink_to(tmp_path / "outside.yaml")
     with pytest.raises(PlaybookError) as caught:
-        policy_files.project_rules(tmp_path / "project")
+        policy_files.project_rules(tmp_path / "project", None)
     assert caught.value.code == "PB-IO-ESCAPE"
 
 

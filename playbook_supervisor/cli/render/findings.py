@@ -17,8 +17,8 @@ def as_text(checked: Sequence[FileReport]) -> Iterator[str]:
     """`file:line:col: severity: what. How to fix it. [code]`, a line each."""
     for each in checked:
         for problem in each.problems:
-            text = f"{problem.message}. {problem.guidance}"
-            yield printable(f"{problem.place}: {problem.severity}: {text} [{problem.code}]")
+            said = f"{problem.severity}: {problem.sentences} [{problem.code}]"
+            yield printable(f"{problem.place}: {said}")
 
 
 def verdict(checked: Sequence[FileReport]) -> str:
@@ -68,7 +68,7 @@ def as_github(checked: Sequence[FileReport]) -> Iterator[str]:
                 "title": problem.code,
             }
             parameters = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-            message = _data(f"{problem.message}. {problem.guidance}")
+            message = _data(problem.sentences)
             severity = "notice" if problem.severity == "note" else problem.severity
             yield f"::{severity} {parameters}::{message}"
 
