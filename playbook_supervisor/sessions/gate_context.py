@@ -7,6 +7,7 @@ waived, and all that has changed in the repository. `gate_text.py` puts it into 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from playbook_supervisor.errors import CODES
@@ -19,6 +20,7 @@ from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.cancellation import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.session_store import SessionStore
     from playbook_supervisor.system.checkout import Checkout
 
+_PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _LOGGED_LINES = 4
 _MOST_COMMITS = 3
 
@@ -163,7 +166,7 @@ def _proved(runtime: Runtime | None, root: Path) -> tuple[Standing, ...]:
         return ()
     from playbook_supervisor.sessions import proofs
 
-    return proofs.standings(proofs.known(runtime), root)
+    return proofs.standings(proofs.known(runtime), root, seconds=_PATIENCE)
 
 
 def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
@@ -189,6 +192,8 @@ def _commits(here: Checkout, begun: Launch | None) -> tuple[str, ...]:
 def _changes(root: Path, begun: Launch | None) -> tuple[str, ...]:
     from playbook_supervisor.system.git_process import diff_stat
 
-    if begun is None:  # another machine began the session
-        return diff_stat(root, "HEAD")
-    return diff_stat(root, begun.head, since_ms=begun.at)
+    with suppress(TimeoutError), within(_PATIENCE):
+        if begun is None:  # another machine began the session
+            return diff_stat(root, "HEAD")
+        return diff_stat(root, begun.head, since_ms=begun.at)
+    return ()

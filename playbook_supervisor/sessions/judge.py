@@ -7,7 +7,7 @@ session's lock if it only looks at files, and without it if it starts a program.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from playbook_supervisor.kernel import machine
@@ -24,6 +24,7 @@ from playbook_supervisor.records import replace
 from playbook_supervisor.sessions.session import OpenSession
 from playbook_supervisor.sessions.snapshot import Snapshot, take_snapshot
 from playbook_supervisor.system import checkout
+from playbook_supervisor.system.cancellation import within
 from playbook_supervisor.system.checkout import Checkout
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # launch to record, `publishing` for what has happened.
 SPECKIT = "/speckit"
 _GIT_TIMEOUT, _GIT_TIMEOUT_IN_HOOK = 120.0, 20.0  # seconds; a client waits half a minute for a hook
+_LOOKING_IN_HOOK = 5.0  # seconds that git may take to tell what is there, in a large tree
 
 Observe = Callable[[OpenSession], Observation]
 """Makes the observation once the session is open."""
@@ -154,24 +156,32 @@ class Judge:
         is looked at, because a worker's outcome must not be lost.
         """
         events: tuple[Event, ...] = ()
-        while isinstance(asked := machine.directive(opened.state), Check):
-            from playbook_supervisor.sessions import evidence
+        with suppress(TimeoutError), self._looking():
+            while isinstance(asked := machine.directive(opened.state), Check):
+                from playbook_supervisor.sessions import evidence
 
-            if evidence.runs_programs(asked) or self.delay(opened.state):
-                break
-            if evidence.asks_nothing(asked, opened.playbook):
-                checked = evidence.empty_answer(asked, self.store.clock())
-            else:
-                if observed:
-                    opened.write()
-                    observed = False
-                inputs = self._check_inputs(opened)
-                checked, failing = evidence.answer(asked, inputs, self.store.clock)
-                opened.runtime.failing.update(failing)
-            events += self._accept(opened, checked)
+                if evidence.runs_programs(asked) or self.delay(opened.state):
+                    break
+                if evidence.asks_nothing(asked, opened.playbook):
+                    checked = evidence.empty_answer(asked, self.store.clock())
+                else:
+                    if observed:
+                        opened.write()
+                        observed = False
+                    inputs = self._check_inputs(opened)
+                    checked, failing = evidence.answer(asked, inputs, self.store.clock)
+                    opened.runtime.failing.update(failing)
+                events += self._accept(opened, checked)
         if observed or events:
             opened.write()
         return events
+
+    def _looking(self) -> AbstractContextManager[None]:
+        """Bounds the time that git may take, where that matters: TimeoutError.
+
+        The check then stays outstanding, and `playbook next --wait` answers it.
+        """
+        return nullcontext() if self.runs_programs else within(_LOOKING_IN_HOOK)
 
     def _accept(self, opened: OpenSession, observation: Observation) -> tuple[Event, ...]:
         if observation.at < opened.manifest.started_at:  # the clock stepped back

@@ -15,6 +15,7 @@ from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.project.checks import Proof, duration
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import tree
+from playbook_supervisor.system.cancellation import within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,17 +83,18 @@ class Standing(Record):
         return f"{passed}, which is there now ({duration(proof.seconds)}{said}, {proof.by})"
 
 
-def standings(proofs: Iterable[Proof], root: Path) -> tuple[Standing, ...]:
+def standings(proofs: Iterable[Proof], root: Path, *, seconds: float) -> tuple[Standing, ...]:
     """For each check that has passed the proof that says most: that for the tree that is there now,
-    else the last one.
+    else the last one. If git takes longer than `seconds`, what is there now is not known.
     """
     passed = [proof for proof in proofs if proof.status == 0]
     latest = {proof.key: proof for proof in passed}
     if not latest:
         return ()
     try:
-        now = tree.tree_id(root)
-    except PlaybookError:
+        with within(seconds):
+            now = tree.tree_id(root)
+    except (PlaybookError, TimeoutError):
         return tuple(Standing(proof, None) for proof in latest.values())
     latest |= {proof.key: proof for proof in passed if proof.tree == now}
     return tuple(Standing(proof, _differing(root, proof.tree, now)) for proof in latest.values())

@@ -6,6 +6,8 @@ journals what it learned before anything else happens, and returns the snapshot 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from playbook_supervisor.kernel.directives import (
     Answered,
     Attempt,
@@ -137,8 +139,9 @@ class Supervisor(Judge):
             workspace = self._workspace(opened, self._checkout())
             known = opened.runtime.launches.get(attempt.id)
         # Its postconditions may start programs, so the lock is not held meanwhile.
-        checking = self._checking if self.runs_checks else None
-        done = evidence.had_finished(attempt, workspace, known, checking)
+        checking, done = self._checking if self.runs_checks else None, False
+        with suppress(TimeoutError), self._looking():
+            done = evidence.had_finished(attempt, workspace, known, checking)
         return self._advance(lambda _: Lost(self.store.clock(), attempt.id, done))
 
     # ── what a worker needs ─────────────────────────────────────────────────────────────────

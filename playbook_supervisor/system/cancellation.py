@@ -6,6 +6,7 @@ that runs meanwhile in the same thread is ended, and its result is not used.
 
 from __future__ import annotations
 
+from _thread import get_ident  # `threading` takes longer to import
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,8 +21,6 @@ class Interrupted(KeyboardInterrupt):
 @contextmanager
 def cancelled_by(check: Callable[[], bool]) -> Iterator[None]:
     """End programs in this thread as soon as `check` returns true."""
-    from threading import get_ident
-
     thread = get_ident()
     former = _CHECKS.get(thread, _never)
     _CHECKS[thread] = check
@@ -36,6 +35,21 @@ def uncancellable() -> Iterator[None]:
     """Let short programs that clean up run to their end."""
     with cancelled_by(_never):
         yield
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """End programs in this thread after so many seconds; TimeoutError if one was ended."""
+    from time import monotonic
+
+    ends, outer = monotonic() + seconds, _CHECKS.get(get_ident(), _never)
+    try:
+        with cancelled_by(lambda: monotonic() > ends or outer()):
+            yield
+    except Interrupted:
+        if outer():
+            raise
+        raise TimeoutError(f"it took longer than {seconds:g} s") from None
 
 
 @contextmanager
@@ -58,7 +72,7 @@ def ending_on_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         fatal = {}
     former = {number: how for number, how in fatal.items() if signal.getsignal(number) is how}
-    outer = _CHECKS.get(threading.get_ident(), _never)
+    outer = _CHECKS.get(get_ident(), _never)
     for number in former:
         signal.signal(number, lambda each, _: received.append(each))
     try:
@@ -74,8 +88,6 @@ def ending_on_signals() -> Iterator[None]:
 
 def cancel_requested() -> bool:
     """Whether the program that this thread waits for is to end."""
-    from threading import get_ident
-
     return _CHECKS.get(get_ident(), _never)()
 
 

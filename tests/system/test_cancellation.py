@@ -15,6 +15,7 @@ from playbook_supervisor.system.cancellation import (
     cancel_requested,
     cancelled_by,
     uncancellable,
+    within,
 )
 from playbook_supervisor.system.child_process import read_outputs
 from playbook_supervisor.system.processes import run
@@ -100,3 +101,15 @@ def test_a_program_of_another_thread_continues() -> None:
         other.start()
         other.join()
     assert heard == [False]
+
+
+def test_programs_have_so_much_time_together(tmp_path: Path) -> None:
+    with within(600):
+        assert run(["true"], cwd=tmp_path).returncode == 0
+    with pytest.raises(TimeoutError), within(0.3):
+        run(["sleep", "600"], cwd=tmp_path)
+
+
+def test_a_request_to_stop_is_not_taken_for_a_deadline(tmp_path: Path) -> None:
+    with cancelled_by(lambda: True), pytest.raises(Interrupted), within(600):
+        run(["sleep", "600"], cwd=tmp_path)

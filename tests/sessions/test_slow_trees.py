@@ -1,0 +1,117 @@
+"""A tree that git takes long to read delays no hook: the look is left to a command, or left out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from stored import Scene, unsynced, work
+
+from playbook_supervisor.drivers.claude_code.context import client_supervisor
+from playbook_supervisor.kernel.directives import Check, Outcome, Run
+from playbook_supervisor.kernel.error_policy import ErrorPolicy
+from playbook_supervisor.kernel.model import Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.project.checks import Proof
+from playbook_supervisor.sessions import judge
+from playbook_supervisor.sessions.proofs import standings
+from playbook_supervisor.sessions.snapshot import for_us
+from playbook_supervisor.sessions.supervisor import Supervisor
+from playbook_supervisor.system.tree import tree_id
+
+SLOW_GIT = """\
+#!/bin/sh
+case "$*" in *" add --all "*) [ -e '{held}' ] && exec sleep 600 ;; esac
+exec '{git}' "$@"
+"""
+
+
+class SlowGit:
+    """The `git` on PATH; while it is held, it never ends the command that reads the whole tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self._held = folder / "held"
+        program = folder / "git"
+        folder.mkdir()
+        program.write_text(SLOW_GIT.format(held=self._held, git=shutil.which("git")))
+        program.chmod(0o755)
+
+    def hold(self) -> None:
+        self._held.touch()
+
+    def release(self) -> None:
+        self._held.unlink()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return unsynced(monkeypatch, tmp_path / "project")
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowGit:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'slow'}:{os.environ['PATH']}")
+    monkeypatch.setattr(judge, "_LOOKING_IN_HOOK", 0.3)
+    return SlowGit(tmp_path / "slow")
+
+
+def begun(scene: Scene) -> tuple[Supervisor, Supervisor]:
+    """A session as the hooks of a client see it, and as a command does."""
+    policy, conditions = ErrorPolicy.read("stop"), ("changes_made=**",)
+    steps = [
+        Step(name, "/speckit.plan", Autonomy.AUTO, policy, postconditions=conditions)
+        for name in ("first", "second")
+    ]
+    command = scene.define(*steps)
+    return client_supervisor(scene.store, command.id), command
+
+
+def test_a_hook_leaves_the_launch_to_a_command(scene: Scene, slow: SlowGit) -> None:
+    hook, command = begun(scene)
+    slow.hold()
+    waiting = hook.begin()
+    assert isinstance(waiting.directive, Check)
+    assert [attempt.id for attempt in for_us(waiting)] == ["first#1"]
+    assert scene.store.journal(hook.id).entries == ()
+    slow.release()
+    assert isinstance(command.advance().directive, Run)
+
+
+def test_a_hook_keeps_the_return_and_leaves_the_judgement_to_a_command(
+    scene: Scene, slow: SlowGit
+) -> None:
+    hook, command = begun(scene)
+    attempt = work(hook.begin())
+    scene.write("made.txt")
+    slow.hold()
+    assert isinstance(hook.report(attempt.id, Outcome(output="made it")).directive, Check)
+    (entry,) = scene.store.journal(hook.id).entries
+    assert (entry.returned_at is not None, entry.settled) == (True, False)
+    slow.release()
+    assert work(command.advance()).id == "second#1"
+
+
+def test_a_hook_does_not_take_a_lost_attempt_for_finished_without_a_look(
+    scene: Scene, slow: SlowGit
+) -> None:
+    hook, _ = begun(scene)
+    attempt = work(hook.begin())
+    scene.write("made.txt")
+    slow.hold()
+    hook.lose(attempt)
+    first, *_ = scene.store.journal(hook.id).entries
+    assert first.error_code == "PB-STATE-INTERRUPTED"
+
+
+def test_a_gate_does_not_wait_to_know_what_has_changed_since_a_proof(
+    scene: Scene, slow: SlowGit
+) -> None:
+    proof = Proof("test", "key", tree_id(scene.root), 0, 1.0, "3 passed", 0, "first#1")
+    slow.hold()
+    (standing,) = standings([proof], scene.root, seconds=0.3)
+    assert standing.sentence.endswith("what has changed since is not known")
+    slow.release()
+    (standing,) = standings([proof], scene.root, seconds=60)
+    assert standing.holds
