@@ -1,4 +1,4 @@
-"""What works until it is let go, and a clock that is put forward: no test waits for a while."""
+"""What works until it is let go, and a clock or a grace that a test sets: no test waits long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from project import Project
 
-from playbook_supervisor.system import processes
+from playbook_supervisor.system import leash_process, processes
 
 HOUR = 3600.0
 WORKER = """\
@@ -60,6 +60,11 @@ def put_clock_forward(patch: pytest.MonkeyPatch, ahead: Callable[[], float]) -> 
     """Deadlines of processes go by a clock that is so many seconds ahead."""
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead())
     patch.setattr(processes, "time", clock)
+
+
+def shorten_grace(patch: pytest.MonkeyPatch) -> None:
+    """A process that ignores SIGTERM is killed soon."""
+    patch.setattr(leash_process, "GRACE", 0.2)
 
 
 def gone(pid: int) -> bool:

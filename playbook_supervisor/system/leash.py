@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from playbook_supervisor.system import leash_process
+from playbook_supervisor.system.leash_process import COERCED, OUTLIVES
 
 _NAMED = 5  # of the processes that a program left behind
 
@@ -28,10 +29,11 @@ class Leash:
         self.report, report = os.pipe()
         self.theirs = (control, report)
 
-    def command(self, *options: str) -> list[str]:
+    def command(self, *, outlives: bool, coerced: bool) -> list[str]:
         """The command line that comes before the worker's own."""
-        ends = map(str, self.theirs)
-        return [sys.executable, "-I", "-S", leash_process.__file__, *ends, ",".join(options)]
+        options = (OUTLIVES,) * outlives + (COERCED,) * coerced
+        said = (*map(str, self.theirs), str(leash_process.GRACE), ",".join(options))
+        return [sys.executable, "-I", "-S", leash_process.__file__, *said]
 
     def handed_over(self) -> None:
         """The other end has inherited its descriptors, or never will."""

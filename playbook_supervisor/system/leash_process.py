@@ -4,9 +4,10 @@ On Linux it adopts the worker's descendants (a subreaper), so that none escapes 
 parent of its own; elsewhere it knows the worker's process group alone.
 
 The interpreter runs this file without our package and without `site`, to start fast. It reads
-`control`: a byte, or the end of the runner, asks it to end the worker. It writes lines to `report`:
-`started` or `failed ERRNO`; `ended STATUS`; `left` or `kept` with the name and the number of a
-process that the worker has left behind, and that was ended or could not be ended.
+`control`: a byte, or the end of the runner, asks it to end the worker, with `grace` seconds between
+SIGTERM and SIGKILL. It writes lines to `report`: `started` or `failed ERRNO`; `ended STATUS`;
+`left` or `kept` with the name and the number of a process that the worker has left behind, and that
+was ended or could not be ended.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
 class _Process:
     """The leash itself. `asked` is whether it has been asked to end the worker."""
 
-    def __init__(self, control: int, report: int, options: Sequence[str]) -> None:
-        self.control, self.report = control, report
+    def __init__(self, control: int, report: int, grace: float, options: Sequence[str]) -> None:
+        self.control, self.report, self.grace = control, report, grace
         self.sources = [control]
         self.outlives = OUTLIVES in options
         self.coerced = COERCED in options
@@ -133,7 +134,7 @@ class _Process:
         left_behind = self.ended
         if not self.alone:
             self.signal(signal.SIGTERM)
-            self.wait_until_alone(GRACE)
+            self.wait_until_alone(self.grace)
         deadline = time.monotonic() + PATIENCE
         while not self.alone and time.monotonic() < deadline:
             self.signal(signal.SIGKILL)  # again and again: they may start others
@@ -226,4 +227,5 @@ def _group_lives(group: int) -> bool:
 
 
 if __name__ == "__main__":
-    _Process(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")).main(sys.argv[4:])
+    control, report, grace, options, *worker = sys.argv[1:]
+    _Process(int(control), int(report), float(grace), options.split(",")).main(worker)

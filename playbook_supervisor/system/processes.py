@@ -15,6 +15,7 @@ from signal import SIGKILL, SIGTERM
 
 from playbook_supervisor.errors import PlaybookError, StorageError
 from playbook_supervisor.records import Record
+from playbook_supervisor.system import leash_process
 from playbook_supervisor.system.cancellation import Interrupted, cancel_requested, ending_on_signals
 from playbook_supervisor.system.capture import Capture, LineSplitter
 from playbook_supervisor.system.child_process import (
@@ -25,7 +26,6 @@ from playbook_supervisor.system.child_process import (
     spawn,
     without_pointers,
 )
-from playbook_supervisor.system.leash_process import COERCED, GRACE, OUTLIVES, PATIENCE
 from playbook_supervisor.system.process_groups import (
     MARK,
     detach,
@@ -160,8 +160,7 @@ class Worker:
         if worker_file is None:
             self._process = spawn(argv, cwd, environment, stdin=stdin)
         else:
-            options = (OUTLIVES,) * outlives + (COERCED,) * ("LC_CTYPE" not in environment)
-            self._process = self._spawn_leashed(worker_file, argv, cwd, environment, options)
+            self._process = self._spawn_leashed(worker_file, argv, cwd, environment, outlives)
 
     @property
     def returncode(self) -> int | None:
@@ -234,7 +233,7 @@ class Worker:
         argv: Sequence[str],
         cwd: Path,
         env: Mapping[str, str],
-        options: Sequence[str],
+        outlives: bool,
     ) -> subprocess.Popen[bytes]:
         """Start the child below its leash; they alone keep the lock on the worker file."""
         from playbook_supervisor.system.leash import Leash
@@ -248,7 +247,7 @@ class Worker:
                     cwd,
                     {**env, MARK: str(worker_file)},
                     stdin=self._stdin,
-                    below=leash.command(*options),
+                    below=leash.command(outlives=outlives, coerced="LC_CTYPE" not in env),
                     inherited=(lock, *leash.theirs),
                 )
             finally:
@@ -341,10 +340,11 @@ class Worker:
                 signal_group(group, SIGTERM)
             else:
                 self._leash.stop()
-            grace = GRACE if self._leash is None else GRACE + PATIENCE
+            patience = leash_process.PATIENCE
+            grace = leash_process.GRACE + patience * (self._leash is not None)
             # Reap the leader first: as a zombie it would count as a living member.
             if not until(
                 lambda: self._process.poll() is not None and not group_alive(group), grace
             ):
                 signal_group(group, SIGKILL)
-                until(lambda: self._process.poll() is not None, PATIENCE)
+                until(lambda: self._process.poll() is not None, patience)

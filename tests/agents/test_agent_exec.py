@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from held import shorten_grace
 
 from playbook_supervisor.agents.exec import ExecAgent
 from playbook_supervisor.agents.protocol import Agent, Call, Message, carry_out
@@ -71,8 +72,9 @@ def error_of(agent: Agent, call: Call) -> Failure:
 
 @pytest.mark.parametrize("check", AGENT_CHECKS, ids=lambda check: check.__name__)
 def test_exec_passes_every_conformance_check(
-    check: AgentCheck, agent: Write, tmp_path: Path
+    check: AgentCheck, agent: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_grace(monkeypatch)
     check(agent(CONFORMING), tmp_path)
 
 
@@ -185,7 +187,10 @@ def test_a_deadline_names_its_seconds(agent: Write, tmp_path: Path) -> None:
     assert "--idle-timeout" in idle.guidance
 
 
-def test_a_stopped_program_says_so(agent: Write, tmp_path: Path) -> None:
+def test_a_stopped_program_says_so(
+    agent: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     running = agent(CONFORMING).run(call_for("hangs", tmp_path))
     messages = iter(running)
     assert next(messages).text == "hanging"

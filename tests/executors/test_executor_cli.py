@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from carried import Bench, task
+from held import shorten_grace
 
 from playbook_supervisor.executors.cli import CliExecutor
 from playbook_supervisor.system.process_groups import worker_alive
@@ -86,7 +87,10 @@ def test_hostile_words_are_only_words(bench: Bench) -> None:
     )
 
 
-def test_a_program_that_ignores_sigterm_and_has_forked_is_ended(bench: Bench) -> None:
+def test_a_program_that_ignores_sigterm_and_has_forked_is_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     code = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -306,13 +306,10 @@ def test_a_change_is_made_or_refused_in_git_s_words(repository: Path) -> None:
     assert "already exists" in caught.value.cause
 
 
-def test_a_git_that_does_not_end_is_ended_with_all_that_it_started(
-    repository: Path, mocker: MockerFixture
-) -> None:
-    mocker.patch("playbook_supervisor.system.git_process._TIMEOUT", 0.5)
+def test_a_git_that_does_not_end_is_ended_with_all_that_it_started(repository: Path) -> None:
     git(repository, "config", "alias.hang", "!flock lock sleep 60")
-    with pytest.raises(GitError, match="it took longer than"):
-        ask(repository, "hang")
+    with pytest.raises(GitError, match=r"it took longer than 0\.5 seconds"):
+        ask(repository, "hang", seconds=0.5)
     git(repository, "config", "alias.held", "!flock --timeout 10 lock true")
     assert ask(repository, "held") == ""
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from held import eventually, gone, python
+from held import eventually, gone, python, shorten_grace
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
@@ -40,7 +40,10 @@ def leaving(how: str, then: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("how", LEAVES)
-def test_what_a_worker_leaves_behind_is_ended_and_named(how: str, tmp_path: Path) -> None:
+def test_what_a_worker_leaves_behind_is_ended_and_named(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     worker = Worker(leaving(how, "raise SystemExit(3)"), cwd=tmp_path, worker_file=tmp_path / "w")
     (child,) = map(int, worker.lines())
     assert gone(child)
@@ -105,7 +108,9 @@ def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
 RUNNER = """
 import sys
 from pathlib import Path
+from playbook_supervisor.system import leash_process
 from playbook_supervisor.system.processes import Worker
+leash_process.GRACE = 0.2
 code, outlives = sys.argv[1:]
 worker = Worker(
     [sys.executable, "-c", code], cwd=Path.cwd(), worker_file=Path("w"), outlives=bool(outlives)
@@ -137,8 +142,9 @@ def test_a_worker_ends_with_its_runner(how: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", LEAVES)
 def test_a_worker_that_may_outlive_its_runner_is_ended_with_all_that_it_started(
-    how: str, tmp_path: Path
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_grace(monkeypatch)
     worker, child = killed(tmp_path, how, outlives=True)
     assert worker_alive(tmp_path / "w")
     assert [gone(worker), gone(child)] == [False, False]
@@ -166,8 +172,8 @@ def test_a_worker_that_kills_its_leash_ends_with_it(tmp_path: Path) -> None:
 def test_a_stopped_leash_cannot_keep_the_worker_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playbook_supervisor.system.processes.GRACE", 0.1)
-    monkeypatch.setattr("playbook_supervisor.system.processes.PATIENCE", 0.5)
+    monkeypatch.setattr("playbook_supervisor.system.leash_process.GRACE", 0.1)
+    monkeypatch.setattr("playbook_supervisor.system.leash_process.PATIENCE", 0.5)
     worker = signals_its_leash("SIGSTOP", tmp_path)
     lines = worker.lines()
     pid = int(next(lines))

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from held import HOUR, eventually, gone, put_clock_forward, python
+from held import HOUR, eventually, gone, put_clock_forward, python, shorten_grace
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
@@ -121,6 +121,7 @@ def test_a_vanished_folder_is_not_mistaken_for_a_missing_program(tmp_path: Path)
 def test_at_the_timeout_the_whole_group_ends_even_if_it_ignores_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_grace(monkeypatch)
     put_clock_forward(monkeypatch, lambda: HOUR * (tmp_path / "said").exists())
     done = run(python(STUBBORN), cwd=tmp_path, timeout=FOREVER)
     assert (done.returncode, done.timed_out) == (-signal.SIGKILL, True)
@@ -272,7 +273,10 @@ def test_a_process_that_only_closed_its_pipes_still_has_deadlines(
     assert worker.stopped_by == "wall"
 
 
-def test_stop_ends_the_group_from_another_thread(tmp_path: Path) -> None:
+def test_stop_ends_the_group_from_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     worker = Worker(python(STUBBORN), cwd=tmp_path)
     lines = worker.lines()
     child = int(next(lines))
@@ -326,7 +330,10 @@ def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_end(tmp_pat
     os.killpg(group, signal.SIGKILL)
 
 
-def test_a_group_member_that_ignores_sigterm_does_not_outlive_its_leader(tmp_path: Path) -> None:
+def test_a_group_member_that_ignores_sigterm_does_not_outlive_its_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     code = (
         "import os, signal, time\n"
         "if os.fork() == 0:\n"
@@ -391,7 +398,10 @@ ORPHAN = STUBBORN.replace("os.fork() == 0", "os.fork() == 0 and (os.setpgid(0, 0
 
 
 @pytest.mark.parametrize("code", [STUBBORN, ORPHAN], ids=["one group", "two groups"])
-def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(tmp_path: Path, code: str) -> None:
+def test_an_orphan_is_seen_and_ended_after_its_runner_was_killed(
+    tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_grace(monkeypatch)
     path = tmp_path / "worker"
     runner = subprocess.Popen(python(RUNNER, path, code), cwd=tmp_path, stdout=subprocess.PIPE)
     assert runner.stdout is not None
