@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from carried import Faked, task
 from forge import Forge
+from mcp_handmade import declare_handmade
 from web import served
 
 from playbook_supervisor.executors import conformance, registry
@@ -100,18 +100,19 @@ def test_http_conforms(check: ExecutorCheck, tmp_path: Path, site: str) -> None:
     check(registry.find("http"), trial, tmp_path)
 
 
-def declares_a_server(folder: Path) -> None:
-    server = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_server.py")]}
-    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"server": server}}))
+MAY_HANG = (
+    "def call(request):\n    if request['params']['arguments']: time.sleep(3600)\n"
+    "    answer(request, RESULT)\n"
+)
 
 
 @pytest.mark.parametrize("check", EXECUTOR_CHECKS, ids=lambda check: check.__name__)
 def test_mcp_conforms(check: ExecutorCheck, tmp_path: Path) -> None:
     trial = ExecutorTrial(
-        works=task("server.greet", namespace="mcp", options={"arguments": {"name": "Ada"}}),
+        works=task("server.do", namespace="mcp"),
         fails=task("server.missing", namespace="mcp"),
-        hangs=task("server.hang", namespace="mcp"),
-        prepare=declares_a_server,
+        hangs=task("server.do", namespace="mcp", options={"arguments": {"hang": True}}),
+        prepare=lambda folder: declare_handmade(folder, MAY_HANG),
     )
     check(registry.find("mcp"), trial, tmp_path)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,8 @@ from typing import Any
 
 import pytest
 from carried import Bench, task
-from held import eventually
+from held import eventually, shorten_grace
+from mcp_handmade import declare, declare_handmade
 
 from playbook_supervisor.executors.mcp import McpExecutor
 from playbook_supervisor.executors.protocol import Task
@@ -25,73 +25,27 @@ from playbook_supervisor.system.process_groups import worker_alive
 MCP = McpExecutor()
 PLAYGROUND = Path(__file__).parent.parent / "mcp_server.py"
 
-HANDMADE = """\
-import json, os, signal, subprocess, sys, time
-
-def answer(request, result):
-    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
-
-INFO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
-    "serverInfo": {"name": "handmade", "version": "1"}}
-TOOLS = {"tools": [{"name": "do", "inputSchema": {"type": "object"}}]}
-RESULT = {"content": [{"type": "text", "text": "done"}]}
-
-def tools(request):
-    answer(request, TOOLS)
-
-def call(request):
-    answer(request, RESULT)
-
-def end():
-    pass
-
-# THE TEST
-
-for line in sys.stdin:
-    request = json.loads(line)
-    method = request["method"]
-    if method == "initialize":
-        answer(request, INFO)
-    elif method == "tools/list":
-        tools(request)
-    elif method == "tools/call":
-        call(request)
-    elif "id" in request:
-        error = {"code": -32601, "message": "no such method"}
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
-end()
-"""
-"""A server without the SDK; a test replaces what it does badly."""
+Handmade = Callable[..., Bench]
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
+    """A project that declares a server made with the SDK."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    bench = Bench(folder)
-    declare(bench, sys.executable, str(PLAYGROUND))
-    return bench
-
-
-def declare(bench: Bench, *argv: str, **env: str) -> None:
-    server = {"command": argv[0], "args": argv[1:], "env": env}
-    (bench.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"server": server}}))
+    declare(folder, sys.executable, str(PLAYGROUND))
+    return Bench(folder)
 
 
 @pytest.fixture
-def handmade(bench: Bench, tmp_path: Path) -> Callable[[str], Bench]:
-    """Make the declared server one that behaves as this text says."""
+def handmade(bench: Bench) -> Handmade:
+    """Replace the declared server by one that behaves as this text says."""
 
-    def make(behaviour: str = "") -> Bench:
-        file = tmp_path / "handmade.py"
-        file.write_text(HANDMADE.replace("# THE TEST", behaviour))
-        declare(bench, sys.executable, str(file))
+    def make(behaviour: str = "", **env: str) -> Bench:
+        declare_handmade(bench.folder, behaviour, **env)
         return bench
 
     return make
-
-
-Handmade = Callable[[str], Bench]
 
 
 def to(tool: str, *, json_output: bool = False, **arguments: Any) -> Task:
@@ -113,27 +67,43 @@ class TestACall:
         assert outcome.data == {"sum": 3}
         assert json.loads(outcome.output) == {"sum": 3}
 
-    def test_runs_the_server_at_the_top_of_the_project(self, bench: Bench) -> None:
-        declare(bench, sys.executable, str(PLAYGROUND), PLAYGROUND="open")
-        assert bench.outcome(MCP, to("files.where")).output == f"{bench.folder} open"
+    def test_runs_the_server_at_the_top_of_the_project(self, handmade: Handmade) -> None:
+        bench = handmade("RESULT = text(f'{os.getcwd()} {os.environ[\"OPEN\"]}')", OPEN="yes")
+        assert bench.outcome(MCP, to("do")).output == f"{bench.folder} yes"
 
-    def test_says_what_a_result_contains_besides_text(self, bench: Bench) -> None:
-        assert bench.outcome(MCP, to("picture")).output == "[image image/png]"
+    def test_shows_progress(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n"
+            "    token = request['params']['_meta']['progressToken']\n"
+            "    for number in (1, 2):\n"
+            "        about = {'progress': number, 'total': 2, 'message': f'part {number}'}\n"
+            "        send({'method': 'notifications/progress',\n"
+            "            'params': {'progressToken': token, **about}})\n"
+            "    answer(request, RESULT)\n"
+        )
+        bench.outcome(MCP, to("do"))
+        assert bench.shown == ["1 of 2: part 1", "2 of 2: part 2", "done"]
 
-    def test_shows_progress(self, bench: Bench) -> None:
-        bench.outcome(MCP, to("counting"))
-        assert bench.shown == ["1 of 2: part 1", "2 of 2: part 2", "counted"]
+    def test_shows_what_the_server_prints_besides_messages(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n"
+            "    print('not a message', flush=True)\n"
+            "    print('warming up', file=sys.stderr, flush=True)\n"
+            "    answer(request, RESULT)\n"
+        )
+        assert bench.outcome(MCP, to("do")).output == "done"
+        assert set(bench.shown) == {"not a message", "warming up", "done"}
 
-    def test_shows_what_the_server_prints_besides_messages(self, bench: Bench) -> None:
-        assert bench.outcome(MCP, to("chatter")).output == "said"
-        assert set(bench.shown) == {"not a message", "warming up", "said"}
+    def test_survives_a_flood_on_stderr(self, handmade: Handmade) -> None:
+        bench = handmade("for _ in range(20_000):\n    print('E' * 1_000, file=sys.stderr)")
+        assert bench.outcome(MCP, to("do"), bench.context(cap=50_000)).output == "done"
 
-    def test_survives_a_flood_on_stderr(self, bench: Bench) -> None:
-        assert bench.outcome(MCP, to("flood"), bench.context(cap=50_000)).output == "flooded"
-
-    def test_sends_arguments_larger_than_a_pipe(self, bench: Bench) -> None:
-        context = bench.context(cap=1_000_000)
-        assert len(bench.outcome(MCP, to("greet", name="x" * 300_000), context).output) > 300_000
+    def test_sends_arguments_larger_than_a_pipe(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n    answer(request, text(request['params']['arguments']['name']))"
+        )
+        output = bench.outcome(MCP, to("do", name="x" * 300_000)).output
+        assert output == "x" * 300_000
 
 
 class TestAnErrorOfTheTool:
@@ -146,23 +116,25 @@ class TestAnErrorOfTheTool:
         assert outcome.error.guidance
         assert "reopen it" in outcome.output
 
-    def test_arguments_that_do_not_fit_fail_it(self, bench: Bench) -> None:
-        error = bench.error(MCP, to("add", a="one"))
-        assert error.code == "PB-STEP-MCP"
-        assert "validation error" in error.message
-
-    def test_the_end_of_the_server_fails_it_with_its_last_words(self, bench: Bench) -> None:
-        error = bench.error(MCP, to("die", status=3))
+    def test_the_end_of_the_server_fails_it_with_its_last_words(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "def call(request):\n"
+            "    print('out of luck', file=sys.stderr, flush=True)\n    os._exit(3)"
+        )
+        error = bench.error(MCP, to("do"))
         assert error.code == "PB-STEP-MCP"
         assert error.message == (
             "the MCP server server ended with exit status 3 before it answered: out of luck"
         )
 
-    def test_an_unknown_tool_is_named_with_those_there_are(self, bench: Bench) -> None:
+    def test_an_unknown_tool_is_named_with_those_there_are(self, handmade: Handmade) -> None:
+        bench = handmade(
+            "TOOLS['tools'] += [{**TOOLS['tools'][0], 'name': name} for name in ('greet', 'add')]"
+        )
         error = bench.error(MCP, to("gret"))
         assert error.code == "PB-STEP-INPUT"
         assert error.message == "the MCP server server has no tool 'gret'; did you mean greet?"
-        assert "files.where, flood, greet" in error.guidance
+        assert error.guidance == "It has add, do, greet."
         assert error.lasts
 
 
@@ -195,7 +167,7 @@ class TestBeforeAnythingRuns:
         assert not bench.shown
 
     def test_the_program_must_be_there(self, bench: Bench) -> None:
-        declare(bench, "no-such-program")
+        declare(bench.folder, "no-such-program")
         error = bench.error(MCP, to("do"))
         assert error.code == "PB-STEP-PROGRAM"
         assert "no-such-program" in error.message
@@ -211,11 +183,12 @@ class TestBeforeAnythingRuns:
         assert "playbook-supervisor[mcp]" in error.guidance
         assert error.lasts
 
-    def test_a_step_that_is_stopped_starts_nothing(self, bench: Bench) -> None:
+    def test_a_step_that_is_stopped_starts_nothing(self, handmade: Handmade) -> None:
+        bench = handmade("open('started', 'w')")
         context = bench.context()
         context.stop()
-        assert bench.error(MCP, to("hang"), context).code == "PB-STEP-CRASHED"
-        assert not (bench.folder / "hanging").exists()
+        assert bench.error(MCP, to("do"), context).code == "PB-STEP-CRASHED"
+        assert not (bench.folder / "started").exists()
 
 
 class TestAnUnusualServer:
@@ -245,9 +218,12 @@ class TestAnUnusualServer:
             "    {'type': 'resource', 'resource': {'uri': 'file:///b', 'blob': 'Yg=='}},\n"
             "    {'type': 'resource_link', 'uri': 'file:///c', 'name': 'c'},\n"
             "    {'type': 'audio', 'data': 'Yg==', 'mimeType': 'audio/wav'},\n"
+            "    {'type': 'image', 'data': 'Yg==', 'mimeType': 'image/png'},\n"
             "]}\n"
         )
-        output = "a\n[resource file:///b]\n[resource file:///c]\n[audio audio/wav]"
+        output = (
+            "a\n[resource file:///b]\n[resource file:///c]\n[audio audio/wav]\n[image image/png]"
+        )
         assert bench.outcome(MCP, to("do")).output == output
 
     def test_structured_content_alone_is_the_output_too(self, handmade: Handmade) -> None:
@@ -259,8 +235,7 @@ class TestAnUnusualServer:
         bench = handmade(
             "def call(request):\n"
             "    log = {'level': 'info', 'data': 'half way'}\n"
-            "    print(json.dumps({'jsonrpc': '2.0', 'method': 'notifications/message',\n"
-            "        'params': log}), flush=True)\n"
+            "    send({'method': 'notifications/message', 'params': log})\n"
             "    answer(request, RESULT)\n"
         )
         bench.outcome(MCP, to("do"))
@@ -308,8 +283,7 @@ class TestABrokenServer:
         bench = handmade(
             "def call(request):\n"
             "    error = {'code': -32000, 'message': 'quota exceeded'}\n"
-            "    reply = {'jsonrpc': '2.0', 'id': request['id'], 'error': error}\n"
-            "    print(json.dumps(reply), flush=True)\n"
+            "    send({'id': request['id'], 'error': error})\n"
         )
         assert self.broken(bench) == "server.do failed: quota exceeded"
 
@@ -318,15 +292,12 @@ class TestABrokenServer:
         message = self.broken(bench, "PB-STEP-OUTPUT", cap=10_000)
         assert message == "the MCP server server sent a message of more than 10,000 bytes"
 
-    @pytest.mark.parametrize("wall", [0.5, 1.5])
-    def test_that_never_answers(self, wall: float, handmade: Handmade) -> None:
-        began = time.monotonic()
-        self.broken(handmade("time.sleep(3600)"), "PB-STEP-TIMEOUT", wall=wall)
-        assert time.monotonic() - began < wall + 8
+    def test_that_never_answers(self, handmade: Handmade) -> None:
+        self.broken(handmade("time.sleep(3600)"), "PB-STEP-TIMEOUT", wall=0.5)
 
     def test_that_falls_silent(self, handmade: Handmade) -> None:
         bench = handmade("def call(request):\n    time.sleep(3600)")
-        self.broken(bench, "PB-STEP-TIMEOUT", idle=1.0)
+        self.broken(bench, "PB-STEP-TIMEOUT", idle=0.5)
 
     def test_that_reads_nothing(self, handmade: Handmade) -> None:
         bench = handmade(
@@ -334,17 +305,19 @@ class TestABrokenServer:
             "def tools(request):\n    answer(request, TOOLS)\n    time.sleep(3600)\n"
         )
         sent = to("do", text="x" * 1_000_000)
-        error = bench.error(MCP, sent, bench.context(wall=2.0))
+        error = bench.error(MCP, sent, bench.context(wall=1.0))
         assert error.code == "PB-STEP-TIMEOUT"
         assert not worker_alive(bench.worker_file)
 
-    def test_that_ignores_the_end_of_its_input_and_sigterm(self, handmade: Handmade) -> None:
+    def test_that_ignores_the_end_of_its_input_and_sigterm(
+        self, handmade: Handmade, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("playbook_supervisor.executors.mcp.GRACE", 0.2)
+        shorten_grace(monkeypatch)
         bench = handmade(
             "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef end():\n    time.sleep(3600)\n"
         )
-        began = time.monotonic()
         assert bench.outcome(MCP, to("do")).output == "done"
-        assert time.monotonic() - began < 15
         assert not worker_alive(bench.worker_file)
 
     def test_that_leaves_a_process_behind(self, handmade: Handmade) -> None:
@@ -353,7 +326,8 @@ class TestABrokenServer:
         assert not worker_alive(bench.worker_file)
         assert "sleep" in bench.notices[0]
 
-    def test_that_is_stopped_ends_at_once(self, bench: Bench) -> None:
+    def test_that_is_stopped_ends_at_once(self, handmade: Handmade) -> None:
+        bench = handmade("def call(request):\n    open('hanging', 'w')\n    time.sleep(3600)")
         context = bench.context()
 
         def stop() -> None:
@@ -362,7 +336,7 @@ class TestABrokenServer:
 
         stopper = threading.Thread(target=stop)
         stopper.start()
-        error = bench.error(MCP, to("hang"), context)
+        error = bench.error(MCP, to("do"), context)
         stopper.join()
         assert error.code == "PB-STEP-CRASHED"
         assert not worker_alive(bench.worker_file)
@@ -380,7 +354,8 @@ class TestABrokenServer:
         assert "s3cr3t" not in str((outcome, bench.shown, bench.logged))
 
 
-def test_two_calls_at_once_do_not_disturb_each_other(bench: Bench, tmp_path: Path) -> None:
+def test_two_calls_at_once_do_not_disturb_each_other(handmade: Handmade, tmp_path: Path) -> None:
+    bench = handmade("RESULT = text(os.getcwd())")
     other = tmp_path / "other"
     other.mkdir()
     (other / ".mcp.json").write_text((bench.folder / ".mcp.json").read_text())
@@ -388,7 +363,7 @@ def test_two_calls_at_once_do_not_disturb_each_other(bench: Bench, tmp_path: Pat
     outputs: dict[Path, str] = {}
 
     def call(each: Bench) -> None:
-        outputs[each.folder] = each.outcome(MCP, to("files.where")).output.strip()
+        outputs[each.folder] = each.outcome(MCP, to("do")).output
 
     threads = [threading.Thread(target=call, args=(each,)) for each in benches]
     for thread in threads:
