@@ -165,7 +165,7 @@ def test_inputs_never_become_shell_text() -> None:
 
 
 def test_a_playbook_runs_to_its_gate_and_continues_after_the_answer(forge: Forge) -> None:
-    """kai FR24, FR32: on another machine each time, from what git alone has kept."""
+    """tyr 3: on another machine each time, from what git alone has kept."""
     first = forge.run(1, playbook="auto-feature", feature="013")
     assert (first.ok, first.outputs) == (True, {"code": "4"}), first.said
     assert first.ran == ["Install", "Drive", "Keep the work", "Ask"]

@@ -97,6 +97,7 @@ RECOVERED = [("done", True)]
 def test_in_a_clone_only_what_the_lost_attempt_changed_shows_that_it_finished(
     shared: Project, step: str, artifact: str, before: str, after: str, expected: list[Any]
 ) -> None:
+    """own L-7."""
     if before:
         shared.write(artifact, before)
     launched(shared, playbook(shared, step))
@@ -126,6 +127,7 @@ def test_a_runner_killed_inside_a_step_leaves_it_to_be_run_again_elsewhere(
 
 
 def test_a_step_that_had_returned_is_not_passed_by_last_weeks_verdict(shared: Project) -> None:
+    """own L-7."""
     shared.write(REPORT, PASS)
     supervisor = launched(shared, playbook(shared, CHECK))
     supervisor.note_return("check#1", Outcome(output="done"))
@@ -156,7 +158,7 @@ def test_without_records_only_files_that_exist_show_that_a_step_finished(
 
 
 def test_a_clone_drives_the_session_as_it_was_driven(shared: Project) -> None:
-    """The agent is a file of the repository, which lies elsewhere in a clone."""
+    """The agent is a file of the repository, which lies elsewhere in a clone (own L-7)."""
     name = playbook(shared, CHECK, "pr /feature.pr gate_always stop")
     options = ("--mode", "autonomous", "--timeout", "90", "--idle-timeout", "80")
     idle = shared.root.with_name("ran.idle")

@@ -60,6 +60,7 @@ def test_coverage_is_sufficient_when_every_limit_is_met(judge: Judge) -> None:
 
 
 def test_a_module_that_others_depend_on_needs_all_of_it(judge: Judge) -> None:
+    """cat NFR-5.4."""
     code, said = judge(kernel__gates=measured(999, 1000, (12,)))
     assert code == 1
     assert (
@@ -75,6 +76,7 @@ def test_a_long_list_of_missing_lines_is_cut(judge: Judge) -> None:
 
 
 def test_what_must_be_covered_completely_exists() -> None:
+    """cat NFR-5.4."""
     package = Path(__file__).parent.parent / "playbook_supervisor"
     assert [name for name in coverage_gates.COMPLETE if not (package / name).exists()] == []
 
@@ -86,6 +88,7 @@ def test_every_module_has_a_limit_of_its_own(judge: Judge) -> None:
 
 
 def test_the_whole_package_needs_more_than_each_module(judge: Judge) -> None:
+    """cat NFR-5.3."""
     code, said = judge(lint=measured(91, 100, (3,)), api=measured(92, 100, (3,)))
     assert code == 1
     assert "playbook_supervisor: 91.50%, below 95%" in said

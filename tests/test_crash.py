@@ -1,6 +1,6 @@
 """SIGKILL at every write and at any time: nothing is corrupt, lost, or done twice.
 
-kai FR32, FR33, NFR2: after any kill, `resume` continues from the journal.
+kai NFR2: after any kill, `resume` continues from the journal.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def shards(number: int) -> list[Any]:
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """kai S-M4; cat NFR-1.2."""
     found = crash.points(tmp_path / "work", shard, of)
     assert found["broken"] == []
     assert found["points"] > 100
@@ -54,6 +55,7 @@ def test_a_beginning_killed_at_any_write_is_whole_or_not_there(
 def test_a_run_killed_at_random_moments_is_resumed_to_its_end(
     tmp_path: Path, kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """kai S-M1."""
     found = crash.times(tmp_path / "work", kills, 20260219 + kills)
     assert found["broken"] == []
     assert found["kills"] >= kills

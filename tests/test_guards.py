@@ -205,7 +205,7 @@ class TestASessionWhoseDriverIsUnknown:
 
 
 class TestOneDriver:
-    """cat FR-3.7: a runner and a client never drive the same session at once."""
+    """A runner and a client never drive the same session at once."""
 
     def test_a_runner_is_refused_while_the_client_lives(self, conversation: Conversation) -> None:
         refused = conversation.project.playbook("resume")

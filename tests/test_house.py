@@ -163,6 +163,7 @@ class TestModules:
         )
 
     def test_write_files_only_in_the_modules_for_it(self) -> None:
+        """cat NFR-5.2."""
         assert_none(
             f"{name}:{node.lineno}: {node.func.attr}"
             for name, node in nodes(but=WRITERS)
@@ -202,7 +203,7 @@ class TestFiles:
 
 
 class TestErrorCodes:
-    """Catalyst E-7: every error has a stable code, and every code its guidance."""
+    """cat E-7, SC-4, PL-3: every error has a stable code, and every code its guidance."""
 
     def test_that_are_raised_have_guidance(self) -> None:
         assert_none(

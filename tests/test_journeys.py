@@ -94,7 +94,7 @@ steps:
 
 
 def test_spec_to_pr_while_the_developer_does_something_else(project: Project) -> None:
-    """kai J1, S-U1, S-B1, FR20, FR24, FR26, FR27, FR28, FR38, FR39."""
+    """kai J1, S-U1, S-B1, FR27, FR28, FR38, FR39, S-U4."""
     name, agent = playbook(project, *STEPS), project.script(WORK)
     project.gh("open")
     first = project.process("run", name, "013", "--agent", agent)
@@ -149,7 +149,8 @@ def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
 
 
 def test_after_a_crash_in_step_five_the_session_continues_there(project: Project) -> None:
-    """kai J2, FR15, FR16, FR32, NFR1, S-U3: unfinished work runs again, settled work never."""
+    """kai J2, FR16, S-U3, S-T3; cat FR-7.4; tyr 4: unfinished work runs again, settled work
+    never."""
     project.write(f".qa/{FEATURE}/test-plan.md", "a plan of last week\n")
     name = playbook(project, *STEPS[:5])
     agent = project.script(WORK.replace("check: {", "check: {seconds: 60, "))
@@ -237,7 +238,7 @@ def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Projec
 
 
 def test_an_open_gate_survives_the_crash_of_its_runner(project: Project) -> None:
-    """kai NFR1: the same gate, with the same id."""
+    """kai NFR1; cat FR-6.4: the same gate, with the same id."""
     name, agent = playbook(project, STEPS[5]), project.script("steps: {}")
     project.gh("open")
     assert project.playbook("run", name, "013", "--agent", agent).code == 4
@@ -303,7 +304,7 @@ def test_a_second_attempt_that_succeeds_continues(project: Project) -> None:
 
 
 def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> None:
-    """kai FR31."""
+    """kai FR31, D-ST."""
     name = playbook(project, "plan /speckit.plan auto gate postconditions=plan_exists")
     assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
     assert project.playbook("answer", "abort").code == 0
@@ -314,7 +315,7 @@ def test_the_policy_gate_asks_and_abort_ends_the_session(project: Project) -> No
 
 
 def test_the_policy_stop_ends_the_session_and_retry_takes_it_up(project: Project) -> None:
-    """kai FR29, and `resume --retry`."""
+    """kai FR29, D-ST; cat FR-3.6: `resume --retry` continues."""
     name = playbook(project, *STEPS[:2])
     assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 2
     plain = project.playbook("resume")
@@ -349,7 +350,7 @@ def test_a_missing_precondition_stops_before_anything_runs(project: Project) -> 
 
 
 def test_a_breaking_change_halts_gate_on_breaking_and_is_asked_once(project: Project) -> None:
-    """kai FR25, FR27, FR39: accepted once, a finding does not ask again."""
+    """kai FR25: accepted once, a finding does not ask again."""
     name = playbook(
         project,
         "check /agreement.check gate_on_breaking gate postconditions=agreement_pass",
@@ -421,7 +422,7 @@ def test_from_journals_the_steps_it_skips(project: Project) -> None:
 
 
 def test_talk_is_not_an_answer(project: Project) -> None:
-    """kai FR26: nothing is recorded, and the gate stays open."""
+    """Nothing is recorded, and the gate stays open."""
     name = playbook(project, "pr /feature.pr gate_always stop")
     assert project.playbook("run", name, "013", "--agent", project.script("steps: {}")).code == 4
     before = (project.session / "journal.yaml").read_bytes()

@@ -182,7 +182,7 @@ def asked(done: Result) -> str:
 
 @pytest.mark.parametrize("lie", CHANGES, ids=lambda lie: lie.name)
 def test_auto_change_catches_an_agent_that(lie: Lie, project: Project, language: Language) -> None:
-    """tyr 29, cat FR-8.4: what an agent says about its work counts for nothing."""
+    """kai RK-1; cat FR-8.4; tyr 29: what an agent says about its work counts for nothing."""
     done = change(project, script(project, language, lie))
     assert done.code == 4, done.err
     question = asked(done)

@@ -25,7 +25,7 @@ steps:
 
 
 def test_a_program_runs_a_playbook_answers_its_gate_and_continues(project: Project) -> None:
-    """cat FR-3.7: what the command line calls itself."""
+    """cat PL-1: what the command line calls itself."""
     agent = project.script(WORKS)
     events: list[Event] = []
     ending = playbook_supervisor.run(
@@ -69,6 +69,7 @@ def test_arguments_may_be_positional(project: Project) -> None:
 
 
 def test_a_program_lists_and_loads_playbooks(project: Project) -> None:
+    """cat FR-1.4."""
     names = [each.name for each in playbook_supervisor.list_playbooks(project.root)]
     assert names == ["auto-feature", "auto-speckit", "auto-validate"]
     assert playbook_supervisor.load_playbook("auto-validate", cwd=project.root).steps

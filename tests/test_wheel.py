@@ -194,7 +194,7 @@ steps:
 
 
 def test_an_executor_of_a_third_party_is_installed_and_used(wheel: Path, tmp_path: Path) -> None:
-    """cat FR-4.10; own L-8: from a wheel of its own, with nothing changed here."""
+    """cat FR-4.10, NFR-6.1; own L-8: from a wheel of its own, with nothing changed here."""
     theirs, fresh, project = tmp_path / "theirs", tmp_path / "venv", tmp_path / "project"
     theirs.mkdir()
     (theirs / "playbook_shout.py").write_text(SHOUT)

@@ -217,7 +217,7 @@ def test_a_call_that_exceeds_its_limit_is_stopped(
     stand_in: StandIn,
     tmp_path: Path,
 ) -> None:
-    """The stand-in would sleep for ever."""
+    """The stand-in would sleep for ever (tyr 32)."""
     stand_in("".join(recorded(stream).splitlines(keepends=True)[:-1]), then="exec sleep 600")
     assert failure(planning(tmp_path, command=command, **changes)).code == code
 
@@ -256,7 +256,7 @@ def test_a_line_that_is_too_long_is_ignored(stand_in: StandIn, tmp_path: Path) -
 def test_each_call_is_retried_three_times(
     stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After 1, 2 and 4 seconds; the test does not wait."""
+    """After 1, 2 and 4 seconds; the test does not wait (cat NFR-2.1)."""
     paused: list[float | None] = []
     monkeypatch.setattr(threading.Event, "wait", lambda self, seconds=None: paused.append(seconds))
     stand_in(recorded("overloaded"))
@@ -274,6 +274,7 @@ def test_each_call_is_retried_three_times(
 def test_nothing_is_retried_after_the_first_tool_call(
     stand_in: StandIn, folder: Path, tmp_path: Path
 ) -> None:
+    """cat NFR-2.1."""
     stand_in(recorded("overloaded-after-a-tool"))
     assert failure(planning(tmp_path)).code == "PB-AGENT-API"
     assert (folder / "calls").read_text() == ".\n"

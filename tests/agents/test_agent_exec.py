@@ -74,11 +74,13 @@ def error_of(agent: Agent, call: Call) -> Failure:
 def test_exec_passes_every_conformance_check(
     check: AgentCheck, agent: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """cat FR-5.5, FR-10.4, E-4."""
     shorten_grace(monkeypatch)
     check(agent(CONFORMING), tmp_path)
 
 
 def test_the_program_receives_its_call_in_the_environment(agent: Write, tmp_path: Path) -> None:
+    """cat FR-3.3, E-2."""
     told = agent(
         "import json, os, sys\n"
         "names = [name for name in os.environ if name.startswith(('PLAYBOOK_', 'SPECIFY_'))\n"
@@ -221,7 +223,7 @@ def test_a_directory_that_vanished_is_an_outcome(agent: Write, tmp_path: Path) -
 def test_secrets_are_redacted_even_where_terminal_sequences_hide_them(
     agent: Write, tmp_path: Path
 ) -> None:
-    """tyr 28: by value, in messages, output and errors."""
+    """By value, in messages, output and errors."""
     leaking = agent(
         "import sys\nprint('key hun\\x1b[0mter2')\nprint('hunter2', file=sys.stderr)\nsys.exit(1)\n"
     )

@@ -79,6 +79,7 @@ def refused(agent: Write, text: str) -> AgentError:
 def test_script_passes_every_conformance_check(
     check: AgentCheck, agent: Write, tmp_path: Path
 ) -> None:
+    """cat FR-5.2, FR-5.5, FR-10.4, E-4, NFR-5.1."""
     check(agent(CONFORMING), tmp_path)
 
 
@@ -193,7 +194,7 @@ def test_true_is_needed_to_hang_or_die(agent: Write, call: Call) -> None:
 def test_a_link_that_leads_outside_is_not_written_through(
     seconds: str, agent: Write, call: Call, tmp_path: Path
 ) -> None:
-    """tyr 14: symbolic links resolved, with or without a separate process."""
+    """Symbolic links resolved, with or without a separate process."""
     (tmp_path / "outside").mkdir()
     (call.cwd / "link").symlink_to(tmp_path / "outside")
     script = f"steps: {{plan: {{seconds: {seconds}, write: {{link/a: b}}}}}}"
@@ -324,6 +325,7 @@ def test_any_file_is_either_a_script_or_refused_with_places(
 
 
 def test_the_demo_script_takes_a_feature_to_its_pull_request(tmp_path: Path, call: Call) -> None:
+    """cat FR-5.2."""
     demo = REPOSITORY / "templates/demo"
     shutil.copytree(demo / "project", call.cwd, dirs_exist_ok=True)
     agent = choose(f"script:{demo / 'script.yaml'}", Config(), call.cwd)

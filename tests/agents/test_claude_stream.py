@@ -203,6 +203,7 @@ def test_server_errors_are_transient(name: str, transient: bool) -> None:
 
 @pytest.mark.parametrize("name", ["logged-out", "never-logged-in"])
 def test_a_missing_login_says_to_log_in(name: str) -> None:
+    """cat PL-3; own L-5."""
     found = failure(*lines(name))
     assert (found.code, found.lasts) == ("PB-AGENT-LOGIN", True)
     assert "/login" in found.guidance
@@ -244,6 +245,7 @@ def test_the_status_decides_whether_a_retry_helps(status: int, transient: bool) 
 
 
 def test_the_end_of_a_usage_limit_is_known() -> None:
+    """own L-5."""
     assert verdict(*lines("limit")).limit_ends == 1_950_000_000
     older = result(is_error=True, result="Claude AI usage limit reached|1950000000")
     assert verdict(older).limit_ends == 1_950_000_000

@@ -160,7 +160,7 @@ def test_a_path_is_relative_to_the_working_directory_or_the_repository(
 
 
 def test_an_installed_package_provides_its_agent(install: Install, tmp_path: Path) -> None:
-    """Catalyst FR-5.1: an agent is added without a change to the runner."""
+    """cat FR-5.1, FR-10.3, NFR-5.1, NFR-6.2: an agent is added without a change to the runner."""
     install("polly")
     agent = choose("polly:hello", Config(), tmp_path)
     assert carry_out(agent, call_for("works", tmp_path), print).output == "hello"
@@ -229,7 +229,7 @@ def error_of(agent: Agent, folder: Path) -> Failure:
 
 
 def test_output_is_streamed_and_the_outcome_returned(tmp_path: Path) -> None:
-    """Catalyst NFR-1.3: results are streamed."""
+    """cat NFR-1.3, FR-5.3: results are streamed."""
     told = Outcome(output="done", agent={"name": "odd"})
     agent = Odd(lambda: iter([Message("one"), Message(), Message("two", told)]))
     assert brought_back(agent, tmp_path) == (told, ["one", "two"])

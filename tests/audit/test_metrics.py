@@ -69,6 +69,7 @@ def all_of(*sources: SessionRecord) -> Metrics:
 
 class TestTime:
     def test_a_step_took_what_its_times_say_without_waiting_for_people(self) -> None:
+        """kai P2-6."""
         steps = {each.name: each for each in all_of(source("ours")).steps}
         assert steps["plan"].lasted == DurationStats(1, 59_500, 59_500, 59_500)
         assert steps["tasks"].lasted == DurationStats(2, 59_750, 60_000, 119_500)
@@ -151,6 +152,7 @@ class TestTrouble:
         assert all_of(nameless).escalations == {"unnamed": 1}
 
     def test_the_success_rate_is_that_of_ended_sessions(self) -> None:
+        """kai P2-6, P3-3."""
         failed = source("kai", **{'"completed"': "failed"})
         unread = source("kai", **{'"completed"': "over"})
         gone = read(SessionFiles("", SessionFile("journal.yaml")))

@@ -58,7 +58,7 @@ def failed(project: Project, done: Result, code: str) -> dict[str, Any]:
 def test_a_feature_goes_to_its_pull_request_and_through(
     headless: Headless, project: Project
 ) -> None:
-    """kai FR20, FR21, S-U1: each command natively expanded, each in a fresh process.
+    """kai FR20, S-U1; cat FR-10.1: each command natively expanded, each in a fresh process.
 
     The project's hooks for sessions in the interface let a headless worker be.
     """
@@ -252,6 +252,7 @@ def test_one_that_hangs_is_ended(headless: Headless, project: Project) -> None:
 def test_what_the_server_could_not_do_is_tried_again_before_the_first_tool(
     headless: Headless, project: Project
 ) -> None:
+    """cat NFR-2.1."""
     client = headless(after(OVERLOADED), **AT_ONCE)
     done = project.playbook("run", "one", "--log-level", "debug")
     assert done.code == 0, done.err
@@ -320,6 +321,7 @@ def test_waiting_for_a_limit_can_be_interrupted(headless: Headless, project: Pro
 def test_a_budget_is_kept(
     option: tuple[str, str], told: str, headless: Headless, project: Project
 ) -> None:
+    """tyr 32."""
     headless(lambda request: [call("Read", file_path="README.md")])
     entry = failed(project, project.playbook("run", "one", *option), "PB-AGENT-BUDGET")
     assert told in entry["error"]
@@ -361,6 +363,7 @@ _SAID: list[Block] = [text("It works.")]
 def test_it_keeps_what_every_agent_promises(
     check: AgentCheck, headless: Headless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """cat FR-5.5, FR-10.4, E-4."""
     client = headless(lambda request: _SAID if request.calls else CONFORMING[command_of(request)])
     for name in CONFORMING:
         command = client.home / f".claude/commands/{name}.md"

@@ -70,7 +70,7 @@ PHASES = {
 def test_a_run_is_interrupted_in_each_phase_and_continues(
     name: str, number: int, code: int, headless: Headless, project: Project
 ) -> None:
-    """kai FR32: journaled, no process is left, and `resume` does what was not done."""
+    """Journaled, no process is left, and `resume` does what was not done."""
     phase, over = PHASES[name], False
     if phase.config:
         project.write(".playbooks/config.yaml", f"agents: {{claude: {phase.config}}}\n")
@@ -157,7 +157,7 @@ def test_the_client_ends_with_a_runner_that_was_killed(
 def test_the_client_of_a_runner_that_was_killed_is_waited_for(
     headless: Headless, project: Project
 ) -> None:
-    """kai FR33: what it did counts, and nothing is done twice."""
+    """What it did counts, and nothing is done twice."""
     held = Held("speckit.tasks")
     client = headless(held)
     orphaned(project, client, held)
@@ -191,7 +191,7 @@ KILLS = int(os.environ.get("CLAUDE_KILLS", "3"))
 def test_kills_at_random_moments_lose_nothing_and_double_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """kai FR32, FR33, NFR2: each step's work is done once, no matter which process is killed."""
+    """kai NFR2, S-M1: each step's work is done once, no matter which process is killed."""
     tests = Path(__file__).resolve().parent.parent
     done = subprocess.run(
         [sys.executable, str(tests / "claude/killed.py"), str(KILLS), "7"],

@@ -84,7 +84,8 @@ def differences(one: Path, other: Path) -> list[str]:
 def test_typing_by_hand_and_running_the_playbook_have_equal_results(
     project: Project, start: Start
 ) -> None:
-    """kai FR41: the same commands, expanded in the same way, leave the same tree behind."""
+    """kai FR41, NFR8, S-T1, S-M3: the same commands, expanded in the same way, leave the same tree
+    behind."""
     supervised, typed = twins(project)
 
     by_playbook = start(Obedient(work=lambda skill, request: carry_out(request)))
@@ -113,7 +114,8 @@ def test_typing_by_hand_and_running_the_playbook_have_equal_results(
 def test_supervision_costs_two_requests_a_step_and_says_nothing_to_workers(
     project: Project, start: Start, recorder: Recorder
 ) -> None:
-    """One request dispatches, one waits. A worker's prompt is the command and nothing beside it."""
+    """One request dispatches, one waits. A worker's prompt is the command and nothing beside it
+    (kai S-B2)."""
     assert project.playbook("init", "--yes").code == 0
     agents: dict[str, int] = {}
 

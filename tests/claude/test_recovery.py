@@ -72,7 +72,7 @@ class TestAKilledClient:
         assert project.manifest()["status"] == "completed"
 
     def test_at_a_terminal_continues_in_another(self, project: Project, sit: Sit) -> None:
-        """kai NFR1: the machine loses power in mid-step; a person types /playbook.resume."""
+        """kai J2: the machine loses power in mid-step; a person types /playbook.resume."""
         terminal = sit(Obedient(held={"speckit.tasks"}))
         terminal.say("/playbook.run straight 013")
         working = terminal.client.model.wait_for
@@ -155,7 +155,7 @@ class TestAKilledClient:
 
 class TestAFailedSession:
     def test_is_resumed_only_where_the_person_says_so(self, project: Project, start: Start) -> None:
-        """kai FR15: plain resume says what to type instead, and asks no model."""
+        """Plain resume says what to type instead, and asks no model."""
         written = {"speckit.tasks": ("specs/013-playbook-create/tasks.md", "t\n")}
         client = start(Obedient(written=written))
         client.run("/playbook.run straight 013", *FREE)
@@ -328,6 +328,7 @@ class TestTheWorktree:
     def test_two_at_once_do_not_know_of_each_other(
         self, project: Project, start: Start, tmp_path: Path
     ) -> None:
+        """kai FR36, S-B3."""
         beside = tmp_path / "beside"
         project.git("worktree", "add", "-q", str(beside), "-b", "014-other")
         shutil.copytree(project.root / "specs/013-playbook-create", beside / "specs/014-other")
@@ -349,6 +350,7 @@ class TestTheWorktree:
     def test_without_our_tool_is_not_touched(
         self, pristine: Path, tmp_path: Path, home: Path, start: Start, recorder: Recorder
     ) -> None:
+        """kai NFR8."""
         bare = Project.copied(pristine, tmp_path / "bare", home=home)
         before = bare.git("status", "--porcelain", "--ignored")
         client = start(

@@ -337,6 +337,7 @@ class TestATypedCommand:
     def test_shows_what_there_is_through_the_model(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
+        """kai P2-1, P2-2."""
         def talk(request: Request) -> Reply | None:
             if request.results:
                 return [text(request.results[-1].text)]
@@ -356,7 +357,7 @@ class TestAGroup:
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         """Commands from three places: with tools of its own, from a skill, and one that dispatches
-        an agent itself; one agent leaves work in the background."""
+        an agent itself; one agent leaves work in the background (kai FR22, NFR5)."""
         project.write(
             ".claude/commands/speckit.plan.md",
             "---\nallowed-tools: Bash(ls:*)\n---\nPlan.\n",

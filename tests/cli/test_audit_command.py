@@ -50,7 +50,7 @@ def session(project: Project) -> Path:
 
 class TestTelling:
     def test_a_session_that_the_program_ran_is_fine(self, project: Project) -> None:
-        """kai FR40. The default is this worktree's session, committed or not."""
+        """The default is this worktree's session, committed or not."""
         agent = project.script(WORKS)
         project.write(f".agreements/{FEATURE}/check-report.md", "verdict: PASS\n")
         ran = project.playbook("run", "auto-validate", "013", "--agent", agent)

@@ -45,7 +45,7 @@ def with_a_bug(project: Project, *args: str, **env: str) -> Result:
 
 
 def test_an_error_says_what_where_and_how_to_fix_it(project: Project, tmp_path: Path) -> None:
-    """cat NFR-3.1: three lines at most, never a traceback."""
+    """cat SC-4, EX-1, EX-3: three lines at most, never a traceback."""
     cases = [
         (["list"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
         (["next"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
@@ -68,6 +68,7 @@ def test_an_error_says_what_where_and_how_to_fix_it(project: Project, tmp_path: 
 
 
 def test_usage_errors_say_which_help_to_read(project: Project) -> None:
+    """cat EX-1."""
     assert "Did you mean 'run'?" in project.playbook("runn").err
     assert "See `playbook run --help`." in project.playbook("run").err
     assert "no such option" in project.playbook("list", "--al").err

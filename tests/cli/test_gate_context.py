@@ -1,4 +1,5 @@
-"""What a gate shows, in every place: enough to decide in half a minute (kai FR24, S-U2)."""
+"""What a gate shows, in every place: enough to decide in half a minute (kai FR24, S-U2; own
+L-6)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,6 @@ def test_the_chart_in_the_documents_is_current() -> None:
 
 class TestThePlaybook:
     def test_says_what_an_error_policy_does_that_neither_stops_nor_asks(self) -> None:
-        """cat FR-4.11."""
         policies = ("continue", "retry:3", {"default": "stop", "PB-STEP-FAILED": "gate"})
         steps = tuple(
             Step(f"s{number}", "cli true", Autonomy.AUTO, ErrorPolicy.read(policy))

@@ -16,7 +16,7 @@ BROKEN = GATED.replace("steps:", "stpes:").replace('version: "1.0"', 'version: "
 
 class TestCheck:
     def test_prints_every_problem_of_every_file_with_its_place(self, project: Project) -> None:
-        """kai FR8, cat FR-2.5: many files; each problem on a line, with its guidance."""
+        """kai FR8; cat FR-1.3: many files; each problem on a line, with its guidance."""
         project.write("good.yaml", GATED)
         project.write("bad.yaml", BROKEN)
         done = project.playbook("check", "good.yaml", "bad.yaml", "none.yaml")
@@ -180,7 +180,7 @@ class TestProbe:
 
 class TestList:
     def test_shows_playbooks_and_why_one_cannot_run(self, project: Project) -> None:
-        """kai FR9."""
+        """kai P2-1."""
         project.write(".playbooks/playbooks/bad.yaml", BROKEN)
         project.write(".playbooks/playbooks/gated.yaml", GATED)
         listed = project.playbook("list", cwd=project.root / "specs")

@@ -62,7 +62,7 @@ def waited(project: Project) -> list[float]:
 
 
 def test_a_killed_run_still_waits_for_its_retry(flaky: Project) -> None:
-    """cat FR-4.9: a real SIGKILL in the second wait."""
+    """A real SIGKILL in the second wait."""
     with flaky.spawn("run", "flaky") as runner:
         until_the_wait(runner, 3)
         runner.kill()
@@ -113,7 +113,6 @@ steps:
 
 
 def test_a_run_that_goes_on_after_a_failure_says_so_at_its_end(project: Project) -> None:
-    """cat FR-4.11."""
     project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
     ran = project.process("run", "lenient")
     assert ran.code == 0

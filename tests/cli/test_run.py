@@ -49,7 +49,8 @@ def long(project: Project) -> Project:
 
 
 def test_a_run_goes_to_the_gate_and_a_resume_through_it(project: Project) -> None:
-    """kai FR20, FR24: seven steps, then a question and how to answer it."""
+    """kai FR20; cat FR-3.7, FR-7.3, FR-10.1, NFR-4.1, NFR-4.2, NFR-4.3, NFR-4.4, EX-0; tyr 3: seven
+    steps, then a question and how to answer it."""
     project.gh("open")
     waiting = project.process("run", "auto-feature", "013", "--agent", project.script(WORKS))
     assert (waiting.code, waiting.out) == (4, "")
@@ -128,7 +129,7 @@ def test_a_run_on_the_default_branch_says_so_first(gated: Project, origin: bool)
 
 
 def test_json_names_the_gate_that_waits(gated: Project) -> None:
-    """cat FR-3.7: a program can read the gate from JSON."""
+    """A program can read the gate from JSON."""
     run = gated.playbook("run", "gated", "--agent", gated.script(WORKS), "--json")
     shape = conforms("run", run.json)
     assert (run.code, shape["exit_code"], shape["ending"]) == (4, 4, "waiting")
@@ -137,6 +138,7 @@ def test_json_names_the_gate_that_waits(gated: Project) -> None:
 
 
 def test_a_failure_exits_with_2_and_is_retried_only_on_request(project: Project) -> None:
+    """cat FR-3.6, EX-2."""
     run = project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
     assert run.code == 2
     assert "qa-plan#1 failed" in run.err
@@ -164,7 +166,7 @@ def hangups() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hangups")
 def test_an_interrupted_run_exits_with_130_and_can_be_resumed(long: Project) -> None:
-    """kai FR32; 143 after SIGTERM, 129 after SIGHUP."""
+    """Exit status 143 after SIGTERM, 129 after SIGHUP."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
         command = ("resume",) if long.sessions else ("run", "long")
         with long.spawn(*command, "--agent", long.script(HANGS)) as process:
@@ -295,7 +297,7 @@ def test_a_session_without_a_driver_can_be_paused_and_aborted(gated: Project) ->
 
 
 def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
-    """kai FR26: 1 and the question again; no gate: 3."""
+    """1 and the question again; no gate: 3."""
     gated.playbook("run", "gated", "--agent", gated.script(WORKS))
     for words in (["maybe"], ["don't", "continue"], ["retry"]):
         asked = gated.playbook("answer", *words)
@@ -314,7 +316,7 @@ def test_an_invalid_answer_changes_nothing(gated: Project) -> None:
 
 
 def test_an_answer_is_printed_before_its_effect(long: Project) -> None:
-    """kai FR26: the question has shown the error already."""
+    """The question has shown the error already."""
     playbook = LONG.replace("error_policy: stop", "error_policy: gate")
     long.write(".playbooks/playbooks/long.yaml", playbook)
     agent = long.script('default: {say: [I begin, the door is shut], fail: "no key"}')
@@ -371,7 +373,7 @@ def test_the_session_may_be_named_in_three_ways(gated: Project) -> None:
 
 
 def test_the_autonomous_mode_passes_gates_without_a_failure(gated: Project) -> None:
-    """cat FR-6.3."""
+    """cat FR-6.3, PL-2."""
     agent = gated.script(WORKS)
     run = gated.playbook("run", "gated", "--mode", "autonomous", "--agent", agent)
     assert run.code == 0
@@ -387,6 +389,7 @@ def test_a_run_may_begin_in_the_middle(project: Project) -> None:
 
 
 def test_the_log_level_decides_how_much_is_printed(gated: Project) -> None:
+    """cat PL-2."""
     agent = gated.script("default: {say: I did it}\n")
     quiet = gated.playbook(
         "run", "gated", "--mode=autonomous", "--agent", agent, "--log-level=error"
@@ -409,7 +412,7 @@ def test_a_log_has_colours_only_with_force_color(gated: Project) -> None:
 
 
 def test_a_refused_run_leaves_nothing_behind(project: Project) -> None:
-    """kai NFR3: arguments, step, playbook and agent are checked first."""
+    """kai NFR3; cat NFR-2.3: arguments, step, playbook and agent are checked first."""
     for words, told in (
         (("nope", "013"), "no playbook is called 'nope'"),
         (("auto-feature",), "feature is missing"),
@@ -429,6 +432,7 @@ def test_a_refused_run_leaves_nothing_behind(project: Project) -> None:
 
 
 def test_one_checkout_has_one_open_session(gated: Project) -> None:
+    """cat EX-3."""
     agent = gated.script(WORKS)
     gated.playbook("run", "gated", "--agent", agent)
     second = gated.playbook("run", "auto-feature", "013", "--agent", agent)

@@ -30,6 +30,7 @@ class TestInAFreshClone:
     def test_a_session_is_found_on_its_branch(
         self, waiting: Project, tmp_path: Path, command: tuple[str, ...]
     ) -> None:
+        """kai FR16; own L-7."""
         clone = cloned(waiting, tmp_path / "clone")
         done = clone.playbook(*command)
         assert done.code == 0, done.err

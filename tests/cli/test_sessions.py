@@ -57,7 +57,7 @@ class TestStatus:
     def test_shows_waiting_sessions_of_all_worktrees_first(
         self, waiting: Project, tmp_path: Path
     ) -> None:
-        """kai FR30: from every worktree, with its path."""
+        """kai P2-2: from every worktree, with its path."""
         waiting.commit("So far")
         other = tmp_path / "other"
         waiting.git("worktree", "add", "-q", str(other), "-b", "014-other")
@@ -151,7 +151,7 @@ class TestStatus:
 
 class TestShow:
     def test_shows_the_whole_session(self, project: Project) -> None:
-        """kai FR39: conditions, evidence, human words."""
+        """kai FR39; tyr 2: conditions, evidence, human words."""
         project.gh("open")
         project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
         project.playbook("answer", "looks fine, continue")
@@ -187,7 +187,7 @@ class TestShow:
         assert "  waived: tasks_exists" in project.playbook("show").out
 
     def test_reads_sessions_of_the_original(self, project: Project) -> None:
-        """kai FR37: without a pinned playbook, without attempts and gates."""
+        """Without a pinned playbook, without attempts and gates."""
         legacy(project)
         shown = project.playbook("show", "20260219-a7k")
         assert shown.code == 0
@@ -246,7 +246,7 @@ class TestShow:
 
 
 class TestRepair:
-    """kai NFR2: foreign changes are shown, then accepted or undone."""
+    """cat FR-7.6: foreign changes are shown, then accepted or undone."""
 
     def test_shows_the_difference_entry_by_entry(self, waiting: Project) -> None:
         assert waiting.playbook("repair").err.endswith("is unchanged\n")

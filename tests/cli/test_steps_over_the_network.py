@@ -68,7 +68,7 @@ def triage(project: Project) -> Project:
 def test_a_session_of_requests_and_tool_calls_is_journaled_without_secrets(
     triage: Project, site: Site
 ) -> None:
-    """tyr 15, 17, 28."""
+    """tyr 15, 17."""
     ran = triage.playbook("run", "triage", "7", site.url)
     assert ran.code == 0, ran.err
     assert [entry["status"] for entry in triage.journal()] == ["done"] * 3

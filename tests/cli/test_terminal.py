@@ -28,7 +28,7 @@ def run(project: Project, *args: str, **env: str) -> Terminal:
 
 
 def test_a_user_watches_the_steps_and_answers_the_gate(project: Project) -> None:
-    """kai NFR1, FR24: the list with evidence, the question, the choices."""
+    """cat FR-6.2: the list with evidence, the question, the choices."""
     project.gh("open")
     agent = project.script(WORKS)
     with Terminal(project, "run", "auto-feature", "013", "--agent", agent) as terminal:
@@ -53,7 +53,7 @@ def test_a_user_watches_the_steps_and_answers_the_gate(project: Project) -> None
 
 
 def test_a_gate_shows_what_has_changed_since_the_launch(project: Project) -> None:
-    """kai FR24: the evidence and `git diff --stat`, once."""
+    """The evidence and `git diff --stat`, once."""
     agent = project.script("default: {say: done it, write: {made.py: '1'}}\n")
     with Terminal(
         project, "run", "auto-feature", "013", "--from", "agreement-check", "--agent", agent
@@ -84,6 +84,7 @@ def test_notes_are_printed_above_the_list(project: Project) -> None:
 def test_an_empty_line_runs_the_step_and_the_end_of_input_leaves_the_gate_open(
     gated: Project,
 ) -> None:
+    """cat FR-6.5."""
     with run(gated) as terminal:
         terminal.until("abort > ")
         terminal.type("\x04")

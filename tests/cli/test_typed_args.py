@@ -101,7 +101,7 @@ def test_a_dry_run_shows_the_final_values(typed: Project) -> None:
 
 
 def test_a_session_keeps_the_final_values_and_never_a_secret(typed: Project) -> None:
-    """tyr 28, cat FR-2.3, FR-2.5."""
+    """cat FR-2.3, FR-2.5."""
     ran = typed.playbook("run", "release", "Big Title!", "token=DEPLOY", env={"DEPLOY": TOKEN})
     assert ran.code == 0, ran.err
     session = (typed.session / "session.yaml").read_text()

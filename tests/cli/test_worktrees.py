@@ -62,7 +62,8 @@ def squash(main: Project, branch: str) -> None:
 
 
 def test_two_features_run_in_parallel_and_finish(installed: Project) -> None:
-    """kai J4, NFR12: each in its own worktree with its own session; both journals are merged."""
+    """kai J4, NFR12, FR35, FR36, S-B3: each in its own worktree with its own session; both journals
+    are merged."""
     installed.gh("open")
     installed.git("branch", "-f", FEATURE, "main")
     script = installed.script(WORKS)
@@ -201,6 +202,7 @@ def stand_in(project: Project) -> None:
 
 
 def test_exec_opens_the_client_in_the_new_worktree(installed: Project) -> None:
+    """kai P2-5."""
     stand_in(installed)
     with Terminal(installed, "start", "auto-feature", "014", "--exec") as terminal:
         assert terminal.end() == 7

@@ -121,6 +121,7 @@ class TestWhereAllIsFine:
 
 class TestPrograms:
     def test_without_git(self, clinic: Clinic) -> None:
+        """kai RT-1."""
         clinic.without("git")
         assert clinic.wrong() == ["git"]
 
@@ -146,12 +147,14 @@ class TestPrograms:
         assert clinic.findings()["claude"].state == "advice"
 
     def test_without_the_client_there_is_still_the_headless_runner(self, clinic: Clinic) -> None:
+        """kai RT-1."""
         clinic.without("claude")
         assert clinic.findings()["claude"].state == "advice"
         clinic.program("claude", "exit 97")
         assert clinic.findings()["claude"].state == "advice"
 
     def test_without_gh_where_a_playbook_looks_for_a_pull_request(self, clinic: Clinic) -> None:
+        """kai NFR7."""
         clinic.without("gh")
         assert clinic.wrong() == ["gh"]
         assert "auto-feature" in clinic.findings()["gh"].found
@@ -162,6 +165,7 @@ class TestPrograms:
         assert clinic.findings()["gh"].cure == "Run `gh auth login`."
 
     def test_without_gh_where_none_does(self, clinic: Clinic) -> None:
+        """kai RT-1, NFR7."""
         clinic.without("gh")
         folder = clinic.project.root / ".playbooks/playbooks"
         (folder / "auto-feature.yaml").write_text("broken: [")

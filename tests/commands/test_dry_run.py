@@ -73,7 +73,7 @@ def everything(folder: Path) -> dict[str, int]:
 
 
 def test_says_for_each_step_what_it_runs_needs_and_makes(project: Project) -> None:
-    """kai FR20: all that a person wants to know before an hour's run, and nothing is touched."""
+    """All that a person wants to know before an hour's run, and nothing is touched."""
     project.gh("none")
     agent = project.script(WORKS)
     before = everything(project.root)
@@ -143,7 +143,6 @@ def test_what_is_missing_is_what_nothing_before_provides(
 
 
 def test_says_what_each_error_policy_does(project: Project) -> None:
-    """cat FR-4.11."""
     project.write(".playbooks/playbooks/policies.yaml", POLICIES)
     shown = plan(project, "policies")
     assert [line for line in lines(shown) if line.startswith("fails")] == [

@@ -104,7 +104,7 @@ class TestAFirstInstallation:
                 )
 
     def test_the_guide_is_in_the_knowledge_folder_if_there_is_one(self, fresh: Project) -> None:
-        """An installed guide is not moved or duplicated."""
+        """An installed guide is not moved or duplicated (kai FR44)."""
         guides = [fresh.root / place for place in shipped.GUIDES]
         init(fresh)
         assert [guide.is_file() for guide in guides] == [False, True]
@@ -570,6 +570,7 @@ class TestTheCommand:
         assert state(fresh) == before
 
     def test_what_is_in_the_clients_settings_already_stays(self, fresh: Project) -> None:
+        """kai NFR11."""
         before = '{\n\t"model": "opus"\n}\n'
         fresh.write(SETTINGS, before)
         done = fresh.playbook("init", "--yes")

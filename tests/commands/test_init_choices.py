@@ -74,6 +74,7 @@ class TestCommandsOfOurNamesThatAreNotOurs:
     def test_are_wrong_for_the_doctor_until_they_are_replaced(
         self, kai: Project, *, initialised: bool
     ) -> None:
+        """own L-2."""
         if initialised:
             kai.playbook("init", "--yes")
         found = commands(kai)
@@ -83,6 +84,7 @@ class TestCommandsOfOurNamesThatAreNotOurs:
         assert commands(kai).state == "fine"
 
     def test_are_replaced_on_request_and_kept_beside(self, kai: Project) -> None:
+        """own L-2."""
         done = kai.playbook("init", "--yes", "--replace")
         assert done.code == 0, done.err
         assert ours(kai, FOREIGN)

@@ -402,6 +402,7 @@ def test_an_installation_without_hooks_needs_none(installed: Project) -> None:
 def test_an_unsuitable_path_is_refused(
     installed: Project, pattern: str, code: str, mocker: MockerFixture
 ) -> None:
+    """kai RK-2."""
     installed.write(".playbooks/config.yaml", f"worktrees: {pattern!r}\n")
     installed.commit("Settings")
     mocker.patch.object(DiskStore, "reserve", return_value="20260219-a7k")
@@ -421,7 +422,7 @@ def test_an_unsuitable_path_is_refused(
 def test_where_no_folder_can_be_created_nothing_is_left(
     installed: Project, mocker: MockerFixture, place: str, why: str, found: bool
 ) -> None:
-    """And the next start, with a better setting, succeeds."""
+    """And the next start, with a better setting, succeeds (kai RK-2)."""
     installed.root.with_name("plain").touch()
     installed.root.with_name("dangling").symlink_to("nowhere")
     installed.write(".playbooks/config.yaml", f"worktrees: {place!r}\n")

@@ -97,6 +97,7 @@ class TestWhatIsOurs:
         assert state(installed) == before
 
     def test_is_replaced_if_unedited(self, installed: Project, ship: Ship) -> None:
+        """kai FR43."""
         ship()
         planned = update(installed)
         assert said(planned, RUN) == ("write", "new version")
@@ -279,6 +280,7 @@ class TestWhatAPersonDidToIt:
     def test_playbooks_sessions_and_settings_of_theirs_are_not_touched(
         self, installed: Project, ship: Ship
     ) -> None:
+        """kai FR43."""
         installed.write(".playbooks/playbooks/mine.yaml", "name: [not even valid\n")
         installed.write(".playbooks/sessions/20260219-a7k/journal.yaml", "entries: []\n")
         installed.write(".playbooks/config.yaml", "# ours\n")

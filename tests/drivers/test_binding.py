@@ -193,7 +193,7 @@ class TestABinding:
 
 
 class TestStatusShows:
-    """kai FR38: a person elsewhere sees who drives, and what waits for them."""
+    """A person elsewhere sees who drives, and what waits for them."""
 
     @pytest.fixture
     def conversation(self, project: Project) -> Iterator[Conversation]:

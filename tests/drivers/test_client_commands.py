@@ -74,7 +74,7 @@ class TestRun:
     def test_begins_the_session_and_says_so_to_the_person_and_to_the_model(
         self, person: Hooked
     ) -> None:
-        """kai FR20: the first directive accompanies the prompt."""
+        """cat IP-1: the first directive accompanies the prompt."""
         reply = person.types("/playbook.run two 013")
         session = person.project.session.name
         assert reply.shown == f"Session {session} · two · {FEATURE} · 2 steps"
@@ -170,7 +170,7 @@ class TestResume:
     def test_in_another_client_judges_by_evidence_what_the_first_launched(
         self, at_work: Hooked
     ) -> None:
-        """kai FR32: finished work is recovered; work that was only allowed keeps its id."""
+        """Finished work is recovered; work that was only allowed keeps its id."""
         at_work.project.write(PLAN, "x\n")
         move(at_work)
         at_work.types("/playbook.resume")

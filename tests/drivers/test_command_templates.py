@@ -45,6 +45,7 @@ def tools(head: dict[str, Any]) -> set[str]:
 
 
 def test_these_ship_and_no_others() -> None:
+    """kai CS-1."""
     assert [path.stem for path in FILES] == sorted(COMMANDS)
 
 
@@ -144,7 +145,7 @@ def test_the_program_carries_out_typed_commands_and_the_model_reports(name: str)
 
 
 def test_a_draft_is_judged_by_the_checker_and_approved_by_a_person() -> None:
-    """kai FR9 and its third phase: `/playbook.create`."""
+    """kai P3-1: `/playbook.create`."""
     _, text = read("playbook.create")
     assert "playbook check --strict" in text
     assert "Ask: keep it, change it, or discard it." in text

@@ -62,7 +62,8 @@ def until(happened: Callable[[], object]) -> None:
 def test_the_command_notifies_once_of_a_gate_and_once_of_the_end(
     gated: Project,
 ) -> None:
-    """The command reads the one-line notice from stdin and runs in the project's folder."""
+    """The command reads the one-line notice from stdin and runs in the project's folder (kai
+    S-U4)."""
     notify(gated, "./call")
     agent = gated.script(WORKS)
     cwd = gated.root

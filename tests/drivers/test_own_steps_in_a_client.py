@@ -198,8 +198,7 @@ def test_a_killed_command_does_not_end_the_step(built: Built, conversation: Conv
 def test_a_process_that_was_killed_is_an_interrupted_attempt(
     built: Built, conversation: Conversation
 ) -> None:
-    """kai FR32: what was begun and has gone is judged by its postconditions, of which there are
-    none here."""
+    """What was begun and has gone is judged by its postconditions, of which there are none here."""
     built.hold()
     conversation.types("run", "mixed x")
     killed(conversation)
@@ -246,7 +245,7 @@ def test_a_session_of_a_client_goes_on_headless(built: Built, conversation: Conv
 def test_a_prompt_that_cannot_be_made_fails_its_step(
     built: Built, conversation: Conversation
 ) -> None:
-    """cat FR-4.1: the same code as headless; the session is not stuck."""
+    """The same code as headless; the session is not stuck."""
     built.project.write(".playbooks/playbooks/told.yaml", TOLD)
     built.project.commit("Tell")
     due = told(conversation.types("run", "told"))
@@ -360,7 +359,6 @@ class TestInThisProcess:
         assert not (built.private / "detached.json").exists()
 
     def test_the_time_of_a_retry_is_waited_for_by_the_command(self, built: Built) -> None:
-        """tyr 4; chapter 2, `retry:N`."""
         text = MIXED.format(program="false").replace("error_policy: stop", "error_policy: retry:1")
         built.project.write(".playbooks/playbooks/mixed.yaml", text)
         built.project.commit("Retry")

@@ -61,7 +61,7 @@ def test_the_tools_that_a_step_names_are_the_only_ones(scene: Scene) -> None:
 
 
 def test_a_markdown_file_is_a_prompt_with_inputs(scene: Scene) -> None:
-    """cat FR-4.1."""
+    """cat FR-4.1, SC-1."""
     scene.write("prompts/re view.md", "\ufeffReview {{what}} of {{feature}}.\n")
     one = step("ask", "markdown 'prompts/{{name}}.md'", options={"inputs": {"what": "<{{name}}>"}})
     supervisor = created(scene, one, args={"name": "re view", "feature": "013"})
@@ -69,7 +69,6 @@ def test_a_markdown_file_is_a_prompt_with_inputs(scene: Scene) -> None:
 
 
 def test_a_prompt_ends_with_what_the_step_reads_as_data(scene: Scene) -> None:
-    """tyr 19."""
     supervisor = created(
         scene,
         step("say", "cli printf %s 'a ```` b'"),

@@ -65,7 +65,7 @@ def driven(supervisor: Supervisor, **more: Any) -> tuple[str, tuple[Entry, ...],
 
 
 def test_a_program_is_a_step(scene: Scene) -> None:
-    """tyr 14: started, shown, logged, judged and journaled like an agent's step."""
+    """cat FR-3.4; tyr 14: started, shown, logged, judged and journaled like an agent's step."""
     supervisor = created(scene, step("say", "cli echo hello"), step("check", "cli true"))
     why, entries, watcher = driven(supervisor)
     assert why == "completed"
@@ -81,6 +81,7 @@ def test_a_program_is_a_step(scene: Scene) -> None:
 
 
 def test_an_arg_fills_one_word_and_the_step_knows_its_session(scene: Scene) -> None:
+    """cat FR-3.3, E-2."""
     code = "import os, sys; print(sys.argv[1:], os.environ['PLAYBOOK_DIRECTIVE'], os.getcwd())"
     (scene.root / "inner").mkdir()
     supervisor = created(
@@ -168,7 +169,7 @@ def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
 
 
 def test_a_step_reads_the_output_of_an_earlier_one(scene: Scene) -> None:
-    """tyr 19: as text and as JSON, whole, in another process, too."""
+    """cat FR-3.3, E-2; tyr 19: as text and as JSON, whole, in another process, too."""
     supervisor = created(
         scene,
         step("say", "cli echo '{\"a\": [1, 2]}'", output=OutputFormat.JSON),
@@ -191,7 +192,6 @@ def test_a_step_that_reads_from_a_skipped_one_fails_before_it_runs(scene: Scene)
 def test_a_secret_that_is_printed_is_in_no_output_that_is_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tyr 28."""
     monkeypatch.setenv("DEPLOY", TOKEN)
     code = "import os, base64; T = os.environ['T']; print(T, base64.b64encode(T.encode()))"
     options = {"env": {"T": "{{secret:DEPLOY}}"}}

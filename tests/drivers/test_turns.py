@@ -59,7 +59,7 @@ def at_work(person: Hooked) -> Hooked:
 
 class TestAStep:
     def test_is_launched_with_the_programs_own_prompt_and_its_model(self, person: Hooked) -> None:
-        """kai FR20, FR41: the model's input is replaced except for `run_in_background`."""
+        """kai FR41, FR17: the model's input is replaced except for `run_in_background`."""
         person.types("/playbook.run group 013")
         call = {"prompt": "plan#1", "isolation": "worktree", "run_in_background": False}
         reply = person.calls("Agent", **call)
@@ -467,7 +467,7 @@ class TestATurn:
 
 class TestEscape:
     def test_in_mid_turn_settles_the_attempt_at_the_next_prompt(self, at_work: Hooked) -> None:
-        """kai NFR1: only the attempt has failed; all calls of its agent are refused."""
+        """Only the attempt has failed; all calls of its agent are refused."""
         at_work.says("/playbook.status")
         at_work.presses_escape()
         at_work.says("hello")
@@ -560,7 +560,7 @@ class TestAClearedConversation:
 
 class TestAGate:
     def test_is_asked_with_the_kernels_question_and_choices(self, asked: Hooked) -> None:
-        """kai FR24: an explicit ask, and a call for the person."""
+        """An explicit ask, and a call for the person."""
         reply = asked.calls("AskUserQuestion", questions=[{"question": "May I?"}])
         assert reply is not None
         assert (reply.decision, reply.ring) == ("ask", question(asked))
@@ -570,7 +570,7 @@ class TestAGate:
         assert [option["label"] for option in put["options"]] == ["continue", "skip", "abort"]
 
     def test_is_answered_in_the_dialog(self, asked: Hooked) -> None:
-        """kai FR26: the answer verbatim, and who gave it."""
+        """The answer verbatim, and who gave it."""
         asked.calls("AskUserQuestion")
         reply = asked("PostToolUse", **answer(asked, "continue"))
         assert reply is not None

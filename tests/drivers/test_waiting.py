@@ -75,7 +75,6 @@ def failed_once(scene: Scene, policy: str = "retry:3") -> Supervisor:
 
 
 def test_a_retry_begins_when_its_time_has_come_and_people_are_told(scene: Scene) -> None:
-    """cat FR-4.9."""
     watcher = Watcher()
     supervisor = created(scene, FLAKY)
     result = Runner(supervisor, None, watcher).drive(supervisor.begin)

@@ -1,4 +1,4 @@
-"""Our own executors keep their contract, and a faulty one is told how it breaks it (cat FR-4.9)."""
+"""Our own executors keep their contract, and a faulty one is told how it breaks it."""
 
 from __future__ import annotations
 

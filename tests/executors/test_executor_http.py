@@ -205,7 +205,6 @@ class TestBounds:
         assert not site.requests
 
     def test_an_allowed_host_may_not_send_us_to_another(self, bench: Bench, site: Site) -> None:
-        """tyr 27."""
         with served({"/": lambda request: request.answer("inside")}) as inside:
             elsewhere = f"http://127.0.0.1:{inside.server_port}/"
             url = to(lambda request: request.redirect(elsewhere), site)
@@ -245,7 +244,6 @@ class TestRedirects:
         assert error.message.endswith("redirects more than 5 times")
 
     def test_secrets_do_not_go_to_another_origin(self, bench: Bench, site: Site) -> None:
-        """tyr 28."""
         with served({"/": lambda request: request.answer("there")}) as other:
             url = to(lambda request: request.redirect(other.url), site)
             headers = {"Authorization": SECRET, "X-Api-Key": SECRET, "Accept": "text/plain"}
@@ -372,7 +370,6 @@ class TestAnAnswer:
         assert "answers in gzip, gzip" in error.message
 
     def test_shows_no_control_characters_and_no_secret(self, bench: Bench, site: Site) -> None:
-        """tyr 28."""
         url = to(lambda request: request.answer(f"\x1b[31mtoken {SECRET}\x07", status=500), site)
         sent = any_task(
             "GET",

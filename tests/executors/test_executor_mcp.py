@@ -342,7 +342,6 @@ class TestABrokenServer:
         assert not worker_alive(bench.worker_file)
 
     def test_that_prints_a_secret_shows_none(self, handmade: Handmade) -> None:
-        """tyr 28."""
         bench = handmade(
             "print('token s3cr3t-t0ken', file=sys.stderr, flush=True)\n"
             "RESULT['structuredContent'] = {'echo': 's3cr3t-t0ken'}\n"

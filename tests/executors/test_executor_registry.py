@@ -51,13 +51,14 @@ def refused(namespace: str) -> CheckError:
 
 @pytest.mark.parametrize("namespace", registry.BUILT_IN)
 def test_ours_are_named_by_the_registry(namespace: str) -> None:
+    """cat FR-3.4."""
     executor = registry.find(namespace)
     assert executor.namespace == namespace
     assert executor.with_schema["type"] == "object"
 
 
 def test_a_package_s_executor_is_found_by_its_entry_point(install: Install) -> None:
-    """cat FR-4.10."""
+    """cat FR-4.10, NFR-6.1."""
     install("shout")
     assert registry.find("shout").namespace == "shout"
     assert "shout" in registry.known()

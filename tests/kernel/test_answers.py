@@ -112,7 +112,6 @@ def test_an_empty_message_is_not_an_answer(said: str) -> None:
 
 
 def test_a_long_message_at_the_prompt_is_not_an_answer() -> None:
-    """kai FR26."""
     short = "I have fixed the two tests now, continue"
     long = "I have fixed the two failing tests now, continue"
     assert len(short.split()) == WORDS_AT_PROMPT

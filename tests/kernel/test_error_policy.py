@@ -31,7 +31,7 @@ maps = st.dictionaries(st.sampled_from(CODES), words).flatmap(
     ],
 )
 def test_a_word_is_the_handling_of_every_error(word: str, handling: Handling) -> None:
-    """kai FR5; tyr 4; cat FR-4.11."""
+    """kai FR5."""
     policy = ErrorPolicy.read(word)
     assert policy.handling("PB-STEP-FAILED") == handling
     assert policy.written == ("stop" if word == "fail" else word)
@@ -44,7 +44,7 @@ def test_the_words_of_version_1_0_have_names() -> None:
 
 
 def test_a_map_names_error_codes_and_a_default() -> None:
-    """cat FR-4.10."""
+    """cat FR-4.11."""
     policy = ErrorPolicy.read({"PB-STEP-TIMEOUT": "retry:3", "default": "continue"})
     assert policy.handling("PB-STEP-TIMEOUT").word == "retry:3"
     assert policy.handling("PB-STEP-FAILED").word == "continue"
@@ -56,7 +56,6 @@ def test_a_map_names_error_codes_and_a_default() -> None:
 
 
 def test_each_wait_is_twice_as_long_as_the_one_before() -> None:
-    """cat FR-4.9."""
     thrice = ErrorPolicy.read("retry:3").default
     assert [thrice.wait(number) for number in (1, 2, 3)] == [1000, 2000, 4000]
 

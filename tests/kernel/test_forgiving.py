@@ -40,7 +40,6 @@ TIMEOUT = Failure("PB-STEP-TIMEOUT", "ran for 10 s")
 
 
 def test_under_continue_a_failed_step_stays_failed_and_the_run_goes_on() -> None:
-    """cat FR-4.11; tyr 4."""
     scene = Scene(book(step("a", policy=CONTINUE), step("b")))
     scene.worked(STEP_FAILED)
     scene.checked(a=missing("plan_exists"))
@@ -128,7 +127,6 @@ def test_an_interrupted_attempt_is_no_failure_that_is_passed_by() -> None:
 def test_under_ignore_a_failed_step_is_done_and_its_error_code_waived(
     error: Failure | None,
 ) -> None:
-    """cat FR-4.11."""
     scene = Scene(book(step(policy=IGNORE)))
     scene.worked(error)
     scene.checked(a=missing("plan_exists"))
@@ -163,7 +161,6 @@ def test_a_check_again_asks_again_whatever_the_policy_forgives(policy: ErrorPoli
 
 
 def test_a_retry_waits_twice_as_long_each_time_and_the_last_failure_stops() -> None:
-    """cat FR-4.9."""
     scene = Scene(book(step(policy=ErrorPolicy.read("retry:3"))))
     for wait in (1000, 2000, 4000):
         assert scene.check.not_before is None if wait == 1000 else scene.check.not_before
@@ -247,7 +244,7 @@ def test_a_session_that_was_taken_up_again_does_not_wait() -> None:
 def test_each_error_code_has_its_own_reaction(
     error: Failure | None, status: EntryStatus, ended: SessionStatus | None
 ) -> None:
-    """cat FR-4.10."""
+    """cat FR-4.11."""
     scene = Scene(book(step(policy=BY_CODE)))
     scene.worked(error)
     scene.checked(a=missing("plan_exists"))
@@ -280,7 +277,7 @@ def test_a_precondition_may_ask_where_other_errors_stop() -> None:
 
 
 def test_a_step_that_lacks_data_fails_before_it_runs() -> None:
-    """tyr 13: never silently false."""
+    """Never silently false."""
     scene = Scene(book(step(when="$plan.json.ok", policy=RETRY_TWICE)))
     scene.checked(a=lacking("when"))
     assert (scene.last.error_code, scene.last.error) == ("PB-STEP-DATA", "when: no such output")
@@ -338,7 +335,7 @@ def test_a_human_may_accept_a_failure_with_the_output_that_it_leaves_missing() -
 
 @pytest.mark.parametrize("autonomy", Autonomy)
 def test_a_step_that_is_passed_over_neither_runs_nor_asks(autonomy: Autonomy) -> None:
-    """tyr 13; its preconditions and gates count for nothing."""
+    """Its preconditions and gates count for nothing."""
     scene = Scene(book(step("a", autonomy=autonomy, when="$plan.approved"), step("b")))
     scene.checked(a=passed(missing("spec_exists")))
     assert (scene.last.status, scene.last.decision) == (EntryStatus.SKIPPED, Decision.SKIPPED)

@@ -70,7 +70,7 @@ def test_gate_always_asks_before_the_step() -> None:
 
 
 def test_continue_before_a_step_checks_again_and_then_runs_it() -> None:
-    """kai FR26, FR38: the journal keeps the words and their author; the run continues."""
+    """kai FR38: the journal keeps the words and their author; the run continues."""
     scene = always()
     scene.says("continue", "looks fine, continue", by="Ann <ann@example.org>")
     assert scene.check.id == "before:pr#1.1"
@@ -116,7 +116,7 @@ def test_abort_before_a_step_leaves_it_skipped_and_the_session_aborted() -> None
 
 
 def test_continue_at_gate_always_holds_for_every_later_attempt() -> None:
-    """kai FR24: neither a retry nor a resume asks again in the session."""
+    """Neither a retry nor a resume asks again in the session."""
     scene = always()
     scene.says("continue")
     scene.worked(AGENT_FAILED)
@@ -238,7 +238,7 @@ def test_a_declared_trigger_escalates_under_every_autonomy_and_policy(
     policy: ErrorPolicy,
     autonomy: Autonomy,
 ) -> None:
-    """kai FR27, FR28, FR39: a trigger comes before the error policy, always."""
+    """kai FR27, FR28, FR39, S-T4, S-M2: a trigger comes before the error policy, always."""
     scene = failed(trigger, policy=policy, error=error, report=report, autonomy=autonomy)
     assert scene.gate.reason == trigger.value
     assert scene.gate.place is Place.AFTER
@@ -294,7 +294,7 @@ def test_after_a_failure_there_are_four_choices(reason: GateReason) -> None:
 
 
 def test_continue_after_a_failure_checks_again_and_ignores_the_old_error() -> None:
-    """kai FR26: conditions and reports only. The entry still shows the old error."""
+    """Conditions and reports only. The entry still shows the old error."""
     scene = failed(policy=ErrorPolicy.GATE, error=AGENT_FAILED)
     scene.says("continue", "fixed it, continue")
     assert scene.check.id == "after:a#1.1"
@@ -381,7 +381,7 @@ def test_gate_on_breaking_runs_without_a_gate_if_nothing_is_breaking() -> None:
 
 
 def test_gate_on_breaking_asks_before_the_step_about_a_new_finding() -> None:
-    """kai FR25, FR28."""
+    """kai FR25."""
     scene = on_breaking(breaking())
     assert (scene.gate.reason, scene.gate.place) == (GateReason.AGREEMENT_BREAKING, Place.BEFORE)
     assert scene.gate.choices == (
@@ -448,7 +448,7 @@ def test_skip_at_a_breaking_change_before_a_step() -> None:
 
 @pytest.mark.parametrize("standing", [Standing.NEW, Standing.ANSWERED])
 def test_gate_on_breaking_declares_the_trigger_agreement_breaking(standing: Standing) -> None:
-    """kai FR25, FR27: it fires after the run too, unless the finding was accepted."""
+    """kai FR25: it fires after the run too, unless the finding was accepted."""
     scene = on_breaking()
     scene.returned()
     scene.checked(check=found(breaking(standing)))
@@ -472,7 +472,7 @@ def test_an_accepted_breaking_change_does_not_fire_again() -> None:
 
 @pytest.mark.parametrize("standing", Standing)
 def test_a_failed_verdict_always_fires(standing: Standing) -> None:
-    """kai FR27: only breaking changes can be accepted; every other trigger always escalates."""
+    """Only breaking changes can be accepted; every other trigger always escalates."""
     scene = failed(Trigger.VERDICT_FAIL, report=found(verdict(standing)))
     assert scene.gate.reason is GateReason.VERDICT_FAIL
 

@@ -43,7 +43,7 @@ def asks(scene: Scene) -> tuple[str, ...]:
 
 
 def test_adjacent_steps_of_one_group_are_checked_and_run_together() -> None:
-    """kai FR7, FR22."""
+    """kai FR7."""
     scene = group()
     assert scene.check.id == "before:a#1+b#1.0"
     events = scene.checked()
@@ -228,7 +228,6 @@ def test_taking_up_a_failed_group_runs_the_failed_and_the_due_members() -> None:
 
 
 def test_members_settle_in_any_order_but_are_journaled_in_the_order_of_their_start() -> None:
-    """kai FR37."""
     scene = group(replace(A, escalation_triggers=(Trigger.POSTCONDITION_FAIL,)), B)
     scene.worked()
     scene.checked(a=missing("plan_exists"))

@@ -72,7 +72,7 @@ def test_a_new_session_is_pending_and_asks_for_a_check() -> None:
 
 
 def test_an_auto_step_goes_from_check_to_done_without_a_human() -> None:
-    """kai FR1, FR18, FR19, FR20, FR37: one event for each observation."""
+    """kai FR18, FR19, FR20: one event for each observation."""
     scene = begun(step("plan"))
     (launched,) = scene.checked()
     assert launched.change is Change.LAUNCHED
@@ -122,7 +122,7 @@ def test_a_skip_step_is_journaled_as_skipped_and_never_runs() -> None:
 
 
 def test_steps_run_in_the_order_of_the_playbook() -> None:
-    """kai FR1: a later step is not due before the earlier one is settled."""
+    """kai FR1; cat FR-3.1, FR-3.2: a later step is not due before the earlier one is settled."""
     scene = begun(step("a"), step("b"), step("c"))
     for name in "abc":
         assert scene.check.id == f"before:{name}#1.0"
@@ -140,7 +140,7 @@ def test_steps_run_in_the_order_of_the_playbook() -> None:
 
 @pytest.mark.parametrize("policy", [ErrorPolicy.STOP, ErrorPolicy.RETRY_ONCE])
 def test_a_failing_precondition_fails_the_step_before_it_runs(policy: ErrorPolicy) -> None:
-    """kai FR18, FR29, FR30: a retry cannot help a check of the file system; no trigger fires."""
+    """kai FR18, FR29: a retry cannot help a check of the file system; no trigger fires."""
     both = (Condition.SPEC_EXISTS, Condition.PLAN_EXISTS, Condition.TASKS_EXISTS)
     scene = begun(step(policy=policy, pre=both, triggers=tuple(Trigger)))
     found = missing("spec_exists", "plan_exists").conditions + held("tasks_exists").conditions
@@ -182,7 +182,7 @@ def test_a_precondition_that_fails_at_the_retry_ends_the_session() -> None:
 
 
 def test_a_return_is_journaled_with_its_error_before_it_is_judged() -> None:
-    """Catalyst FR-4.11: code, message, guidance and cause as the worker gave them."""
+    """cat FR-4.11, E-7: code, message, guidance and cause as the worker gave them."""
     scene = begun(step())
     scene.worked(Failure("PB-AGENT-CRASHED", "it died", "start it again", "signal 9"))
     entry = scene.last
@@ -312,7 +312,7 @@ def test_an_error_that_a_human_has_fixed_no_longer_counts_as_lasting() -> None:
 
 
 def test_a_retry_that_succeeds_leaves_both_attempts_in_the_journal() -> None:
-    """kai FR30, FR37: one entry per attempt."""
+    """kai FR37: one entry per attempt."""
     scene = begun(step(policy=ErrorPolicy.RETRY_ONCE))
     scene.worked(AGENT_FAILED)
     scene.checked()
@@ -324,7 +324,7 @@ def test_a_retry_that_succeeds_leaves_both_attempts_in_the_journal() -> None:
 
 
 def test_a_gate_passed_before_the_work_does_not_use_up_the_retry() -> None:
-    """kai FR24, FR30: the human allowed the run, which says nothing about a failure."""
+    """The human allowed the run, which says nothing about a failure."""
     scene = begun(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.RETRY_ONCE))
     scene.checked()
     scene.says("continue")

@@ -78,7 +78,7 @@ def test_a_session_is_never_stuck(playbook: Playbook, choices: list[int]) -> Non
 def test_the_journal_replays_to_the_state_after_every_write(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 2; kai NFR1, NFR2."""
+    """Property 2; kai NFR1, NFR2; cat FR-7.1."""
     holds(laws.replayable, playbook, choices)
 
 
@@ -101,7 +101,7 @@ def test_an_unexpected_observation_is_refused_and_changes_nothing(
 def test_no_step_starts_early_or_is_skipped_without_a_reason(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 5; kai FR1, FR22."""
+    """Property 5; cat FR-3.2."""
     holds(laws.in_order, playbook, choices)
 
 
@@ -109,7 +109,7 @@ def test_no_step_starts_early_or_is_skipped_without_a_reason(
 def test_a_gate_is_passed_only_by_an_answer_that_names_it(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 6; kai FR24, FR26."""
+    """Property 6; cat FR-6.2, SC-2."""
     holds(laws.passed_by_a_human, playbook, choices)
 
 
@@ -117,7 +117,7 @@ def test_a_gate_is_passed_only_by_an_answer_that_names_it(
 def test_a_trigger_that_fires_raises_a_gate_and_escalated_entries_name_theirs(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 7; kai FR27, FR28, FR39."""
+    """Property 7; kai FR27, FR39, S-M2."""
     holds(laws.escalated, playbook, choices)
 
 
@@ -125,7 +125,7 @@ def test_a_trigger_that_fires_raises_a_gate_and_escalated_entries_name_theirs(
 def test_a_policy_begins_no_more_automatic_attempts_than_it_says(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 8; kai FR30."""
+    """Property 8."""
     holds(laws.retried_as_allowed, playbook, choices)
 
 
@@ -133,7 +133,6 @@ def test_a_policy_begins_no_more_automatic_attempts_than_it_says(
 def test_a_retry_waits_until_a_time_that_the_journal_knows(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """cat FR-4.9."""
     holds(laws.waits, playbook, choices)
 
 
@@ -141,7 +140,6 @@ def test_a_retry_waits_until_a_time_that_the_journal_knows(
 def test_only_a_policy_forgives_a_failure_and_every_one_is_counted(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """cat FR-4.11."""
     holds(laws.forgiven, playbook, choices)
 
 
@@ -149,7 +147,7 @@ def test_only_a_policy_forgives_a_failure_and_every_one_is_counted(
 def test_entries_are_in_the_order_of_their_start_and_never_end_before_it(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """Property 9; kai FR37."""
+    """Property 9."""
     holds(laws.in_time, playbook, choices)
 
 
@@ -165,7 +163,7 @@ def test_only_playbook_journal_and_observation_decide(
 def test_the_keys_of_every_entry_agree_and_every_transition_is_in_the_table(
     playbook: Playbook, choices: list[int]
 ) -> None:
-    """kai FR37."""
+    """kai FR37, D-JT."""
     for now in history(playbook, choices):
         laws.well_formed(now)
         laws.rows(now)

@@ -39,7 +39,7 @@ def session(policy: ErrorPolicy = ErrorPolicy.STOP) -> Scene:
 
 
 def test_beginning_at_a_later_step_journals_the_earlier_ones_as_skipped() -> None:
-    """kai FR38: the entry quotes the `--from` that skipped it."""
+    """The entry quotes the `--from` that skipped it."""
     scene = session()
     scene.sees(Begun(500, "pr"))
     assert scene.journal == tuple(
@@ -143,7 +143,7 @@ def test_a_session_that_has_ended_cannot_be_aborted(policy: ErrorPolicy) -> None
 
 
 def test_an_interrupt_settles_running_steps_and_leaves_the_session_in_progress() -> None:
-    """kai FR32: the next attempt follows under any policy."""
+    """The next attempt follows under any policy."""
     scene = session()
     scene.checked()
     scene.cancelled(Cancellation.INTERRUPT)
@@ -178,7 +178,7 @@ def test_an_interrupted_step_that_had_passed_its_gate_does_not_ask_again() -> No
 
 
 def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> None:
-    """kai FR15, NFR1: every journal can be read again and continued."""
+    """Every journal can be read again and continued."""
     scene = Scene(book(step(autonomy=Autonomy.GATE_ALWAYS, policy=ErrorPolicy.GATE)))
     asked = [scene.asked]
     scene.checked()
@@ -194,7 +194,6 @@ def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> Non
 
 
 def test_a_returned_step_is_judged_after_a_crash_and_never_runs_again() -> None:
-    """kai FR32, NFR1."""
     scene = session()
     scene.worked()
     assert directive(replay(scene.playbook, scene.journal)) == scene.check
@@ -203,7 +202,7 @@ def test_a_returned_step_is_judged_after_a_crash_and_never_runs_again() -> None:
 
 
 def test_lost_work_that_had_finished_counts_as_returned() -> None:
-    """kai FR32: it is judged like any other attempt, triggers included."""
+    """It is judged like any other attempt, triggers included."""
     scene = Scene(book(step(triggers=(Trigger.AGREEMENT_BREAKING,))))
     scene.checked()
     scene.lost("a#1", finished=True)
@@ -225,7 +224,6 @@ def test_a_late_report_of_recovered_work_changes_nothing() -> None:
 
 
 def test_lost_work_that_had_not_finished_runs_again_as_the_next_attempt() -> None:
-    """kai FR32."""
     scene = session()
     scene.checked()
     scene.lost("plan#1")
@@ -246,7 +244,7 @@ def test_a_late_report_of_an_interrupted_attempt_is_refused() -> None:
 
 
 def test_recovery_does_not_use_up_the_retry() -> None:
-    """kai FR30: a crash is not a failure of the step, before the retry or after it."""
+    """A crash is not a failure of the step, before the retry or after it."""
     scene = Scene(book(step(policy=ErrorPolicy.RETRY_ONCE)))
     scene.checked()
     scene.lost("a#1")
@@ -283,7 +281,7 @@ def probed(*, held: bool) -> Probed:
 def test_lost_work_had_finished_if_all_holds_and_something_changed(
     conditions: tuple[tuple[Probed, bool], ...], expected: bool
 ) -> None:
-    """kai FR32, stricter: a step without postconditions leaves no evidence."""
+    """A step without postconditions leaves no evidence."""
     assert finished(conditions) is expected
 
 
@@ -291,7 +289,7 @@ def test_lost_work_had_finished_if_all_holds_and_something_changed(
 
 
 def test_a_failed_session_can_be_resumed() -> None:
-    """kai FR15: the failed entry has the resolution `retry`, and the next attempt follows."""
+    """The failed entry has the resolution `retry`, and the next attempt follows."""
     scene = session()
     scene.worked()
     scene.checked(plan=missing("plan_exists"))
@@ -330,7 +328,7 @@ def test_only_a_failed_session_can_be_resumed() -> None:
 
 
 def test_no_settled_step_ever_runs_again() -> None:
-    """kai FR32, NFR1."""
+    """kai FR32; cat FR-7.4, NFR-1.2; tyr 4."""
     scene = session()
     scene.worked()
     scene.checked()

@@ -203,7 +203,7 @@ def print_figures(capsys: pytest.CaptureFixture[str], what: str, figures: Figure
 def test_one_step_obeys_every_law(autonomy: Autonomy, capsys: pytest.CaptureFixture[str]) -> None:
     """Every policy, condition and set of triggers; every observation, until no state is new.
 
-    kai FR2, FR5, FR6, FR18, FR19, FR27, FR29, FR30, FR31; chapter properties 1 to 10.
+    kai FR2, FR5, FR6, FR18, FR19, FR29, FR31; properties 1 to 10.
     """
     figures = Figures()
     every = product(POLICIES, ((), PRE), ((), POST), subsets(Trigger))
@@ -230,7 +230,7 @@ def test_one_step_behaves_the_same_if_everything_happens_within_a_millisecond() 
 def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
     groups: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One representative per kind of ending, every pair of them (kai FR7, FR22)."""
+    """One representative per kind of ending, every pair of them (kai FR7)."""
     figures = Figures()
     for kinds in product(ENDINGS, ENDINGS):
         figures += walk(composed(kinds, groups), FEW, stride=3)

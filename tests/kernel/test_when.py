@@ -62,7 +62,7 @@ def facts(step: str, fact: str) -> object:
     ],
 )
 def test_an_expression_is_true_or_false(expression: str, holds: bool) -> None:
-    """tyr 13."""
+    """tyr 24."""
     assert evaluate(expression, facts).answer is (Answer.HELD if holds else Answer.NOT_HELD)
 
 
@@ -99,7 +99,6 @@ def test_the_evidence_is_the_value_that_decides(expression: str, evidence: str) 
     ],
 )
 def test_what_is_not_there_is_an_error_and_never_silently_false(expression: str, said: str) -> None:
-    """tyr 13."""
     probed = evaluate(expression, facts)
     assert (probed.answer, probed.code) == (Answer.ERROR, "PB-STEP-DATA")
     assert probed.evidence == said
@@ -146,7 +145,6 @@ def test_what_is_not_there_is_an_error_and_never_silently_false(expression: str,
 def test_anything_outside_the_grammar_is_an_error_with_its_column(
     expression: str, column: int, said: str
 ) -> None:
-    """tyr 13."""
     with pytest.raises(WhenError, match=said) as caught:
         parse(expression)
     assert caught.value.column == column

@@ -31,7 +31,6 @@ def refused(declared: Playbook, *given_args: str) -> ArgumentError:
 
 
 def test_a_positional_argument_and_a_named_one_mean_the_same() -> None:
-    """kai FR10."""
     declared = playbook(FEATURE)
     assert bind(declared, ["013"]) == bind(declared, ["feature=013"]) == {"feature": "013"}
 
@@ -259,7 +258,6 @@ def test_a_transformed_value_stays_as_it_is(text: str, transform: Transform) -> 
 
 
 def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
-    """tyr 28."""
     bound = bind(playbook(TOKEN), ["GH_TOKEN"], is_secret={"GH_TOKEN"}.__contains__)
     assert bound == {"token": "GH_TOKEN"}
 
@@ -276,7 +274,6 @@ def test_a_secret_arg_takes_the_name_of_a_secret_and_keeps_that() -> None:
     ],
 )
 def test_the_value_of_a_secret_is_refused_and_not_repeated(given_args: list[str]) -> None:
-    """tyr 28."""
     declared = playbook(TOKEN)
     with pytest.raises(ArgumentError) as caught:
         bind(declared, given_args, is_secret={"GH_TOKEN"}.__contains__)

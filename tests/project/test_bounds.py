@@ -55,7 +55,7 @@ def test_without_any_setting_every_program_but_a_shell_passes(program: str) -> N
     ids=" ".join,
 )
 def test_a_shell_is_refused_however_it_is_started(argv: list[str]) -> None:
-    """tyr 13, 27."""
+    """cat PL-7; tyr 13."""
     assert "it is a shell" in denied(Config(), *argv)
     everything_else = config(allow={"cli": ["make", "env", "busybox", "timeout", "nohup"]})
     assert "may not run" in denied(everything_else, *argv)
@@ -68,6 +68,7 @@ def test_a_link_to_a_shell_is_a_shell_whatever_its_name(tmp_path: Path) -> None:
 
 
 def test_a_shell_that_allow_names_passes() -> None:
+    """cat PL-7."""
     settings = config(allow={"cli": ["sh", "env"]})
     admit_program(settings, ["sh", "-c", "true"], Path("/"))
     admit_program(settings, ["env", "sh", "-c", "true"], Path("/"))

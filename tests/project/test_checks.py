@@ -66,7 +66,7 @@ CONFIG = Config(checks={"test": MAKE, "lint": CheckSpec("lint", ("ruff",))})
 
 
 def test_a_secret_that_a_check_prints_is_in_nothing_that_is_kept(root: Path) -> None:
-    """tyr 28: by value; the line is quoted in the journal."""
+    """By value; the line is quoted in the journal."""
     said: list[str] = []
     checking = Checking(say=said.append, secrets=("hunter2-of-ann",))
     ran = run_check(python("print('1 passed for hunter2-of-ann')"), root, Config(), checking)

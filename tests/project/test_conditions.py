@@ -71,7 +71,7 @@ def said(name: Condition, world: Workspace, **launch: Any) -> tuple[Answer, str]
 def test_a_condition_holds_when_its_file_is_there(
     bare: Workspace, name: Condition, path: str
 ) -> None:
-    """kai FR3, FR4 and its data model, Condition."""
+    """kai FR3, FR4, D-C1, D-C3."""
     put(bare, path)
     assert probe(name, bare).held
 
@@ -88,6 +88,7 @@ def test_the_evidence_names_the_file_and_its_length(
 
 @pytest.mark.parametrize(("name", "path"), FILES)
 def test_a_missing_file_does_not_hold(bare: Workspace, name: Condition, path: str) -> None:
+    """kai D-C1."""
     answer, evidence = said(name, bare)
     assert answer is NOT_HELD
     assert f"{path} is missing" in evidence or f"neither {path} nor " in evidence
@@ -203,6 +204,7 @@ def test_a_giant_file_is_an_error_and_is_not_read(
 
 
 def test_one_of_the_two_qa_plans_is_enough(bare: Workspace) -> None:
+    """kai D-C3."""
     path = f".qa/{FEATURE}/_index.yaml"
     put(bare, path, "scripts: []\n")
     assert said(Condition.QA_PLAN_EXISTS, bare) == (HELD, f"{path}, 1 line")
@@ -263,6 +265,7 @@ def test_a_branch_with_a_slash_is_a_feature_of_two_folders(tmp_path: Path) -> No
 def test_a_verdict_holds_when_it_is_pass(
     bare: Workspace, name: Condition, path: str, text: str, answer: Answer, evidence: str
 ) -> None:
+    """kai D-C2."""
     put(bare, path, text)
     found, told = said(name, bare)
     assert (found, told.partition(" (")[0]) == (answer, evidence.format(path))
@@ -293,6 +296,7 @@ def test_without_a_report_there_is_no_verdict(bare: Workspace) -> None:
 
 
 def test_a_yaml_verdict_is_read(bare: Workspace) -> None:
+    """kai D-C2."""
     put(bare, VERDICT_YAML, 'verdict: "PASS"\n')
     assert said(Condition.QA_VERDICT_PASS, bare) == (HELD, f"{VERDICT_YAML} says PASS")
 
@@ -434,6 +438,7 @@ def test_a_breaking_report_is_found_with_its_line_and_digest(bare: Workspace) ->
 
 @pytest.mark.parametrize("word", ["FAIL", "STALE"])
 def test_a_qa_verdict_that_is_not_pass_is_found(bare: Workspace, word: str) -> None:
+    """kai D-T."""
     put(bare, VERDICT)
     put(bare, VERDICT_YAML, f"verdict: {word}\n")
     found = finding(Trigger.VERDICT_FAIL, bare)
@@ -443,6 +448,7 @@ def test_a_qa_verdict_that_is_not_pass_is_found(bare: Workspace, word: str) -> N
 
 @pytest.mark.parametrize("text", ["Verdict: PASS\n", "nothing stated\n", "", "[BREAKING] x\n"])
 def test_a_report_without_a_bad_verdict_fires_nothing(bare: Workspace, text: str) -> None:
+    """kai D-T."""
     put(bare, VERDICT, text)
     assert finding(Trigger.VERDICT_FAIL, bare) is None
 
@@ -560,7 +566,7 @@ def test_the_forge_decides_about_a_pull_request(
     answer: Answer,
     evidence: str,
 ) -> None:
-    """kai FR4, `pr_created`."""
+    """kai D-C4."""
     assert asked(project, world, mode, monkeypatch) == (answer, evidence)
 
 

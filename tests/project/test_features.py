@@ -38,7 +38,6 @@ def folders(root: Path, *paths: str) -> None:
     "typed", ["013", "013-create", "specs/013-create", "specs/013-create/", "013/", " 013 "]
 )
 def test_every_form_of_a_feature_means_its_folder(tmp_path: Path, typed: str) -> None:
-    """kai FR10."""
     folders(tmp_path, "specs/013-create", "specs/014-other", "specs/0130-third")
     assert resolve(tmp_path, typed, CONFIG, nobody_asks) == Feature("013-create")
 

@@ -46,7 +46,7 @@ def only(*args: str, **named: str) -> Problem:
 
 
 def test_a_playbook_is_read_with_every_field() -> None:
-    """cat FR-1.1: the fields that 1.1 adds to a playbook, its args and its steps."""
+    """cat FR-1.2, E-1: the fields that 1.1 adds to a playbook, its args and its steps."""
     playbook = read_playbook(WHOLE.read_bytes(), "x.yaml")
     assert (playbook.owner, playbook.outputs) == ("platform team", ("report.md",))
     assert playbook.limits == Limits(timeout_seconds=600, max_cost_usd=2.5)
@@ -85,7 +85,7 @@ def test_defaults_complete_the_steps_that_leave_them_out() -> None:
     ["continue", "ignore", "fail", "retry:3", "{default: gate, PB-STEP-TIMEOUT: retry:2}"],
 )
 def test_every_error_policy_is_read(policy: str) -> None:
-    """cat FR-4.11."""
+    """cat FR-4.9."""
     text = step().replace("stop", policy)
     (read,) = read_playbook(document(text).encode(), "x.yaml").steps
     assert read.error_policy == ErrorPolicy.read(yaml.safe_load(policy))
@@ -191,6 +191,7 @@ def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
     ],
 )
 def test_each_mistake_has_a_message_and_guidance(steps: str, message: str, guidance: str) -> None:
+    """cat SC-5."""
     found = [each for each in problems(steps) if message in each.message]
     assert found, problems(steps)
     assert guidance in found[0].guidance
@@ -235,7 +236,7 @@ def test_a_default_of_a_required_arg_is_refused() -> None:
 
 
 def test_a_secret_arg_can_only_stand_where_secrets_may() -> None:
-    """tyr 29: never in the text that an agent reads."""
+    """Never in the text that an agent reads."""
     args = "[{name: a, description: b, required: true, secret: true}]"
     assert not problems(step(', with: {env: {A: "{{a}}"}}'), args=args)
     refused = only(step(', args: "{{a}}"', command="/qa.run"), args=args)
@@ -244,6 +245,7 @@ def test_a_secret_arg_can_only_stand_where_secrets_may() -> None:
 
 @pytest.mark.parametrize("key", ["limits: {max_turn: 3}\n", "defaults: {autonom: auto}\n"])
 def test_unknown_keys_are_refused_at_every_level(key: str) -> None:
+    """cat SC-5."""
     assert "Did you mean" in only(step(), top=key).guidance
 
 
@@ -260,6 +262,6 @@ def test_the_tables_of_later_keys_are_those_of_the_schema() -> None:
 
 
 def test_a_package_can_provide_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cat FR-4.10."""
+    """cat PL-5."""
     monkeypatch.setattr(namespaces, "installed", lambda: ("web",))
     assert not problems(step(command="web open"))

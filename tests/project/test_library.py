@@ -155,6 +155,7 @@ class TestFindingByName:
             library.find(project.root, "one")
 
     def test_two_files_with_one_name_are_both_named(self, project: Project) -> None:
+        """cat PL-4."""
         playbook(project, "copy.yaml", project.read(".playbooks/playbooks/auto-feature.yaml"))
         with pytest.raises(ArgumentError) as caught:
             library.find(project.root, "auto-feature")
@@ -262,7 +263,6 @@ class TestFindingByPath:
     def test_it_stays_inside_the_repository(
         self, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
     ) -> None:
-        """tyr 14."""
         (tmp_path / "outside.yaml").write_text(small("outside"))
         (project.root / "link.yaml").symlink_to(tmp_path / "outside.yaml")
         monkeypatch.chdir(project.root)
@@ -290,6 +290,7 @@ class TestTheIndex:
     """kai FR10: an index of all playbooks."""
 
     def test_it_says_name_file_description_and_steps(self, project: Project) -> None:
+        """kai D-I."""
         assert library.write_index(project.root, NOON)
         index = yaml.safe_load(project.read(".playbooks/_index.yaml"))
         assert index["generated"] == "2026-02-19T12:00:00.000Z"

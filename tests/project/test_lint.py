@@ -260,6 +260,7 @@ def test_conditions_that_ask_about_no_feature_need_no_arg() -> None:
 
 
 def test_a_name_that_differs_from_the_files_is_named() -> None:
+    """cat PL-4."""
     (problem,) = warnings(step("a", postconditions="[plan_exists]"), stem="y")
     assert (problem.line, problem.col, problem.code) == (1, 7, "PB-CHECK-LINT-NAME")
     assert "`y`" in problem.message
@@ -286,6 +287,7 @@ def test_a_gate_after_a_pr_step_comes_too_late() -> None:
 
 
 def test_only_the_steps_of_agents_need_conditions_to_be_seen() -> None:
+    """tyr 29."""
     commits = step("commit", command="commit", **{"with": "{message: m, paths: [src]}"})
     asks = step("ask", command="prompt", **{"with": "{text: Why}"})
     assert codes(warnings(commits, asks, version="1.1")) == [(7, "LINT-UNSEEN")]

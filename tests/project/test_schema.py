@@ -70,7 +70,7 @@ def only(text: str) -> Problem:
 
 
 def test_the_originals_own_playbook_is_read_with_every_field() -> None:
-    """kai FR1 to FR7, and the fields of its data model."""
+    """kai FR1 to FR7, D-P, D-A, D-S."""
     playbook, found, document = examine(fixture("auto-feature.yaml"), "auto-feature.yaml")
     assert found == ()
     assert document is not None
@@ -109,6 +109,7 @@ def test_json_is_read_in_the_same_way() -> None:
 
 
 def test_a_minimal_step_has_empty_options() -> None:
+    """kai D-S."""
     step = read_playbook(with_step("").encode(), "x").steps[0]
     assert (step.args, step.model, step.parallel_group) == ("", "", "")
     assert (step.preconditions, step.postconditions, step.escalation_triggers) == ((), (), ())
@@ -156,7 +157,7 @@ def test_commands_and_models_of_every_spelling_are_read(command: str, model: str
 
 
 def test_every_violation_is_reported_at_once_with_its_place_in_order() -> None:
-    """kai FR8, NFR3."""
+    """kai FR8, NFR3; cat FR-1.3."""
     playbook, found, document = examine(fixture("every-fault.yaml"), "every-fault.yaml")
     assert playbook is None
     assert document is not None
@@ -266,6 +267,7 @@ def test_no_message_uses_terms_of_json_schema_and_each_has_guidance() -> None:
 def test_each_kind_of_violation_has_a_message_and_guidance(
     text: str, message: str, guidance: str
 ) -> None:
+    """kai S-T2."""
     found = [each for each in problems(text) if message in each.message]
     assert found, problems(text)
     assert guidance in found[0].guidance
@@ -519,6 +521,7 @@ PLAYBOOK_SCHEMA = json.loads(schema_text("playbook"))
 
 
 def test_the_schemas_lists_are_the_vocabulary() -> None:
+    """kai S-T2."""
     of_playbook = PLAYBOOK_SCHEMA["definitions"]
     assert of_playbook["trigger"]["enum"] == list(Trigger)
     plain, valued = of_playbook["condition"]["else"], of_playbook["condition"]["then"]

@@ -50,7 +50,6 @@ def refused(root: Path, config: Config | None = None) -> StepError:
 def test_a_handle_names_an_environment_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tyr 28."""
     monkeypatch.setenv("API_TOKEN", "hunter2!")
     monkeypatch.setenv("GH_TOKEN", "other-value")
     assert looked_up(tmp_path).values == {"secret:API_TOKEN": "hunter2!", "token": ""}
@@ -128,7 +127,6 @@ def test_values_are_in_no_representation(tmp_path: Path, monkeypatch: pytest.Mon
     after=st.binary(max_size=7),
 )
 def test_a_secret_is_hidden_however_it_is_encoded(value: str, before: bytes, after: bytes) -> None:
-    """tyr 28."""
     text = value.strip() or "whitespace"
     inner = text.encode()
     encoded = base64.b64encode(before + inner + after).decode()

@@ -46,7 +46,7 @@ def forget(scene: Scene, supervisor: Supervisor) -> Supervisor:
 
 
 def test_a_verdict_from_before_the_launch_does_not_pass_this_run(scene: Scene) -> None:
-    """kai FR4: last week's PASS does not pass today's run."""
+    """Last week's PASS does not pass today's run."""
     scene.write(VERDICT, "verdict: PASS\n")
     supervisor = scene.create(step("qa", postconditions=["qa_verdict_pass"]))
     supervisor.begin()
@@ -105,7 +105,7 @@ def test_an_unchanged_artifact_exists_and_the_evidence_says_so(scene: Scene) -> 
 def test_a_lost_attempt_had_finished_if_its_artifacts_are_there_and_its_own(
     scene: Scene, before: str | None, after: str | None, finished: bool
 ) -> None:
-    """kai FR32, stricter: what the attempt did not touch is no evidence that it finished."""
+    """What the attempt did not touch is no evidence that it finished."""
     if before is not None:
         scene.write(PLAN, before)
     supervisor = scene.create(step("plan", postconditions=["plan_exists"]), "next")
@@ -284,7 +284,7 @@ def test_where_the_beginning_is_not_on_record_the_time_of_the_report_decides(
 
 
 def test_a_red_verdict_written_by_the_step_raises_its_trigger(scene: Scene) -> None:
-    """kai FR27, verdict_fail."""
+    """kai D-T: an old verdict is not that of the step."""
     scene.write(VERDICT, "verdict: FAIL\n")
     triggered = step("qa", escalation_triggers=["verdict_fail"])
     supervisor = scene.create(triggered, {**triggered, "id": "again"})

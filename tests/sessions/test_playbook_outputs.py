@@ -174,7 +174,7 @@ def answered(scene: Scene, resolution: Resolution, when: str) -> list[str]:
 def test_what_a_person_answered_decides_whether_a_later_step_runs(
     scene: Scene, when: str, resolution: Resolution, ends: str
 ) -> None:
-    """tyr 24."""
+    """cat FR-4.9; tyr 24."""
     assert answered(scene, resolution, when)[-1] == ends
 
 

@@ -171,7 +171,7 @@ def test_the_subject_stays_a_line_of_seventy_two(project: Project) -> None:
 def test_our_commit_is_not_shown_as_the_steps_work(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kai FR24: a gate shows what has changed since the session began, and in which commits."""
+    """A gate shows what has changed since the session began, and in which commits."""
     project.gh("none")
     monkeypatch.setenv("PATH", project.env["PATH"])
     supervisor = session(project, publishing(error_policy="gate"))

@@ -86,6 +86,7 @@ def test_an_entry_comes_back_as_it_was(entry: Entry) -> None:
 
 @given(playbooks(), pasts(), st.lists(entries(), max_size=3))
 def test_a_state_comes_back_as_it_was(playbook: Playbook, past: Past, due: list[Entry]) -> None:
+    """cat E-5."""
     state = State(playbook, past, tuple(due))
     assert state_from_json(through_json(state_to_json(state)), playbook) == state
 
@@ -128,7 +129,7 @@ def test_a_playbook_whose_words_are_not_ours_is_a_value_error() -> None:
 
 
 def test_an_outcome_may_be_empty_or_say_much() -> None:
-    """Catalyst TaskResult: output, error, usage."""
+    """cat E-6: output, error, usage."""
     assert outcome_from_json({}) == Outcome()
     assert outcome_from_json({"error": None, "output": "", "agent": {}}) == Outcome()
     assert outcome_from_json({"error": " "}) == Outcome()
@@ -139,7 +140,7 @@ def test_an_outcome_may_be_empty_or_say_much() -> None:
 
 
 def test_an_error_is_a_sentence_or_a_shape() -> None:
-    """Catalyst FR-4.11."""
+    """cat E-7."""
     assert outcome_from_json({"error": "out of memory"}).error == Failure(
         "PB-AGENT-FAILED", "out of memory"
     )

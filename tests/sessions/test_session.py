@@ -165,6 +165,7 @@ LIES = {
 def test_changed_data_stop_the_next_command_which_names_the_entry(
     scene: Scene, half_way: Supervisor, change: tuple[str, str], said: str
 ) -> None:
+    """cat FR-7.5."""
     edited = scene.edit(half_way, "journal.yaml", change)
     error = refusal(scene, half_way)
     assert said in error.message
@@ -239,6 +240,7 @@ def test_an_edited_pinned_playbook_stops_the_next_command(
 def test_a_journal_that_is_no_longer_one_is_reported_with_its_place(
     scene: Scene, half_way: Supervisor
 ) -> None:
+    """cat FR-7.5."""
     scene.edit(half_way, "journal.yaml", ("- step_id: b", "- step_id: [b"))
     with pytest.raises(StateError) as caught:
         scene.again(half_way).advance()
@@ -263,7 +265,7 @@ def test_a_file_of_the_session_that_is_a_link_is_refused(
 
 
 def test_the_manifest_says_what_the_journal_says(scene: Scene) -> None:
-    """kai FR12, FR14: status, current step and the end follow from the entries."""
+    """kai FR12, D-ST: status, current step and the end follow from the entries."""
     supervisor = scene.create("a", step("b", autonomy="gate_always"))
     assert scene.manifest(supervisor)["status"] == "pending"
     snapshot = supervisor.begin()
@@ -382,6 +384,7 @@ def test_on_another_machine_the_files_are_taken_as_they_are(
 def test_on_another_machine_an_invalid_playbook_is_refused(
     scene: Scene, half_way: Supervisor
 ) -> None:
+    """cat FR-7.5."""
     scene.cloned(half_way)
     scene.edit(half_way, "playbook.yaml", ("steps:", "stepz:"))
     with pytest.raises(CheckError) as caught:

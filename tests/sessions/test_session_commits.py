@@ -122,7 +122,7 @@ def remote(repository: Repository) -> Repository:
 
 
 def test_a_session_is_one_commit_that_names_it(repository: Repository) -> None:
-    """kai FR14, FR40."""
+    """kai FR14."""
     before = repository.head
     assert repository.commit() == Commit(repository.head, before)
     assert repository.git("log", "-1", "--format=%B").strip() == MESSAGE

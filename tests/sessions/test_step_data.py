@@ -81,7 +81,7 @@ def reported(scene: Scene, outcome: Outcome, *steps: Step) -> tuple[Supervisor, 
 
 
 def test_a_later_step_reads_the_whole_text_of_an_earlier_one(scene: Scene) -> None:
-    """tyr 19, 20."""
+    """tyr 19."""
     text = "".join(f"line {number}\n" for number in range(500))
     supervisor, snapshot = reported(
         scene, Outcome(output=text), step("build"), step("test", "$build.stdout")
@@ -93,7 +93,7 @@ def test_a_later_step_reads_the_whole_text_of_an_earlier_one(scene: Scene) -> No
 
 
 def test_nothing_is_kept_of_a_step_that_no_later_step_names(scene: Scene) -> None:
-    """tyr 20."""
+    """cat NFR-1.1."""
     supervisor, _ = reported(scene, Outcome(output="x"), step("build"), step("test"))
     assert not scene.file(supervisor, "outputs").exists()
     assert read(supervisor) == ""
@@ -121,7 +121,6 @@ def test_a_condition_of_a_later_step_also_names_output(scene: Scene) -> None:
 
 
 def test_text_beyond_the_cap_is_cut_and_marked(scene: Scene) -> None:
-    """tyr 20."""
     supervisor, _ = reported(
         scene,
         Outcome(output="a" * 2000 + "z"),
@@ -160,7 +159,6 @@ def test_a_repeated_report_keeps_nothing(scene: Scene) -> None:
 def test_control_characters_and_secrets_of_the_environment_are_not_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tyr 28."""
     monkeypatch.setenv("API_TOKEN", "hunter2-hunter2")
     supervisor, _ = reported(
         scene,
@@ -178,7 +176,7 @@ def test_control_characters_and_secrets_of_the_environment_are_not_kept(
     "output", ['{"count": 3}', ' \n{"count": 3}\n', '```json\n{"count": 3}\n```', '{"count":\t3}']
 )
 def test_the_last_message_of_an_agent_is_read_as_json(scene: Scene, output: str) -> None:
-    """tyr 20, 33."""
+    """tyr 33."""
     supervisor, snapshot = reported(
         scene,
         Outcome(output=output),
@@ -389,7 +387,7 @@ def test_the_driver_restores_what_another_process_removes(scene: Scene, built: S
 def test_an_output_behind_a_symbolic_link_is_refused(
     scene: Scene, built: Supervisor, name: str
 ) -> None:
-    """tyr 20: nothing leaves the session's folder."""
+    """Nothing leaves the session's folder."""
     place = scene.file(built, name)
     outside = scene.root / "outside"
     place.rename(outside)
@@ -400,7 +398,7 @@ def test_an_output_behind_a_symbolic_link_is_refused(
 
 
 def test_nothing_is_written_through_a_folder_that_is_a_link(scene: Scene) -> None:
-    """tyr 20: nothing leaves the session's folder."""
+    """Nothing leaves the session's folder."""
     supervisor = session(scene, step("build"), step("test", "$build.stdout"))
     supervisor.begin()
     outside = scene.root / "outside"

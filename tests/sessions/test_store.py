@@ -286,7 +286,7 @@ with open(sys.argv[1], "w") as file:
 def test_any_failed_write_keeps_the_old_state_and_the_next_command_works(
     scene: Scene, mocker: MockerFixture, reason: int, lasting: bool
 ) -> None:
-    """Catalyst E-7: a clear error, and nothing half-written."""
+    """kai S-M4; cat NFR-2.2: a clear error, and nothing half-written."""
     refused = [
         turn for turn in range(1, 25) if not _reported(scene, mocker, turn, reason, lasting=lasting)
     ]
@@ -361,6 +361,7 @@ def test_what_a_killed_process_left_is_swept_once_no_process_creates_a_session(
 
 
 def test_a_vanished_worktree_is_a_clear_error(project: Project) -> None:
+    """kai RK-2."""
     project.git("worktree", "add", "-q", "../other", "-b", "other")
     other = project.root.parent / "other"
     store = DiskStore(checkout.find(other))
@@ -438,7 +439,7 @@ def test_a_retry_of_the_originals_keeps_its_stated_resolution(scene: Scene) -> N
 
 
 def test_a_crashed_session_of_the_originals_is_resumed(scene: Scene) -> None:
-    """kai FR32: its evidence is not there, so the step runs again, and every byte of kai stays."""
+    """Its evidence is not there, so the step runs again, and every byte of kai stays."""
     tasks = step("tasks", postconditions=["tasks_exists"])
     supervisor = kai(scene, "kai-crashed", "in_progress", "plan", tasks, "last")
     before = scene.file(supervisor, "journal.yaml").read_text()

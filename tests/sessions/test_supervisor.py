@@ -51,7 +51,7 @@ def session_in(project: Project, *steps: dict[str, object] | str, feature: str =
 
 
 def test_a_session_goes_from_step_to_step_to_its_end(scene: Scene) -> None:
-    """kai FR13, FR22."""
+    """kai FR13."""
     supervisor = scene.create("a", step("never", autonomy="skip"), "b")
     snapshot = supervisor.begin()
     assert (work(snapshot).id, snapshot.done, snapshot.total) == ("a#1", 0, 3)
@@ -100,7 +100,7 @@ def test_beginning_in_the_middle_journals_the_skipped_steps(scene: Scene) -> Non
 def test_a_clock_that_steps_back_before_the_first_step_is_held_at_the_beginning(
     scene: Scene,
 ) -> None:
-    """kai FR37: no entry begins before its session does."""
+    """No entry begins before its session does."""
     supervisor = scene.create("a")
     scene.clock.now -= 3_600_000
     snapshot = supervisor.begin()
@@ -163,7 +163,7 @@ def test_a_workers_outcome_is_written_before_anything_is_judged(
 def test_a_huge_outcome_is_shortened_in_the_journal(
     scene: Scene, report: Callable[[Supervisor, str, Outcome], object]
 ) -> None:
-    """A worker cannot fill the journal, which is read whole again and again."""
+    """A worker cannot fill the journal, which is read whole again and again (cat NFR-1.1)."""
     supervisor = scene.create("a")
     supervisor.begin()
     giant = Failure("PB-AGENT-FAILED", "m" * 1_000_000, "g" * 2_001, "c" * 2_000)
@@ -184,7 +184,6 @@ def test_a_return_can_be_noted_without_launching_anything(scene: Scene) -> None:
 
 
 def test_a_retry_follows_at_once(scene: Scene) -> None:
-    """kai FR30."""
     supervisor = scene.create(step("a", error_policy="retry_once"))
     supervisor.begin()
     assert work(supervisor.report("a#1", failed())).id == "a#2"
@@ -192,7 +191,6 @@ def test_a_retry_follows_at_once(scene: Scene) -> None:
 
 
 def test_a_group_runs_together_and_is_judged_together(scene: Scene) -> None:
-    """kai FR7."""
     group = [step(name, parallel_group="g") for name in "ab"]
     supervisor = scene.create(*group, "c")
     snapshot = supervisor.begin()
@@ -228,7 +226,7 @@ def test_a_gate_waits_for_the_answer_that_names_it(scene: Scene) -> None:
 
 
 def test_the_context_of_a_gate_is_what_helps_to_answer_it(project: Project) -> None:
-    """kai FR24: the agent's last words, evidence, and what has changed since the beginning."""
+    """The agent's last words, evidence, and what has changed since the beginning."""
     both = ["spec_exists", "plan_exists"]
     supervisor = session_in(project, step("plan", postconditions=both, error_policy="gate"))
     supervisor.begin()

@@ -142,7 +142,7 @@ def test_a_partial_write_is_continued(tmp_path: Path, mocker: MockerFixture) -> 
 def test_a_failing_disk_leaves_the_old_content_and_a_clear_error(
     tmp_path: Path, mocker: MockerFixture, where: str, turn: int, reason: int, existed: bool
 ) -> None:
-    """At every call, from the first write to the sync of the folder (Catalyst E-7)."""
+    """At every call, from the first write to the sync of the folder (cat NFR-2.2)."""
     path = tmp_path / "journal.yaml"
     if existed:
         path.write_bytes(b"old")
@@ -371,7 +371,7 @@ def test_a_path_inside_is_resolved(tmp_path: Path, relative: str) -> None:
 
 @pytest.mark.parametrize("relative", ["..", "../x", "a/../../x", "/etc/passwd", "nul\0", "/"])
 def test_a_path_that_leads_outside_is_refused(tmp_path: Path, relative: str) -> None:
-    """tyr 14: paths stay inside the workspace."""
+    """tyr 26: paths stay inside the workspace."""
     with pytest.raises(StorageError) as caught:
         files.contained(tmp_path, relative)
     assert caught.value.code == "PB-IO-ESCAPE"
@@ -392,7 +392,7 @@ def test_an_absolute_path_is_refused_even_inside(tmp_path: Path) -> None:
 def test_a_link_swapped_in_for_the_file_or_a_folder_of_it_is_refused(
     tmp_path: Path, swapped: str
 ) -> None:
-    """tyr 14: symbolic links are resolved first."""
+    """tyr 26: symbolic links are resolved first."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "specs" / "x").mkdir(parents=True)
     (root / "specs" / "x" / "plan.md").write_bytes(b"")

@@ -18,7 +18,7 @@ from playbook_supervisor.system.stamps import Stamp, rewritten, stamp
 
 
 def test_a_stamp_detects_a_file_that_was_written_again(tmp_path: Path) -> None:
-    """The same bytes written again are a new file (kai FR4)."""
+    """The same bytes written again are a new file."""
     path = tmp_path / "plan.md"
     files.write_atomically(path, b"plan")
     first = stamp(path)
