@@ -338,6 +338,7 @@ class TestATypedCommand:
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:
         """kai P2-1, P2-2."""
+
         def talk(request: Request) -> Reply | None:
             if request.results:
                 return [text(request.results[-1].text)]

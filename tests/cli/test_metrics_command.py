@@ -39,6 +39,7 @@ def test_one_session_is_measured_or_all_or_those_of_a_playbook(
     project: Project, sessions: Path
 ) -> None:
     """kai P3-3."""
+
     def count(name: str = "", **which: object) -> int:
         return measure_sessions(name, cwd=project.root, **which).sessions  # type: ignore[arg-type]
 
