@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from playbook_supervisor.agents.protocol import Call, Message, Running, capped, failed
+from playbook_supervisor.agents.protocol import Call, Message, Running, failed
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import first_line, printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system.capture import redact
+from playbook_supervisor.system.capture import capped, redact
 from playbook_supervisor.system.leash import abandoned
 from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Worker

@@ -15,7 +15,7 @@ from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.records import Record, field, replace
-from playbook_supervisor.system.capture import Capture, redact
+from playbook_supervisor.system.capture import capped, redact
 
 
 class Budget(Record):
@@ -195,13 +195,6 @@ def failed(
     """The outcome of a failed call; `code` begins with `PB-AGENT-`."""
     failure = Failure(code, message, guidance or CODES[code], cause)
     return Outcome(error=failure, output=output, agent={"name": name})
-
-
-def capped(text: str, cap: int) -> str:
-    """The text, or its beginning and its end where it is longer than `cap` bytes."""
-    capture = Capture(cap)
-    capture.add(text.encode())
-    return capture.text()
 
 
 def _sanitized(outcome: Outcome, cap: int) -> Outcome:

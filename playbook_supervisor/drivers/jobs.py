@@ -226,7 +226,6 @@ def _prepared(
         options=references.fill(json.loads(step.options or "{}"), values, secrets.values),
         stdin=stdin,
         output=step.output,
-        output_schema=json.loads(step.output_schema) if step.output_schema else None,
         env=env,
         secrets=hidden,
     )

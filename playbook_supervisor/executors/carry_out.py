@@ -1,7 +1,7 @@
 """Carries out one task to its end, whatever the executor does, and makes its outcome safe to keep.
 
-Deadlines, exceptions, control characters, secrets, caps and promised JSON are handled here, so
-that no executor needs to (cat FR-4.11; tyr 20, 25, 28).
+Deadlines, exceptions, control characters, secrets and caps are handled here, so that no executor
+needs to (cat FR-4.11; tyr 25, 28).
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from playbook_supervisor.executors.context import TaskContext
 from playbook_supervisor.executors.protocol import Executor, Stopped, Task, failed
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.records import replace
-from playbook_supervisor.system.capture import Capture, redact
+from playbook_supervisor.system.capture import capped, harmless, redact
 
 GRACE = 15.0
 """Seconds that a stopped executor may take to return; then its thread is abandoned."""
-_MARK = 100  # bytes: the mark of an output that was cut before
 _FAMILIES = ("PB-STEP-", "PB-POLICY-")
 _LASTING = ("PB-STEP-INPUT", "PB-STEP-PROGRAM", "PB-POLICY-DENIED")
 
@@ -50,7 +48,7 @@ def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:
     outcome = outcomes[0] if outcomes else failed("PB-STEP-CRASHED", "it ended without an outcome")
     if context.stopped and not outcome.ok:
         outcome = _ended_early(context, task.namespace, outcome.output)
-    return _with_data(_harmless(outcome, task, context), task, context)
+    return _harmless(outcome, task, context)
 
 
 def _executed(executor: Executor, task: Task, context: TaskContext) -> Outcome:
@@ -95,25 +93,6 @@ def _ended_early(context: TaskContext, name: str, output: str) -> Outcome:
 # ── what an outcome may contain ─────────────────────────────────────────────────────────────
 
 
-def harmless(text: str, secrets: tuple[str, ...]) -> str:
-    """The text without control characters but tabs and line ends, and then without secrets.
-
-    In this order, because a control character could disguise a secret.
-    """
-    shown = "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
-    return redact(shown, secrets)
-
-
-def capped(text: str, cap: int) -> str:
-    """The text, or its beginning and its end where it is longer than `cap` bytes and a mark."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= cap + _MARK:
-        return text
-    capture = Capture(cap)
-    capture.add(data)
-    return capture.text()
-
-
 def _harmless(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
     secrets = (*context.place.secrets, *task.secrets)
     error = outcome.error
@@ -143,33 +122,3 @@ def _redacted(data: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(data, list | tuple):
         return [_redacted(each, secrets) for each in data]
     return data
-
-
-# ── output that promises JSON ───────────────────────────────────────────────────────────────
-
-
-def _with_data(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
-    """The outcome with its output as data, or failed if the output breaks the step's promise."""
-    if not outcome.ok or task.output is not OutputFormat.JSON:
-        return outcome
-    from playbook_supervisor.project.json_schemas import mismatch, parsed
-
-    data = outcome.data
-    if data is None:
-        try:
-            data = parsed(outcome.output)
-        except ValueError as error:
-            cut = f" (it was cut at {context.cap:,} bytes)" * _was_cut(outcome, context.cap)
-            return _broken(outcome, f"its output is not JSON: {error}{cut}")
-    if task.output_schema is not None and (wrong := mismatch(data, task.output_schema)):
-        return _broken(outcome, f"its output does not match output_schema at {wrong}")
-    return replace(outcome, data=data)
-
-
-def _was_cut(outcome: Outcome, cap: int) -> bool:
-    return len(outcome.output.encode()) > cap
-
-
-def _broken(outcome: Outcome, message: str) -> Outcome:
-    error = failed("PB-STEP-OUTPUT", message).error
-    return replace(outcome, error=error, data=None)

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StorageError
-from playbook_supervisor.executors.carry_out import harmless, of_error
+from playbook_supervisor.executors.carry_out import of_error
 from playbook_supervisor.executors.protocol import Context, Task, failed
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.system.capture import harmless
 from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Completed
 

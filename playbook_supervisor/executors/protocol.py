@@ -33,7 +33,6 @@ class Task(Record, kw_only=True):
     options: Mapping[str, Any] = field(default_factory=dict)
     stdin: str = ""
     output: OutputFormat = OutputFormat.TEXT
-    output_schema: Mapping[str, Any] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CODES, StateError, StepError
 from playbook_supervisor.formats.fields import Fields, UnfitError
-from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.formats.versions import NEWEST, refuse_newer
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Answer, Failure, Outcome, Probed, Returned
@@ -112,11 +111,9 @@ def judged(playbook: Playbook, returned: Returned) -> tuple[Returned, StepData |
 
 def _harmless(outcome: Outcome) -> Outcome:
     """Without control characters, and without the values of secret environment variables."""
-    from playbook_supervisor.system.capture import redact
+    from playbook_supervisor.system.capture import harmless
 
-    secrets = secret_values(os.environ)
-    lines = (printable(part, keep_newlines=True) for part in outcome.output.split("\t"))
-    return replace(outcome, output=redact("\t".join(lines), secrets))
+    return replace(outcome, output=harmless(outcome.output, secret_values(os.environ)))
 
 
 def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
@@ -128,7 +125,8 @@ def _with_json(step: Step, outcome: Outcome, cap: int) -> Outcome:
         try:
             data = parsed(_without_fence(outcome.output))
         except ValueError as error:
-            return _broken(outcome, f"its output is not JSON: {error}")
+            cut = f" (it was cut at {cap:,} bytes)" * (len(outcome.output.encode()) > cap)
+            return _broken(outcome, f"its output is not JSON: {error}{cut}")
     try:
         size = len(json.dumps(data, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:  # a plugin's data

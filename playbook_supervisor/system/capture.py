@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from playbook_supervisor.formats.sanitize import printable
+
 _SECRET_LINE = 8
 """A line of a secret with at least this many characters is redacted by itself."""
+_MARK = 100  # bytes: the mark of text that was cut before
 
 
 class Capture:
@@ -76,6 +79,25 @@ class LineSplitter:
         self._line.clear()
         self._cut = False
         return line
+
+
+def capped(text: str, cap: int) -> str:
+    """The text, or its beginning and its end where it is longer than `cap` bytes and a mark."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= cap + _MARK:
+        return text
+    capture = Capture(cap)
+    capture.add(data)
+    return capture.text()
+
+
+def harmless(text: str, secrets: Iterable[str]) -> str:
+    """The text without control characters but tabs and line ends, and then without secrets.
+
+    In this order, because a control character could disguise a secret.
+    """
+    shown = "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
+    return redact(shown, secrets)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

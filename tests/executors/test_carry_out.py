@@ -15,7 +15,6 @@ from playbook_supervisor.errors import GitError, PolicyError, StorageError
 from playbook_supervisor.executors import carry_out as module
 from playbook_supervisor.executors.protocol import Context, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.system.process_groups import worker_alive
 
 SECRET = "correct-horse-battery"
@@ -245,57 +244,3 @@ def test_output_beyond_the_cap_is_cut_and_marked(bench: Bench) -> None:
     assert bench.shown[-1] == "… cut: more than 1000 bytes of output"
     assert len(bench.shown) < 200
     assert bench.logged == lines
-
-
-# ── output that promises JSON ───────────────────────────────────────────────────────────────
-
-JSON = {"output": OutputFormat.JSON}
-
-
-def test_json_output_is_kept_as_data(bench: Bench) -> None:
-    outcome = bench.outcome(printing('\ufeff{"a": [1, 2.5, null]}\n'), task(**JSON))
-    assert outcome.data == {"a": [1, 2.5, None]}
-    assert bench.outcome(printing("[1]"), task()).data is None
-
-
-def test_data_that_the_executor_made_is_not_read_again(bench: Bench) -> None:
-    assert bench.outcome(printing("no JSON", data={"a": 1}), task(**JSON)).data == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "line 1, column 1: expecting value"),
-        ('{\n  "a": oops}', "line 2, column 8: expecting value"),
-        ("[1] [2]", "line 1, column 5: extra data"),
-        ("[NaN]", "NaN is not a JSON number"),
-        ("[" * 100_000, "nested too deeply"),
-    ],
-    ids=["empty", "broken", "two", "nan", "deep"],
-)
-def test_output_that_is_no_json_fails_with_the_place(bench: Bench, text: str, said: str) -> None:
-    """tyr 20."""
-    error = bench.error(printing(text), task(**JSON))
-    assert error.code == "PB-STEP-OUTPUT"
-    assert said in error.message
-
-
-def test_json_that_was_cut_says_so(bench: Bench) -> None:
-    error = bench.error(printing(f'["{"a" * 5_000}"]'), task(**JSON), bench.context(cap=100))
-    assert "it was cut at 100 bytes" in error.message
-
-
-def test_json_that_breaks_the_schema_fails_with_the_place(bench: Bench) -> None:
-    """tyr 20."""
-    schema = {"properties": {"items": {"items": {"type": "string"}}}}
-    error = bench.error(printing('{"items": ["a", 5]}'), task(**JSON, output_schema=schema))
-    assert error.code == "PB-STEP-OUTPUT"
-    assert error.message == (
-        "its output does not match output_schema at $.items[1]: 5 is not of type 'string'"
-    )
-    assert bench.outcome(printing('{"items": []}'), task(**JSON, output_schema=schema)).ok
-
-
-def test_a_failed_step_is_not_asked_for_json(bench: Bench) -> None:
-    fails = Faked(lambda _, __: failed("PB-STEP-FAILED", "exit status 1", output="no JSON"))
-    assert bench.error(fails, task(**JSON)).code == "PB-STEP-FAILED"

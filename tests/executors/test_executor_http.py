@@ -97,14 +97,6 @@ class TestARequest:
         assert outcome.ok
         assert outcome.output == ""
 
-    def test_promised_json_is_data(self, bench: Bench, site: Site) -> None:
-        url = to(lambda request: request.answer('{"items": [1, 2]}'), site)
-        assert bench.outcome(HTTP, task("GET", url, json_output=True)).data == {"items": [1, 2]}
-
-    def test_what_is_not_json_breaks_the_promise(self, bench: Bench, site: Site) -> None:
-        error = bench.error(HTTP, task("GET", site.url, json_output=True))
-        assert error.code == "PB-STEP-OUTPUT"
-
 
 class TestTheStatus:
     @pytest.mark.parametrize(
