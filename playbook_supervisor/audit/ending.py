@@ -8,7 +8,7 @@ from playbook_supervisor.audit.context import AuditContext, found
 from playbook_supervisor.audit.lenient_session import LooseSession
 from playbook_supervisor.audit.order import settled
 from playbook_supervisor.formats.problems import Problem
-from playbook_supervisor.formats.sanitize import first_line
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel import machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
@@ -91,6 +91,11 @@ def _projection(context: AuditContext, session: LooseSession, state: State) -> I
     if session.current_step != current:
         message = f"by the journal, the current step is {current or 'none'}"
         yield found("AUD-CURRENT", message, session, "current_step")
+    failures, waived = machine.failures(state), tuple(sorted(state.waived))
+    if session.failures not in (0, failures) or session.waived not in ((), waived):  # older: none
+        names = ", ".join(map(first_line, waived)) or "nothing"
+        message = f"by the journal, {counted(failures, 'step')} failed and {names} was waived"
+        yield found("AUD-STATUS", message, session, "failures" if session.failures else "waived")
     asked = machine.directive(state)
     waiting = asked.id if isinstance(asked, Ask) else ""
     if session.gate != waiting:

@@ -153,6 +153,8 @@ class LooseSession(Record):
     completed_at: int | None = None
     current_step: str = ""
     gate: str = ""
+    failures: int = 0
+    waived: tuple[str, ...] = ()
     unclear: tuple[Problem, ...] = ()
 
     @property
@@ -198,6 +200,7 @@ def session(data: bytes, source: str) -> LooseSession:
     fields = reader.fields
     gate = reader.get(fields.mapping, "gate") or {}
     args = reader.get(fields.mapping, "args") or {}
+    failures = reader.get(fields.maybe_integer, "failures")
     return LooseSession(
         document=document,
         ours=isinstance(document.data, dict) and "schema" in document.data,
@@ -210,6 +213,8 @@ def session(data: bytes, source: str) -> LooseSession:
         started_at=reader.get(fields.time, "started_at"),
         completed_at=reader.get(fields.maybe_time, "completed_at"),
         current_step=reader.get(fields.text, "current_step") or "",
+        failures=failures or 0,
+        waived=reader.get(fields.texts, "waived") or (),
         gate=reader.get(Fields(gate).text, "id") or "",
         unclear=tuple(reader.unclear),
     )

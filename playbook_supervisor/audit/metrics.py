@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from playbook_supervisor.audit.lenient_session import LooseEntry
+from playbook_supervisor.audit.lenient_session import LooseEntry, LooseJournal
 from playbook_supervisor.audit.session_record import SessionRecord
 from playbook_supervisor.kernel.state import INTERRUPTED, NEVER_RAN
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Mode, Resolution, Trigger
@@ -79,12 +79,16 @@ class WaitTimes(Record):
 class Metrics(Record):
     """All figures.
 
-    `ends` counts the sessions by state, `escalations` by trigger. `retries` counts them by cause:
+    `ends` counts the sessions by state; of the completed ones, `with_failures` those in which a
+    step failed and the run went on, and `with_waivers` those in which something was waived.
+    `escalations` counts the gates by trigger. `retries` counts them by cause:
     the error policy (`automatic`), a person (`asked`), an interruption, or `unknown` in journals
     of other tools.
     """
 
     ends: Mapping[str, int]
+    with_failures: int
+    with_waivers: int
     lasted: DurationStats | None
     steps: tuple[Figures, ...]
     commands: tuple[Figures, ...]
@@ -116,8 +120,11 @@ def measure(records: Iterable[SessionRecord]) -> Metrics:
     """The figures of these sessions together."""
     records = tuple(records)
     attempts = [attempt for record in records for attempt in _attempts(record)]
+    completed = [each.journal for each in records if each.journal and _end(each) == "completed"]
     return Metrics(
         ends=dict.fromkeys(ENDS, 0) | Counter(map(_end, records)),
+        with_failures=sum(map(_has_failures, completed)),
+        with_waivers=sum(map(_has_waivers, completed)),
         lasted=_stats(map(_session_duration, records)),
         steps=_grouped(attempts, lambda each: (each.playbook, each.entry.step_id, each.command)),
         commands=_grouped(attempts, lambda each: ("", each.command, "")),
@@ -147,6 +154,14 @@ def _end(record: SessionRecord) -> str:
     if record.journal is None or record.session is None or record.session.status is None:
         return "unknown"
     return record.session.status.value if record.session.ended else "open"
+
+
+def _has_failures(journal: LooseJournal) -> bool:
+    return any(entry.status is EntryStatus.FAILED for entry in journal.last.values())
+
+
+def _has_waivers(journal: LooseJournal) -> bool:
+    return any(entry.waived for entry in journal.entries)
 
 
 def _session_duration(record: SessionRecord) -> int | None:

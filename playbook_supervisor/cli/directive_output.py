@@ -53,7 +53,7 @@ def lines_at_stop(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
         case Ask():
             return [f"The gate {directive.id} is open: ask its question with AskUserQuestion."]
         case _:
-            return [f"The session is {snapshot.ending}."]
+            return [f"The session is {snapshot.manifest.ending}."]
 
 
 def lines_for_user(snapshot: Snapshot, details: DirectiveDetails) -> list[str]:
@@ -89,7 +89,7 @@ def _prose(snapshot: Snapshot, context: list[str], given: frozenset[str] | None)
         lines += [text.question(snapshot), *(f"  {line}" for line in context)]
         lines.append(f"A human answers: {text.choices_of(snapshot)}.")
     else:
-        lines.append(f"The session is {snapshot.ending}.")
+        lines.append(f"The session is {snapshot.manifest.ending}.")
     return lines
 
 

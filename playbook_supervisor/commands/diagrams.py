@@ -8,17 +8,17 @@ from playbook_supervisor.commands import view
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.kernel.model import Playbook
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import SessionStatus
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions import pinned_inputs
+from playbook_supervisor.sessions.manifest import Manifest
 
 
 class Diagram(Record):
-    """A playbook; with a session also its journal and status, otherwise `status` is None."""
+    """A playbook; with a session also its journal and its session.yaml."""
 
     playbook: Playbook
     entries: tuple[Entry, ...] = ()
-    status: SessionStatus | None = None
+    manifest: Manifest | None = None
 
 
 def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) -> Diagram:
@@ -60,4 +60,4 @@ def graph(reference: str = "", *, session: str = "", cwd: Path | None = None) ->
                 f"session {session} runs {name}, not {named}",
                 guidance=f"Use: playbook graph --session {session}",
             )
-    return Diagram(playbook, shown.entries, manifest.status)
+    return Diagram(playbook, shown.entries, manifest)

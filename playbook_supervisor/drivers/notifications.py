@@ -40,7 +40,7 @@ def notice_for(snapshot: Snapshot) -> Notice | None:
             text = f"{name} waits for you at {gate}: {snapshot.question}"
             about = gate
         case Finish(status=status):
-            text = f"{name}: {snapshot.ending}, {snapshot.progress}"
+            text = f"{name}: {snapshot.manifest.ending}, {snapshot.progress}"
             journaled = snapshot.state.past.entries + len(snapshot.state.entries)
             about = f"{status} after {journaled}"  # a retried session may fail again
         case _:

@@ -74,10 +74,10 @@ def _step(entry: Entry, context: GateContext) -> str:
     """The line of a settled attempt, which does not repeat what the lines above it say."""
     verdicts = {f"{probed.name}: {probed.evidence}" for probed in context.verdicts}
     why = reason(entry)
-    if entry.evidence and entry.evidence[-1] in verdicts:
-        why = entry.evidence[-1].partition(":")[0]
-    elif entry.waived and not entry.evidence:
+    if entry.waived and entry.status is EntryStatus.DONE:
         why = "waived"
+    elif entry.evidence and entry.evidence[-1] in verdicts:
+        why = entry.evidence[-1].partition(":")[0]
     elif not entry.evidence and entry.id == context.said.attempt:
         why = ""
     return _settled(entry, why)
@@ -99,7 +99,7 @@ def reason(entry: Entry) -> str:
         by = first_line(entry.gates[-1].by) if entry.gates else ""
         said = one_line(entry.human_response)
         return f"skipped by {by or 'the playbook'}" if said in ("", Resolution.SKIP) else said
-    if entry.waived and not entry.evidence:
+    if entry.waived:
         return f"waived: {', '.join(map(first_line, entry.waived))}"
     if entry.evidence:
         return first_line(entry.evidence[-1])

@@ -1,7 +1,7 @@
 """session.yaml ↔ `Manifest`: the playbook, the feature, and how far the session is.
 
-`status`, `current_step` and `gate` repeat what the journal says, for people and for listings. Every
-key is always present, with an empty value if there is none, as in kai's own files.
+`status`, `current_step`, `gate`, `failures` and `waived` repeat what the journal says, for people
+and listings. kai's keys are always present, with an empty value if there is none, as in its files.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from playbook_supervisor.formats.fields import Fields, UnfitError
+from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.formats.versions import NEWEST, current
 from playbook_supervisor.formats.yaml_writer import Block, pair
@@ -84,7 +85,9 @@ class Manifest(Record):
 
     `worktree` is relative to the main checkout and empty there; `branch` is empty in sessions of
     kai's own tools (`legacy`), which have none. `began_on` is the checkout that began the session
-    (`Checkout.identity`); it is empty in sessions of kai's own tools and of earlier versions.
+    (`Checkout.identity`); it is empty in sessions of kai's own tools and of earlier versions. Of
+    a completed session, `failures` counts the steps that failed although the run went on, `waived`
+    names the conditions, triggers and error codes that a person or an error policy waived.
     """
 
     session_id: str
@@ -102,6 +105,17 @@ class Manifest(Record):
     legacy: bool = False
     began_on: str = ""
     confirmed: tuple[Confirmation, ...] = ()
+    failures: int = 0
+    waived: tuple[str, ...] = ()
+
+    @property
+    def ending(self) -> str:
+        """The status, with what a completed session went on after: `completed with 1 failure`,
+        `completed with 2 failures and 1 waiver`.
+        """
+        exceptions = (counted(self.failures, "failure"), counted(len(self.waived), "waiver"))
+        happened = " and ".join(each for each in exceptions if not each.startswith("0 "))
+        return f"{self.status} with {happened}" if happened else self.status.value
 
     @property
     def subject(self) -> str:
@@ -115,7 +129,7 @@ class Manifest(Record):
 
 
 def manifest_mapping(manifest: Manifest) -> dict[str, object]:
-    """The keys of session.yaml in order; the last four only if there is something to say."""
+    """The keys of session.yaml in order; those after `branch` only if there is something to say."""
     completed_at = manifest.completed_at
     mapping: dict[str, object] = {
         "schema": SCHEMA,
@@ -140,9 +154,16 @@ def manifest_mapping(manifest: Manifest) -> dict[str, object]:
         mapping["confirmed"] = [
             as_mapping(each) | {"at": to_time(each.at)} for each in manifest.confirmed
         ]
+    mapping |= exceptions(manifest)
     if gate := manifest.gate:
         mapping["gate"] = Block(as_mapping(gate) | {"opened_at": to_time(gate.opened_at)})
     return mapping
+
+
+def exceptions(manifest: Manifest) -> dict[str, object]:
+    """`failures` and `waived` of a completed session, as far as there are any."""
+    failures = {"failures": manifest.failures} if manifest.failures else {}
+    return failures | ({"waived": list(manifest.waived)} if manifest.waived else {})
 
 
 def emit_manifest(manifest: Manifest) -> bytes:
@@ -197,6 +218,8 @@ def _read(fields: Fields, *, legacy: bool) -> Manifest:
         legacy=legacy,
         began_on=fields.text("began_on"),
         confirmed=_read_confirmations(fields),
+        failures=fields.maybe_integer("failures") or 0,
+        waived=fields.texts("waived"),
     )
 
 
@@ -251,6 +274,7 @@ def manifest_to_json(manifest: Manifest) -> dict[str, Any]:
         "driver": driver,
         "gate": gate and as_mapping(gate),
         "confirmed": [as_mapping(each) for each in manifest.confirmed],
+        "waived": list(manifest.waived),
     }
 
 
@@ -262,5 +286,6 @@ def manifest_from_json(data: dict[str, Any]) -> Manifest:
         "driver": Driver(**{**known, "mode": Mode(known.get("mode", Mode.MANUAL))}),
         "gate": Waiting(**data["gate"]) if data["gate"] else None,
         "confirmed": tuple(Confirmation(**each) for each in data.get("confirmed", ())),
+        "waived": tuple(data.get("waived", ())),
     }
     return Manifest(**data | made)

@@ -1,4 +1,4 @@
-"""What session.yaml repeats of the journal: status, step, gate and end."""
+"""What session.yaml repeats of the journal: status, step, gate, end, failures and waivers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from playbook_supervisor.kernel import gates, machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.kernel.vocabulary import ENDED
+from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
@@ -22,7 +22,7 @@ from playbook_supervisor.system.files import digest
 
 
 def project(manifest: Manifest, state: State) -> Manifest:
-    """The manifest with `status`, `current_step`, `gate` and end from the journal.
+    """The manifest with what it repeats of the journal.
 
     kai's own tools ended sessions without a journal entry; those remain ended.
     """
@@ -34,12 +34,15 @@ def project(manifest: Manifest, state: State) -> Manifest:
     if isinstance(asked, Ask):
         opened_at = state.last(asked.member.step.id).gates[-1].opened_at
         waiting = Waiting(asked.id, asked.reason.value, question(state, asked), opened_at)
+    completed = status is SessionStatus.COMPLETED
     return replace(
         manifest,
         status=status,
         current_step=phases.current_step(state),
         completed_at=state.latest if status in ENDED else None,
         gate=waiting,
+        failures=machine.failures(state) if completed else 0,
+        waived=tuple(sorted(state.waived)) if completed else (),
     )
 
 

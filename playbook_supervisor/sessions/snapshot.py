@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.kernel import machine
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Directive, Run
 from playbook_supervisor.kernel.gates import progress
@@ -65,15 +64,6 @@ class Snapshot(Record):
     def progress(self) -> str:
         """`7/8 steps`."""
         return progress(self.done, self.total)
-
-    @property
-    def ending(self) -> str:
-        """The session's status; `completed with 1 failure` if the run went on after one."""
-        failures = machine.failures(self.state)
-        status = self.manifest.status
-        if not failures or status is not SessionStatus.COMPLETED:
-            return status.value
-        return f"{status} with {counted(failures, 'failure')}"
 
     @property
     def question(self) -> str:

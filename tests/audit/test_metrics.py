@@ -235,7 +235,7 @@ class TestShown:
         assert list(metrics_tables.lines(all_of(source("kai-open")))) == ["1 session: 1 open"]
         both = all_of(source("ours"), source("kai"))
         assert list(metrics_tables.lines(both)) == [
-            "2 sessions: 2 completed; of those that ended, 100% completed",
+            "2 sessions: 2 completed; of those that ended, 100% completed, 1 with waivers",
             "duration: median 33 min, 90th percentile 50 min, total 1 h 6 min",
             "escalations: 3 postcondition_fail",
             "retries: 1 asked, 1 automatic, 1 unknown",

@@ -17,6 +17,7 @@ from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import Autonomy, SessionStatus
 from playbook_supervisor.project.schema import read_playbook
 from playbook_supervisor.records import replace
+from playbook_supervisor.sessions.manifest import Manifest
 
 _NAME = r"(?:begin|finish|[sabj]\d+)"
 _LABEL = r'"(?:[^"#&<>`\\%$;]|#\d+;|</?b>|<br/>)*"'
@@ -57,7 +58,8 @@ def test_any_playbook_in_any_state_is_valid_mermaid(
     status = data.draw(st.sampled_from([*SessionStatus]))
     names = [step.id for step in playbook.steps]
     seen = tuple(replace(entry, step_id=data.draw(st.sampled_from(names))) for entry in seen)
-    _grammatical(flowchart(playbook, seen, status))
+    manifest = Manifest("20260219-a7k", playbook.name, "", {}, status, 0)
+    _grammatical(flowchart(playbook, seen, manifest))
 
 
 def test_the_chart_in_the_documents_is_current() -> None:

@@ -116,13 +116,28 @@ def test_a_run_that_goes_on_after_a_failure_says_so_at_its_end(project: Project)
     project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
     ran = project.process("run", "lenient")
     assert ran.code == 0
-    assert ": completed with 1 failure, 2/2 steps" in ran.err
+    ending = "completed with 1 failure and 1 waiver"
+    assert f": {ending}, 2/2 steps" in ran.err
     lint, notify = project.journal()
     assert (lint["status"], lint["error_code"]) == ("failed", "PB-STEP-FAILED")
     assert (notify["status"], notify["waived"]) == ("done", ["PB-STEP-FAILED"])
-    assert project.manifest()["status"] == "completed"
-    over = project.process("next", "--json", "--session", project.session.name).json
-    assert over["summary"] == "lenient completed with 1 failure: 2/2 steps done."
+    manifest = project.manifest()
+    assert (manifest["status"], manifest["failures"]) == ("completed", 1)
+    assert manifest["waived"] == ["PB-STEP-FAILED"]
+    over = project.playbook("next", "--json", "--session", project.session.name).json
+    assert over["summary"] == f"lenient {ending}: 2/2 steps done."
+    for looks in (
+        ["status", "--all"],
+        ["show"],
+        ["show", "--html", "-"],
+        ["graph", "--session", project.session.name],
+    ):
+        assert ending in project.playbook(*looks).out
+    for looks in (["status", "--all", "--json"], ["show", "--json"]):
+        (shown,) = (told := project.playbook(*looks).json).get("sessions", [told])
+        assert (shown["failures"], shown["waived"]) == (1, ["PB-STEP-FAILED"])
+    measured = project.playbook("metrics").out.splitlines()[0]
+    assert measured.endswith("100% completed, 1 with failures and 1 with waivers")
     audited = project.process("audit", "--all")
     assert audited.code == 0, audited.out
 

@@ -14,6 +14,7 @@ from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
 from playbook_supervisor.kernel.model import Phase, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import (
+    ENDED,
     Autonomy,
     EntryStatus,
     Place,
@@ -21,6 +22,7 @@ from playbook_supervisor.kernel.vocabulary import (
     Trigger,
 )
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions.manifest import Manifest
 
 _LABEL = 60  # characters in a line of a label
 # Anywhere in the text, `%%{…}%%` is a directive and a backtick begins Markdown. `$$` begins
@@ -32,7 +34,6 @@ _STATES = {
     EntryStatus.SKIPPED: "– skipped",
     EntryStatus.IN_PROGRESS: "… running",
 }
-_ENDED = (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.ABORTED)
 _STYLES = (
     "classDef gate fill:#fff8c5,stroke:#d4a72c,color:#1f2328",
     "classDef done fill:#dafbe1,stroke:#1a7f37,color:#1f2328",
@@ -44,9 +45,9 @@ _STYLES = (
 
 
 def flowchart(
-    playbook: Playbook, entries: Sequence[Entry] = (), status: SessionStatus | None = None
+    playbook: Playbook, entries: Sequence[Entry] = (), manifest: Manifest | None = None
 ) -> str:
-    """The chart; with `entries` and `status` of a session it shows the progress."""
+    """The chart; with `entries` and `manifest` of a session it shows the progress."""
     attempts: dict[str, list[Entry]] = {}
     for entry in entries:
         attempts.setdefault(entry.step_id, []).append(entry)
@@ -61,9 +62,11 @@ def flowchart(
         number += len(phase)
         chart.phase(phase, drawn)
     chart.enter(["finish"])
-    chart.node("finish", "([{}])", _escaped(status if status in _ENDED else "completed"))
-    if status in _ENDED:
-        chart.line(f"class finish {'done' if status is SessionStatus.COMPLETED else 'failed'}")
+    ended = manifest if manifest and manifest.status in ENDED else None
+    chart.node("finish", "([{}])", _escaped(ended.ending if ended else "completed"))
+    if ended:
+        completed = ended.status is SessionStatus.COMPLETED
+        chart.line(f"class finish {'done' if completed else 'failed'}")
     return "\n".join(["flowchart TD", *chart.lines, *(f"  {style}" for style in _STYLES)])
 
 

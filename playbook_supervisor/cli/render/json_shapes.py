@@ -14,6 +14,7 @@ from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.journal import entry_mapping, valued
+from playbook_supervisor.sessions.manifest import exceptions
 from playbook_supervisor.sessions.serialize import (
     PROTOCOL,
     SessionHeader,
@@ -71,7 +72,7 @@ def directive(
     if isinstance(directive, Check):
         ids, at = [member.id for member in directive.members], directive.not_before
         return wait_to_json(ids, header, WAIT, until="" if at is None else to_time(at))
-    summary = f"{header.playbook} {snapshot.ending}: {snapshot.progress} done."
+    summary = f"{header.playbook} {snapshot.manifest.ending}: {snapshot.progress} done."
     return finish_to_json(directive, header, summary)
 
 
@@ -131,6 +132,7 @@ def result(
         "ending": why,
         "exit_code": exit_code,
         "progress": {"done": snapshot.done, "total": snapshot.total},
+        **exceptions(manifest),
         "steps": [attempt(entry) for entry in entries],
     }
     ask = snapshot.directive
@@ -271,6 +273,7 @@ def _session(seen: SessionOverview) -> Json:
         "feature": manifest.feature,
         "args": dict(manifest.args),
         "status": manifest.status,
+        **exceptions(manifest),
         "started_at": to_time(manifest.started_at),
         "current_step": manifest.current_step,
         "branch": manifest.branch,
@@ -327,10 +330,7 @@ def tightening(effect: Effect) -> Json:
 
 def conditions(probed: Sequence[Probed]) -> Json:
     """`probe --json`."""
-    return {
-        "protocol": PROTOCOL,
-        "conditions": [_probed(each) for each in probed],
-    }
+    return {"protocol": PROTOCOL, "conditions": [_probed(each) for each in probed]}
 
 
 def proved(checks: Sequence[Proved]) -> Json:

@@ -191,6 +191,6 @@ def session_line(progress: Progress) -> str:
     elif seen.open and seen.driver is None:
         state = f"{manifest.status}, no driver"
     else:
-        state = str(manifest.status)
+        state = manifest.ending
     done = f", {gates.progress(progress.done, progress.total)}" if progress.total else ""
     return f"{name}: {state}{done}"

@@ -41,6 +41,9 @@ def lines(metrics: Metrics) -> Iterator[str]:
     ends = ", ".join(f"{number} {end}" for end, number in metrics.ends.items() if number)
     rate = metrics.success_rate
     completed = "" if rate is None else f"; of those that ended, {rate:.0%} completed"
+    exceptions = {"failures": metrics.with_failures, "waivers": metrics.with_waivers}
+    some = " and ".join(f"{number} with {what}" for what, number in exceptions.items() if number)
+    completed += f", {some}" if some else ""
     yield f"{counted(metrics.sessions, 'session')}{': ' if ends else ''}{ends}{completed}"
     if metrics.lasted is not None:
         yield f"duration: {_distribution(metrics.lasted)}"
@@ -189,6 +192,8 @@ def as_json(metrics: Metrics) -> Json:
         "sessions": {
             "total": metrics.sessions,
             **dict(metrics.ends),
+            "with_failures": metrics.with_failures,
+            "with_waivers": metrics.with_waivers,
             **_if_known("success_rate", metrics.success_rate),
             **_if_known("duration", _spread_json(metrics.lasted)),
         },

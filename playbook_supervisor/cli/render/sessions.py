@@ -88,7 +88,7 @@ def _state(seen: SessionOverview, now: int) -> str:
     at = f" at {manifest.current_step}" if manifest.current_step and seen.open else ""
     if manifest.completed_at is not None:
         elapsed = text.duration(manifest.completed_at - manifest.started_at)
-        return f"{manifest.status} after {elapsed}"
+        return f"{manifest.ending} after {elapsed}"
     idle = "" if seen.driver is not None else ", no driver"
     return f"{manifest.status}{at}{idle}"
 

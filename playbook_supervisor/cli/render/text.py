@@ -173,7 +173,7 @@ def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
         parts.append(f"{duration(waited)} of it at gates")
     parts += [spent for spent in (cost(entries), tokens(entries)) if spent]
     subject = f" on {first_line(manifest.subject)}" if manifest.subject else ""
-    ended = snapshot.ending if why == manifest.status else why
+    ended = snapshot.manifest.ending if why == manifest.status else why
     return f"{manifest.session_id} {manifest.playbook}{subject}: {ended}, {', '.join(parts)}"
 
 
@@ -274,7 +274,7 @@ def next_move(snapshot: Snapshot, session: str = "", *, driven: bool = False) ->
             return f"it waits for a human: {question(snapshot)}\n{how_to_answer(snapshot, session)}"
         case Finish(status=status):
             command = next_command(status.value, session)
-            return f"the session is {snapshot.ending}: {done}\n{command}".rstrip()
+            return f"the session is {snapshot.manifest.ending}: {done}\n{command}".rstrip()
         case _ if driven:
             return f"the runner continues by itself ({done})"
         case _:

@@ -73,7 +73,7 @@ def stop(hook: HookContext) -> HookReply | None:
             return HookReply("Stop", ring=snapshot.question, shown=gates.reminder(snapshot))
         case Finish(status=status):
             hook.release()
-            message = f"{snapshot.manifest.playbook}: {snapshot.ending}"
+            message = f"{snapshot.manifest.playbook}: {snapshot.manifest.ending}"
             shown = f"{message} ({snapshot.progress})"
             if status is SessionStatus.FAILED:
                 shown += "; /playbook.resume --retry resumes it"
