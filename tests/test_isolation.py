@@ -164,6 +164,7 @@ class TestTheNetwork:
 
 class TestTheEnvironment:
     def test_no_credential_is_inherited(self, pytester: pytest.Pytester) -> None:
+        """cat FR-5.6."""
         take_along(pytester.path)
         pytester.makepyfile(
             "import os\ndef test_it(): assert not {'GH_TOKEN', 'AWS_KEY'} & set(os.environ)"

@@ -25,7 +25,7 @@ steps:
 
 
 def test_a_program_runs_a_playbook_answers_its_gate_and_continues(project: Project) -> None:
-    """cat PL-1: what the command line calls itself."""
+    """cat PL-1, PL-2: what the command line calls itself."""
     agent = project.script(WORKS)
     events: list[Event] = []
     ending = playbook_supervisor.run(

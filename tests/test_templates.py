@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,7 @@ def test_auto_change_proves_reviews_and_commits_before_it_asks() -> None:
 
 
 POLICIES = ("stop", "retry_once", "retry:2", "gate", "continue", "ignore")
+WORDS = (*Autonomy, *POLICIES, *Condition, *Trigger)
 
 
 class TestTheSkeleton:
@@ -152,7 +154,15 @@ class TestTheSkeleton:
         assert {key for step in data["steps"] for key in step} == fields["step"]
         assert {arg["required"] for arg in data["args"]} == {True, False}
 
-    @pytest.mark.parametrize("word", [*Autonomy, *POLICIES, *Condition, *Trigger])
+    @pytest.mark.parametrize("word", WORDS)
     def test_explains_every_word(self, word: str) -> None:
         lines = SKELETON.read_text().splitlines()
         assert [line for line in lines if line.strip().startswith(f"#   {word} ")]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_guide_explains_every_word(word: str) -> None:
+    """kai FR44."""
+    lines = (TEMPLATES / "playbook-authoring.md").read_text().splitlines()
+    name = "retry:N" if word.startswith("retry:") else word
+    assert [line for line in lines if re.match(rf"\| `{name}[`:].* \| [`\w]", line)]

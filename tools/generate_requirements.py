@@ -52,7 +52,8 @@ is `test_a_gate_opens`, or `test_opens` in a class `TestAGate`.
 class Group(Record):
     """Requirements of one kind: id → sentence.
 
-    `differs` maps ids to what is done instead, `shown` to what shows a row other than a test.
+    `differs` maps ids to what is done instead, `shown` to what shows a row other than a test. What
+    is `planned` may have tests already, of the part that is done.
     """
 
     title: str
@@ -149,11 +150,12 @@ def _summary(every: Sequence[Group], found: Mentions) -> str:
 
 
 def _state(group: Group, each: str, found: Mentions) -> str:
+    if each in group.planned:
+        return "planned"
     if found.get((group.source, each)):
         return "with a test"
-    if each in group.differs or each in group.shown:
-        return "met in another way"
-    return "planned" if each in group.planned else "without a test"
+    otherwise = each in group.differs or each in group.shown
+    return "met in another way" if otherwise else "without a test"
 
 
 def _table(group: Group, found: Mentions) -> str:
@@ -169,10 +171,10 @@ def _sentence(group: Group, each: str) -> str:
 
 
 def _proof(group: Group, each: str, found: Mentions) -> str:
-    links = [_link(mention) for mention in found.get((group.source, each), ())]
-    if links:
-        return "<br>".join(links)
-    return group.shown.get(each) or f"*{_state(group, each, found)}*"
+    lines = [_link(mention) for mention in found.get((group.source, each), ())]
+    if each in group.planned:
+        lines.append("*the rest is planned*" if lines else "*planned*")
+    return "<br>".join(lines) or group.shown.get(each) or f"*{_state(group, each, found)}*"
 
 
 def _link(mention: Mention) -> str:

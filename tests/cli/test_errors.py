@@ -45,7 +45,7 @@ def with_a_bug(project: Project, *args: str, **env: str) -> Result:
 
 
 def test_an_error_says_what_where_and_how_to_fix_it(project: Project, tmp_path: Path) -> None:
-    """cat SC-4, EX-1, EX-3: three lines at most, never a traceback."""
+    """cat SC-4, EX-1, EX-3, PL-3: three lines at most, never a traceback."""
     cases = [
         (["list"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),
         (["next"], tmp_path, 3, "PB-STATE-NO-REPOSITORY"),

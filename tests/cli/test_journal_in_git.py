@@ -47,7 +47,7 @@ def forge(project: Project) -> Path:
 
 
 def test_the_journal_is_in_the_pull_request_and_closed(project: Project, forge: Path) -> None:
-    """kai FR14, FR40: the reviewer sees the journal in the diff."""
+    """kai FR14, FR40, J3: the reviewer sees the journal in the diff."""
     run = project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
     assert run.code == 4, run.err
     assert project.playbook("answer", "continue").code == 0

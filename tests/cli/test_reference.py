@@ -20,10 +20,13 @@ SCHEMAS = ROOT / "playbook_supervisor/project/schemas"
 
 
 def test_help_shows_the_commands_in_three_groups(project: Project) -> None:
+    """kai CS-1."""
     shown = project.playbook("--help")
     assert shown.code == 0
     titles = re.findall(r"^([A-Z][a-z ]+):$", shown.out, re.MULTILINE)
     assert titles[-3:] == [*GROUPS]
+    listed = re.findall(r"^  ([a-z]+) {2,}", shown.out, re.MULTILINE)
+    assert {"run", "resume", "start", "check", "init", "update"} <= set(listed)
     assert project.playbook().out == project.playbook("-h").out == shown.out
     assert project.playbook("--version").out == f"playbook {playbook_supervisor.__version__}\n"
 

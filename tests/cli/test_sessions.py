@@ -151,7 +151,7 @@ class TestStatus:
 
 class TestShow:
     def test_shows_the_whole_session(self, project: Project) -> None:
-        """kai FR39; tyr 2: conditions, evidence, human words."""
+        """kai FR39; tyr 2; own L-3: conditions, evidence, human words."""
         project.gh("open")
         project.playbook("run", "auto-feature", "013", "--agent", project.script(WORKS))
         project.playbook("answer", "looks fine, continue")
@@ -159,6 +159,7 @@ class TestShow:
         shown = project.playbook("show")
         assert shown.code == 0
         for line in (
+            f"  auto-feature  {FEATURE}  completed",
             f"with feature={FEATURE}",
             f"  plan_exists: specs/{FEATURE}/plan.md, 1 line",
             "  error: one test is red [PB-AGENT-FAILED]",

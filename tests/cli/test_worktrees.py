@@ -1,4 +1,4 @@
-"""`start` and `finish`: two features in parallel (kai J4)."""
+"""`start` and `finish`: two features in parallel."""
 
 from __future__ import annotations
 

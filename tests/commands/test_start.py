@@ -67,7 +67,7 @@ def refused(project: Project, code: str, *words: str, **more: str) -> PlaybookEr
 
 
 def test_a_session_waits_in_a_worktree_of_its_own(installed: Project) -> None:
-    """kai FR33, FR36: pending, on the feature's branch; the main checkout is as it was."""
+    """kai FR33: pending, on the feature's branch; the main checkout is as it was."""
     head = installed.git("rev-parse", "HEAD")
     started = start(installed)
     root = installed.root.with_name(f"project-session-{started.session_id}")

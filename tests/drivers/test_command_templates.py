@@ -133,6 +133,7 @@ class TestTheLoop:
         assert read("playbook.run")[1].rstrip().endswith("Arguments: $ARGUMENTS")
 
     def test_resume_needs_no_arguments(self) -> None:
+        """kai FR15."""
         assert "$ARGUMENTS" not in read("playbook.resume")[1]
 
 

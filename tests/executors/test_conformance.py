@@ -87,7 +87,7 @@ def site() -> Iterator[str]:
 @pytest.mark.parametrize("check", EXECUTOR_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("namespace", TRIALS)
 def test_ours_conform(namespace: str, check: ExecutorCheck, tmp_path: Path) -> None:
-    """cat FR-4.9."""
+    """cat FR-4.9, E-3."""
     check(registry.find(namespace), TRIALS[namespace], tmp_path)
 
 

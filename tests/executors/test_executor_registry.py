@@ -70,6 +70,7 @@ def test_a_package_cannot_replace_ours(install: Install) -> None:
 
 
 def test_an_unknown_namespace_is_refused_with_the_nearest() -> None:
+    """cat PL-3."""
     error = refused("clj")
     assert error.message == "there is no kind of step 'clj'; did you mean cli?"
     assert "cli" in error.details

@@ -225,6 +225,7 @@ FAULTY = [
 def test_unused_constructs_are_refused_with_their_position(
     text: str, line: int, col: int, message: str, parser: str
 ) -> None:
+    """cat FR-1.5."""
     error = refused(text)
     assert (error.code, error.where) == ("PB-CHECK-HOSTILE", f"f.yaml:{line}:{col}")
     assert message in error.message
@@ -267,6 +268,7 @@ def test_an_unknown_parser_error_is_passed_on() -> None:
     [(b"a: \xff\n", "1:4"), (b"\xff\xfea\0", "1:1"), ("é: ü\nb: ".encode() + b"\xc3", "2:4")],
 )
 def test_bytes_that_are_not_utf_8_are_refused_with_their_position(data: bytes, where: str) -> None:
+    """cat FR-1.5."""
     error = refused(data)
     assert error.where == f"f.yaml:{where}"
     assert "UTF-8" in error.message

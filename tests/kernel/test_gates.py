@@ -238,7 +238,7 @@ def test_a_declared_trigger_escalates_under_every_autonomy_and_policy(
     policy: ErrorPolicy,
     autonomy: Autonomy,
 ) -> None:
-    """kai FR27, FR28, FR39, S-T4, S-M2: a trigger comes before the error policy, always."""
+    """kai FR27, FR28, FR39, S-T4, S-M2, D-T: a trigger comes before the error policy, always."""
     scene = failed(trigger, policy=policy, error=error, report=report, autonomy=autonomy)
     assert scene.gate.reason == trigger.value
     assert scene.gate.place is Place.AFTER

@@ -194,6 +194,7 @@ def test_a_crash_leaves_the_same_directive_outstanding_with_the_same_id() -> Non
 
 
 def test_a_returned_step_is_judged_after_a_crash_and_never_runs_again() -> None:
+    """cat NFR-1.2."""
     scene = session()
     scene.worked()
     assert directive(replay(scene.playbook, scene.journal)) == scene.check

@@ -79,6 +79,7 @@ def test_a_value_stays_what_was_typed(typed: str) -> None:
 
 
 def test_a_missing_required_argument_is_named_with_what_it_wants_and_an_example() -> None:
+    """cat FR-2.1."""
     error = refused(playbook(FEATURE, URL))
     assert error.message == "auto-feature: feature is missing"
     assert error.guidance == (
@@ -189,7 +190,7 @@ def test_what_is_neither_true_nor_false_is_refused() -> None:
 
 
 def test_an_enum_takes_one_of_its_values_and_says_which_one_was_meant() -> None:
-    """cat FR-2.4."""
+    """cat FR-2.4, FR-2.2."""
     assert bind(playbook(KIND), ["bug"]) == {"kind": "bug"}
     message = refused(playbook(KIND), "featur").message
     assert message == (

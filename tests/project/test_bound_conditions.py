@@ -81,6 +81,7 @@ def test_a_value_is_not_interpolated_itself() -> None:
 
 
 def test_every_list_of_conditions_is_bound_and_the_rest_stays() -> None:
+    """cat FR-8.3: the outputs of a step are conditions, too."""
     name = "file_exists={{feature}}"
     step = Step(
         "build",
@@ -90,10 +91,15 @@ def test_every_list_of_conditions_is_bound_and_the_rest_stays() -> None:
         args="{{feature}}",
         preconditions=(name, "plan_exists"),
         skip_if=(name,),
+        outputs=("dist/{{feature}}",),
     )
-    made = bound(Playbook("build", "", "1.1", ARGS, (step,)), {"feature": "013"}).steps[0]
+    playbook = Playbook("build", "", "1.1", ARGS, (step,), outputs=("{{feature}}.md",))
+    whole = bound(playbook, {"feature": "013"})
+    (made,) = whole.steps
     assert made.preconditions == ("file_exists=013", "plan_exists")
     assert made.skip_if == ("file_exists=013",)
+    assert made.postconditions == ("file_exists=dist/013",)
+    assert whole.outputs == ("013.md",)
     assert made.args == "{{feature}}"
 
 

@@ -97,6 +97,17 @@ def test_a_missing_file_does_not_hold(bare: Workspace, name: Condition, path: st
 
 
 @pytest.mark.parametrize(("name", "path"), FILES)
+def test_equal_files_give_equal_answers_in_any_place_and_at_any_time(
+    bare: Workspace, tmp_path_factory: pytest.TempPathFactory, name: Condition, path: str
+) -> None:
+    """kai NFR4."""
+    put(bare, path)
+    other = Workspace(tmp_path_factory.mktemp("other"), FEATURE, FEATURE, Config())
+    os.utime(put(other, path), (0, 0))
+    assert said(name, other) == said(name, bare)
+
+
+@pytest.mark.parametrize(("name", "path"), FILES)
 @pytest.mark.parametrize("content", [b"", b"\n\n  \t\n"])
 def test_an_empty_file_does_not_hold(
     bare: Workspace, name: Condition, path: str, content: bytes
@@ -448,12 +459,12 @@ def test_a_qa_verdict_that_is_not_pass_is_found(bare: Workspace, word: str) -> N
 
 @pytest.mark.parametrize("text", ["Verdict: PASS\n", "nothing stated\n", "", "[BREAKING] x\n"])
 def test_a_report_without_a_bad_verdict_fires_nothing(bare: Workspace, text: str) -> None:
-    """kai D-T."""
     put(bare, VERDICT, text)
     assert finding(Trigger.VERDICT_FAIL, bare) is None
 
 
 def test_a_report_left_over_from_before_fires_nothing(bare: Workspace) -> None:
+    """kai D-T."""
     put(bare, REPORT, "breaking_changes: 2\n")
     put(bare, VERDICT, "Verdict: FAIL\n")
     launch = record(["agreement_breaking", "verdict_fail"], bare)

@@ -46,7 +46,8 @@ def only(*args: str, **named: str) -> Problem:
 
 
 def test_a_playbook_is_read_with_every_field() -> None:
-    """cat FR-1.2, E-1: the fields that 1.1 adds to a playbook, its args and its steps."""
+    """cat FR-1.2, E-1, FR-2.2, FR-4.9: the fields that 1.1 adds to a playbook, its args and its
+    steps."""
     playbook = read_playbook(WHOLE.read_bytes(), "x.yaml")
     assert (playbook.owner, playbook.outputs) == ("platform team", ("report.md",))
     assert playbook.limits == Limits(timeout_seconds=600, max_cost_usd=2.5)
@@ -191,7 +192,7 @@ def test_a_file_of_version_1_0_is_one_of_version_1_1_too() -> None:
     ],
 )
 def test_each_mistake_has_a_message_and_guidance(steps: str, message: str, guidance: str) -> None:
-    """cat SC-5."""
+    """cat SC-5, PL-5."""
     found = [each for each in problems(steps) if message in each.message]
     assert found, problems(steps)
     assert guidance in found[0].guidance

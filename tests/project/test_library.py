@@ -63,7 +63,6 @@ class TestListing:
         assert "mine" in names(project)
 
     def test_json_is_read_the_same_way(self, project: Project) -> None:
-        """Catalyst FR-1.5."""
         text = '{"name": "mine", "description": "d", "version": "1.0", "args": [], "steps": []}'
         playbook(project, "mine.json", text)
         assert "mine" in names(project)

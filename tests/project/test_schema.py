@@ -75,7 +75,10 @@ def test_the_originals_own_playbook_is_read_with_every_field() -> None:
     assert found == ()
     assert document is not None
     assert playbook is not None
-    assert playbook.args[0].name == "feature"
+    assert (playbook.name, playbook.version) == ("auto-feature", "1.0")
+    assert playbook.description
+    (arg,) = playbook.args
+    assert (arg.name, bool(arg.description), arg.required) == ("feature", True, True)
     assert [step.id for step in playbook.steps][:3] == ["plan", "tasks", "agreement"]
     check = playbook.step("agreement-check")
     assert check.autonomy is Autonomy.GATE_ON_BREAKING

@@ -167,7 +167,7 @@ PLAYBOOKS = st.builds(
 
 @given(PLAYBOOKS, st.lists(DEMANDS, max_size=4).map(lambda many: Policy(tuple(many))))
 def test_policies_only_tighten(made: Playbook, policy: Policy) -> None:
-    """kai P3-2, FR2: an autonomy may be raised, never lowered, in any combination."""
+    """kai FR2: an autonomy may be raised, never lowered, in any combination."""
     (before,), (after,) = made.steps, tightened(made, policy).steps
     order = (Autonomy.SKIP, *LADDER)
     assert order.index(after.autonomy) >= order.index(before.autonomy)

@@ -91,8 +91,8 @@ def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
 
 
 def test_an_entry_looks_as_a_reviewer_expects_it() -> None:
-    """kai FR13, FR28, FR37, S-T3; tyr 2: keys in their order, a line for each gate, nothing
-    empty."""
+    """kai FR13, FR28, FR37, S-T3, D-J; cat FR-7.2; tyr 2: keys in their order, a line for each
+    gate, nothing empty."""
     gate = Gate(
         "implement#2?1",
         GateReason.POSTCONDITION_FAIL,

@@ -316,6 +316,7 @@ def built(scene: Scene) -> Supervisor:
 
 
 def test_a_changed_output_is_tampering_that_repair_undoes(scene: Scene, built: Supervisor) -> None:
+    """cat FR-7.5."""
     scene.edit(built, "outputs/build.json", ("built", "forged"))
     for supervisor in (built, scene.again(built)):
         with pytest.raises(StateError) as caught:
