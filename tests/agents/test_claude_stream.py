@@ -188,6 +188,7 @@ def test_an_implausible_cost_is_ignored(cost: object) -> None:
     ],
 )
 def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
+    """own L-5; kai RK-1."""
     found = failure(*lines(name))
     assert found.code == code
     assert found.message.startswith(message)
@@ -245,7 +246,6 @@ def test_the_status_decides_whether_a_retry_helps(status: int, transient: bool) 
 
 
 def test_the_end_of_a_usage_limit_is_known() -> None:
-    """own L-5."""
     assert verdict(*lines("limit")).limit_ends == 1_950_000_000
     older = result(is_error=True, result="Claude AI usage limit reached|1950000000")
     assert verdict(older).limit_ends == 1_950_000_000

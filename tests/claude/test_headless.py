@@ -200,6 +200,7 @@ def test_what_it_forges_is_refused_at_once(headless: Headless, project: Project)
 def test_it_fails_and_says_why(
     reply: Reply, env: dict[str, str], code: str, told: str, headless: Headless, project: Project
 ) -> None:
+    """own L-5."""
     first = [call("Read", file_path="README.md")] if env.get("after") else reply
     client = headless(lambda request: reply if request.calls else first, **env)
     entry = failed(project, project.playbook("run", "one"), code)

@@ -118,6 +118,7 @@ class TestStatus:
         assert "WAITS FOR A HUMAN" in waiting.playbook("status").out
 
     def test_hides_ended_sessions(self, waiting: Project) -> None:
+        """cat FR-3.5."""
         waiting.playbook("answer", "continue")
         waiting.playbook("resume")
         plain = waiting.playbook("status")

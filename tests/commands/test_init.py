@@ -76,11 +76,12 @@ class TestAFirstInstallation:
     """kai FR42: init scaffolds `.playbooks/` with index, examples and template."""
 
     def test_writes_playbooks_template_schema_index_and_a_record(self, fresh: Project) -> None:
+        """kai NFR11."""
         before = state(fresh)
         plan = init(fresh)
         assert sorted(plan.paths("write")) == FILES
         assert sorted(state(fresh).keys() - before.keys()) == FILES
-        assert {path: state(fresh)[path] for path in before} == before  # kai NFR11
+        assert {path: state(fresh)[path] for path in before} == before
 
     def test_what_is_written_is_what_is_shipped(self, fresh: Project) -> None:
         init(fresh)

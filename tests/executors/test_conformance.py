@@ -131,6 +131,7 @@ def test_those_of_a_forge_conform(
 
 
 def test_every_namespace_that_check_knows_has_an_executor() -> None:
+    """tyr 13."""
     assert tuple(registry.BUILT_IN) == namespaces.EXECUTORS
     assert conformance.PATIENCE > GRACE
 

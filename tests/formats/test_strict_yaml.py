@@ -143,6 +143,7 @@ def test_a_document_may_be_marked_at_both_ends(parser: str) -> None:
 
 
 def test_every_value_and_every_key_has_a_position(parser: str) -> None:
+    """kai NFR10."""
     document = read("# top\nname: é x\nsteps:\n  - id: one\n    pre: [a, b]\n  - id: two\n")
     assert document.position(()) == (2, 1)
     assert document.position(("name",)) == (2, 7)
