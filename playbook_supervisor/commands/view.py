@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def playbooks(*, cwd: Path | None = None) -> tuple[PlaybookFile, ...]:
-    """The project's playbooks; those that cannot run have a problem (kai FR9)."""
+    """The project's playbooks; those that cannot run have a problem (kai P2-1)."""
     from playbook_supervisor.project import library
     from playbook_supervisor.system import checkout
 

@@ -42,7 +42,7 @@ class Check(Record):
 
     `id` is `before:plan#1.0`: the members and the number of gates so far, so that the late answer
     of a slow process is refused. It is not to be answered before `not_before`, in ms since the
-    epoch: retries wait until then (cat FR-4.9). `untried` are the steps that have not run and wait
+    epoch: retries wait until then (cat FR-4.11). `untried` are the steps that have not run and wait
     at no gate: they may still be passed over.
     """
 

@@ -1,4 +1,4 @@
-"""What happens when a step fails and no trigger fires (kai FR5; tyr 4; cat FR-4.11).
+"""What happens when a step fails and no trigger fires (kai FR5; cat FR-4.11).
 
 In a file, a policy is a word, or a map from error code to word with a `default`:
 

@@ -69,7 +69,7 @@ class Transform(StrEnum):
 
 
 class OutputFormat(StrEnum):
-    """What a later step may read of a step's output (tyr 14)."""
+    """What a later step may read of a step's output (tyr 20)."""
 
     TEXT = "text"
     JSON = "json"

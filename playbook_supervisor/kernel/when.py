@@ -1,4 +1,4 @@
-"""The `when` of a step: whether it runs, from what is known of earlier steps (tyr 13).
+"""The `when` of a step: whether it runs, from what is known of earlier steps (tyr 24).
 
 A fixed little grammar, without `and`, `or`, calls and arithmetic:
 
@@ -90,7 +90,7 @@ def evaluate(expression: str, facts: Facts) -> Probed:
     """Whether the step runs, with the value that decides.
 
     What is not there, or is neither true nor false where that is asked, is an error with the code
-    PB-STEP-DATA: never simply false (tyr 13).
+    PB-STEP-DATA: never simply false (tyr 24).
     """
     when = parse(expression)
     try:

@@ -1,6 +1,6 @@
 """Binds the arguments that a person gave to the declared args.
 
-They are positional in the order of the playbook's `args`, or `name=value` (kai FR1, FR10), and each
+They are positional in the order of the playbook's `args`, or `name=value` (kai D-A), and each
 must fit the type of its arg (cat FR-2.2). One error reports all problems. A value stays what was
 typed, except for a boolean, which becomes `true` or `false`, and for an arg with a `transform`.
 """

@@ -56,7 +56,7 @@ def resolve(
     A number means the only folder of specs that begins with it, or else the only agreement folder,
     QA folder, feature file or branch; `branches` is called only then. If nothing has that name,
     there is a warning, because the playbook may be about to create it. ArgumentError
-    PB-ARG-FEATURE for an invalid name, and for several candidates (kai FR10; data model,
+    PB-ARG-FEATURE for an invalid name, and for several candidates (kai data model,
     `feature`).
     """
     text = given.strip().rstrip("/").removeprefix(f"{config.specs}/")

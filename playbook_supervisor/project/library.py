@@ -59,7 +59,7 @@ class PlaybookFile(Record, slots=False):
 
     @cached_property
     def data(self) -> bytes:
-        """Its bytes. StorageError, also for a symbolic link out of the repository (tyr 14)."""
+        """Its bytes. StorageError, also for a symbolic link out of the repository (tyr 26)."""
         relative = os.path.relpath(self.file, self.root)
         return read_bytes(contained(self.root, relative), limit=MAX_BYTES)
 

@@ -266,7 +266,7 @@ def passes(
 def pull_request(
     required: Requirement, _paths: Sequence[str], workspace: Workspace, _launch: LaunchRecord
 ) -> Probed:
-    """Whether the forge knows an open or merged pull request of the branch (kai FR4)."""
+    """Whether the forge knows an open or merged pull request of the branch (kai D-C4)."""
     from playbook_supervisor.system import github
 
     branch = workspace.branch

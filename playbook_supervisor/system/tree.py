@@ -1,7 +1,7 @@
 """The state of a working tree as one id, and what differs between two of them.
 
 The id is that of a git tree object with everything that is there: untracked files included, ignored
-ones and the folders of sessions not (cat FR-4.2). The user's index is copied, never written.
+ones and the folders of sessions not. The user's index is copied, never written.
 """
 
 from __future__ import annotations

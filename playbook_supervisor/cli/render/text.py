@@ -163,7 +163,7 @@ def how_to_answer(snapshot: Snapshot, session: str = "") -> str:
 
 
 def summary(snapshot: Snapshot, entries: Sequence[Entry], why: str) -> str:
-    """Steps, duration, waiting time at gates, and known cost and tokens (kai FR24)."""
+    """Steps, duration, waiting time at gates, and known cost and tokens (cat NFR-4.3)."""
     manifest = snapshot.manifest
     parts = [snapshot.progress]
     if entries:
