@@ -28,7 +28,7 @@ def tests(tmp_path: Path) -> Path:
         '"""Tyrum 3."""\n'
         "class TestAll:\n"
         '    """kai FR2 to FR4,\n    and FR5: all of it."""\n'
-        "    def test_it_does_of_1_1(self) -> None:\n"
+        "    def test_it_does_of_1_1_s(self) -> None:\n"
         '        """kai FR5."""\n'
         "def helper():\n"
         '    """kai FR1 is not proved by a helper."""\n'
@@ -49,7 +49,7 @@ def test_a_requirement_is_proved_by_tests_whose_docstrings_name_it(tests: Path) 
     assert "| `FR1` | It does 1 | *without a test* |" in page
     for each in ("FR2", "FR3", "FR4"):
         assert f"| `{each}` | It does {each[2]} | [all]{file} |" in page
-    assert f"| `FR5` | It does 5 | [all]{file}<br>[all it does of 1.1]{file} |" in page
+    assert f"| `FR5` | It does 5 | [all]{file}<br>[all: it does of 1.1's]{file} |" in page
     assert "| `1` | One | *planned* |" in page
     assert "| `2` | Two (instead: two halves) | *met in another way* |" in page
     assert f"| `3` | Three | [all of test_one.py]{file}<br>*the rest is planned* |" in page

@@ -43,8 +43,8 @@ PAGE = """\
 <!-- Made by tools/generate_requirements.py from tools/requirements.yaml and the tests. -->
 
 Three earlier designs are the source of these requirements: kai, Catalyst and Tyrum. Each row links
-to the tests whose docstrings name it. A test's name is written as a sentence here: `a gate opens`
-is `test_a_gate_opens`, or `test_opens` in a class `TestAGate`.
+to the tests whose docstrings name it. The names of tests are written as sentences: `a gate opens`
+is `test_a_gate_opens`, and `a gate: opens` is `TestAGate.test_opens`.
 
 {summary}{sections}"""
 
@@ -163,7 +163,7 @@ def _table(group: Group, found: Mentions) -> str:
     rows = [
         (f"`{each}`", _sentence(group, each), _proof(group, each, found)) for each in group.rows
     ]
-    return table(("id", "requirement", "tests"), rows) + "\n"
+    return table(("id", "requirement", "tests"), rows)
 
 
 def _sentence(group: Group, each: str) -> str:
@@ -184,15 +184,15 @@ def _link(mention: Mention) -> str:
 
 
 def _as_sentence(name: str) -> str:
-    """`TestAGate.test_opens` → `a gate opens`: a name with underscores would not wrap."""
-    words: list[str] = []
-    for part in name.split("."):
-        if part.startswith("Test"):
-            words += re.findall("[A-Z][a-z0-9]*", part.removeprefix("Test"))
-        else:
-            words += part.removeprefix("test_").split("_")
-    sentence = " ".join(words).lower().replace(" s ", "'s ")
-    return re.sub(r"\b(\d) (?=\d\b)", r"\1.", sentence)
+    """`TestAGate.test_opens` → `a gate: opens`: a name with underscores would not wrap."""
+    parts = [
+        re.findall("[A-Z][a-z0-9]*", part.removeprefix("Test"))
+        if part.startswith("Test")
+        else part.removeprefix("test_").split("_")
+        for part in name.split(".")
+    ]
+    sentence = ": ".join(" ".join(words) for words in parts).lower()
+    return re.sub(r"\b(\d) (?=\d\b)", r"\1.", re.sub(r" s\b", "'s", sentence))
 
 
 def main(arguments: Sequence[str]) -> int:
