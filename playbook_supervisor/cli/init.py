@@ -87,7 +87,8 @@ def init(
             return 1
     install.apply(plan)
     output.inform(f"{'installed' if changes else 'nothing to do'} in {plan.root}")
-    output.inform(*setup.without_tests(found), *setup.next_steps(found), *setup.remarks(found))
+    output.inform(*setup.without_tests(found), *setup.next_steps(found, fresh=changes))
+    output.inform(*setup.remarks(found))
     return 0
 
 
@@ -97,12 +98,12 @@ def _asked(choices: install.Choices, found: Survey) -> install.Choices:
         output.inform(*setup.foreign(found))
         answer = output.confirmed("Replace them? The old ones are kept as *.old.", default=True)
         choices = changed(choices, replace=answer)
-    if found.offered:
+    if found.completing:
         output.inform(setup.offer(found))
         answer = output.confirmed("Install ours?", default=True)
         choices = changed(choices, commands=answer)
     if found.tests:
         output.inform(setup.tests(found.tests))
-        answer = output.confirmed("Add it, so that playbooks can ask for it?", default=True)
+        answer = output.confirmed(setup.ask_for_tests(found.tests), default=True)
         choices = changed(choices, test_check=answer)
     return choices

@@ -106,7 +106,7 @@ def test_a_project_without_tests_is_told_how_to_add_them(project: Project) -> No
 
 def test_a_person_at_a_terminal_is_asked(tested: Project) -> None:
     with Terminal(tested, "init") as terminal:
-        terminal.until("Makefile says how the tests run")
+        terminal.until("The tests run with `make test`, says Makefile.")
         terminal.until("test: {run: [make, test]}")
         terminal.type("n\n")
         terminal.until("Write these files?")
@@ -114,7 +114,7 @@ def test_a_person_at_a_terminal_is_asked(tested: Project) -> None:
         assert terminal.end() == 0
     assert not (tested.root / FILE).exists()
     with Terminal(tested, "init") as terminal:
-        terminal.until("Add it")
+        terminal.until("Add `test: ")
         terminal.type("\n")
         terminal.until("Write these files?")
         terminal.type("\n")

@@ -213,6 +213,24 @@ class TestTheCommandsThatAreMissing:
             terminal.until("next: playbook run auto-feature 013")
             assert terminal.end() == 0
 
+    def test_are_not_offered_where_they_complete_nothing(self, newcomer: Project) -> None:
+        """In a project without spec-kit, our commands would fit a single playbook only."""
+        for name in SPECKIT:
+            (newcomer.root / f".claude/commands/{name}.md").unlink()
+        newcomer.write("Makefile", "test:\n\ttrue\n")
+        with Terminal(newcomer, "init") as terminal:
+            terminal.until("The tests run with `make test`, says Makefile.")
+            terminal.type("\n")
+            terminal.until("Write these files?")
+            terminal.type("\n")
+            terminal.until("first: commit the installed files")
+            terminal.until('next: playbook run auto-change "WHAT TO CHANGE"')
+            assert terminal.end() == 0
+            assert "Install ours?" not in terminal.shown
+        again = newcomer.playbook("init", "--yes", "--commands").err
+        assert "first:" not in newcomer.playbook("init", "--yes").err
+        assert "next: playbook run auto-change" in again
+
     def test_are_only_those_that_the_project_has_under_no_name(self, newcomer: Project) -> None:
         newcomer.write(".claude/skills/qa-plan/SKILL.md", "Plan it our way.\n")
         newcomer.write(".claude/commands/feature.pr.md", "Open it our way.\n")

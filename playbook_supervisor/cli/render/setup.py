@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from playbook_supervisor.commands.install import test_check
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from playbook_supervisor.project.test_command import Proposal
 
 
-def next_steps(found: Survey) -> Iterator[str]:
-    """What to type now."""
+def next_steps(found: Survey, *, fresh: bool) -> Iterator[str]:
+    """What to type now. `fresh`: files were installed just now."""
     if not found.runnable:
         yield "next: write a playbook of your own; /playbook.create in Claude Code drafts one"
         return
@@ -25,6 +26,8 @@ def next_steps(found: Survey) -> Iterator[str]:
     if not (found.feature or is_change):
         how = f"type {found.specify} in Claude Code" if found.specify else "specs/FEATURE/spec.md"
         yield f"first: write the specification of a feature ({how})"
+    if is_change and fresh:
+        yield "first: commit the installed files, or they become part of the change"
     yield f"next: playbook run {run}"
     if found.inside:
         yield f"or, inside Claude Code: /playbook.run {run}"
@@ -44,8 +47,8 @@ def remarks(found: Survey) -> Iterator[str]:
     ours = set(found.offered)
     if theirs := _lacking(found, lambda command: command not in ours):
         yield f"{theirs}; they come with spec-kit (`specify init --here --integration claude`)"
-    if shipped := _lacking(found, ours.__contains__):
-        yield f"{shipped}; `playbook init --commands` installs them"
+    if found.completing:
+        yield f"{_lacking(found, ours.__contains__)}; `playbook init --commands` installs them"
     if found.foreign:
         yield (
             f"{_not_ours(found)}. `playbook init --replace` installs ours and keeps the old files "
@@ -59,9 +62,14 @@ def offer(found: Survey) -> str:
 
 
 def tests(proposal: Proposal) -> str:
-    """The check that would be added to the settings, and the file that it comes from."""
-    source, line = printable(proposal.source), printable(test_check.line(proposal))
-    return f"{source} says how the tests run; in .playbooks/config.yaml: {line}"
+    """How the project runs its tests, and what that is good for."""
+    command, source = printable(shlex.join(proposal.run)), printable(proposal.source)
+    return f"The tests run with `{command}`, says {source}. Playbooks can prove changes by them."
+
+
+def ask_for_tests(proposal: Proposal) -> str:
+    """The question whether to add the check to the settings."""
+    return f"Add `{printable(test_check.line(proposal))}` to the checks in .playbooks/config.yaml?"
 
 
 def foreign(found: Survey) -> Iterator[str]:

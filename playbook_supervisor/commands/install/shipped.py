@@ -21,8 +21,8 @@ PLAYBOOKS = (
     "auto-speckit",
     "auto-hotfix",
     "auto-intake",
-    "auto-validate",
     CHANGE,
+    "auto-validate",
 )
 """The shipped playbooks, the one that does most first."""
 COMMANDS = tuple(

@@ -27,7 +27,8 @@ class Survey(Record):
     """What a project has.
 
     `lacking` maps each shipped playbook to the commands that are missing for it; `offered` are the
-    missing ones that we ship. `unproved` are the playbooks whose checks are missing. `installed`
+    missing ones that we ship, and `completing` says that they complete a playbook of which the
+    project has other commands. `unproved` are the playbooks whose checks are missing. `installed`
     are the playbooks and commands of ours whose files are there. `foreign` maps each of our
     commands that is not ours to its file. `feature` can be run now; empty if no specification is
     written. `specify` is the command that writes one, empty if there is none. `tests` is what
@@ -44,6 +45,7 @@ class Survey(Record):
     unproved: frozenset[str] = frozenset()
     tests: Proposal | None = None
     untested: bool = False
+    completing: bool = False
 
     @property
     def fitting(self) -> tuple[str, ...]:
@@ -96,6 +98,10 @@ def survey(here: checkout.Checkout, changing: Collection[str] = ()) -> Survey:
         frozenset(name for name, each in playbooks.items() if not _checks(each) <= there),
         tests,
         tests is None and test_check.is_open(here.root),
+        any(
+            0 < len(missing) < len(_commands(playbooks[name])) and {*missing} <= {*offered}
+            for name, missing in lacking.items()
+        ),
     )
 
 
@@ -134,13 +140,16 @@ def _checks(playbook: Playbook) -> set[str]:
     return {name for name in named if "{{" not in name}
 
 
+def _commands(playbook: Playbook) -> list[str]:
+    return [step.command for step in playbook.steps if step.namespace == SLASH]
+
+
 def _missing(playbook: Playbook, index: CommandIndex, changing: Collection[str]) -> tuple[str, ...]:
     return tuple(
-        step.command
-        for step in playbook.steps
-        if step.namespace == SLASH
-        and shipped.command_file(step.command.removeprefix("/")) not in changing
-        and ((found := index.resolve(step.command)) is None or found.closed)
+        command
+        for command in _commands(playbook)
+        if shipped.command_file(command.removeprefix("/")) not in changing
+        and ((found := index.resolve(command)) is None or found.closed)
     )
 
 
