@@ -203,7 +203,7 @@ class TestFiles:
 
 
 class TestErrorCodes:
-    """cat E-7, SC-4, PL-3: every error has a stable code, and every code its guidance."""
+    """cat SC-4, E-7, PL-3: every error has a stable code, and every code its guidance."""
 
     def test_that_are_raised_have_guidance(self) -> None:
         assert_none(

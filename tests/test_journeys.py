@@ -94,7 +94,7 @@ steps:
 
 
 def test_spec_to_pr_while_the_developer_does_something_else(project: Project) -> None:
-    """kai J1, S-U1, S-B1, FR27, FR28, FR38, FR39, S-U4."""
+    """kai FR27, FR28, FR38, FR39, J1, S-U1, S-U4, S-B1."""
     name, agent = playbook(project, *STEPS), project.script(WORK)
     project.gh("open")
     first = project.process("run", name, "013", "--agent", agent)
@@ -149,7 +149,7 @@ def test_every_duration_is_what_its_timestamps_say(project: Project) -> None:
 
 
 def test_after_a_crash_in_step_five_the_session_continues_there(project: Project) -> None:
-    """kai J2, FR16, S-U3, S-T3; cat FR-7.4; tyr 4: unfinished work runs again, settled work
+    """kai FR16, J2, S-U3, S-T3; cat FR-7.4; tyr 4: unfinished work runs again, settled work
     never."""
     project.write(f".qa/{FEATURE}/test-plan.md", "a plan of last week\n")
     name = playbook(project, *STEPS[:5])
@@ -252,7 +252,7 @@ def test_an_open_gate_survives_the_crash_of_its_runner(project: Project) -> None
 
 
 def test_a_reviewers_comment_survives_every_later_write(project: Project) -> None:
-    """kai J3, FR40: byte for byte."""
+    """kai FR40, J3: byte for byte."""
     name, agent = playbook(project, *STEPS), project.script(WORK)
     project.gh("open")
     assert project.playbook("run", name, "013", "--agent", agent).code == 4
@@ -526,7 +526,7 @@ def test_one_checkout_drives_one_open_session(project: Project) -> None:
 
 
 def test_the_state_of_the_pull_request_decides_and_trouble_is_an_error(project: Project) -> None:
-    """kai D-C4, NFR7: open and merged hold; closed, none and every trouble do not."""
+    """kai NFR7, D-C4: open and merged hold; closed, none and every trouble do not."""
     name = playbook(project, "pr /feature.pr auto stop postconditions=pr_created")
     agent = project.script("steps: {}")
     for mode, code, said in (

@@ -97,7 +97,7 @@ class TestEveryTemplate:
     ],
 )
 def test_a_shipped_playbook_is_what_was_promised(name: str, table: str) -> None:
-    """kai MVP-7, MVP-8, P2-3, S-B4: the shipped playbooks, step by step."""
+    """kai S-B4, MVP-7, MVP-8, P2-3: the shipped playbooks, step by step."""
     playbook = read(TEMPLATES / f"playbooks/{name}.yaml")
     assert playbook.name == name
     assert [row(step) for step in playbook.steps] == [

@@ -79,7 +79,7 @@ def refused(agent: Write, text: str) -> AgentError:
 def test_script_passes_every_conformance_check(
     check: AgentCheck, agent: Write, tmp_path: Path
 ) -> None:
-    """cat FR-5.2, FR-5.5, FR-10.4, E-4, NFR-5.1."""
+    """cat FR-5.2, FR-5.5, FR-10.4, NFR-5.1, E-4."""
     check(agent(CONFORMING), tmp_path)
 
 

@@ -188,7 +188,7 @@ def test_an_implausible_cost_is_ignored(cost: object) -> None:
     ],
 )
 def test_text_and_exit_status_prove_nothing(name: str, code: str, message: str) -> None:
-    """own L-5; kai RK-1."""
+    """kai RK-1; own L-5."""
     found = failure(*lines(name))
     assert found.code == code
     assert found.message.startswith(message)

@@ -229,7 +229,7 @@ def error_of(agent: Agent, folder: Path) -> Failure:
 
 
 def test_output_is_streamed_and_the_outcome_returned(tmp_path: Path) -> None:
-    """cat NFR-1.3, FR-5.3: results are streamed."""
+    """cat FR-5.3, NFR-1.3: results are streamed."""
     told = Outcome(output="done", agent={"name": "odd"})
     agent = Odd(lambda: iter([Message("one"), Message(), Message("two", told)]))
     assert brought_back(agent, tmp_path) == (told, ["one", "two"])

@@ -20,7 +20,7 @@ def installed(project: Project) -> Project:
 def test_an_obedient_run_goes_to_the_gate_before_the_pull_request(
     installed: Project, start: Start
 ) -> None:
-    """kai FR17, FR20, S-U1, S-B1, NFR5; cat IP-1: headless the run ends with the gate open."""
+    """kai FR17, FR20, NFR5, S-U1, S-B1; cat IP-1: headless the run ends with the gate open."""
     client = start(obey)
     client.run("/playbook.run auto-feature 013", "--permission-mode", "acceptEdits")
     steps = [(entry["step_id"], entry["status"]) for entry in installed.journal()]

@@ -51,7 +51,7 @@ def forge(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_change_reaches_its_pull_request_with_its_journal(project: Project, forge: Forge) -> None:
-    """cat FR-4.3, FR-4.4, FR-4.6, FR-3.4: the journal is in what is pushed before."""
+    """cat FR-3.4, FR-4.3, FR-4.4, FR-4.6: the journal is in what is pushed before."""
     bare = remote(project)
     ran = project.playbook("run", "change", "Log in twice")
     assert ran.code == 4, ran.err

@@ -62,7 +62,7 @@ def squash(main: Project, branch: str) -> None:
 
 
 def test_two_features_run_in_parallel_and_finish(installed: Project) -> None:
-    """kai J4, NFR12, FR35, FR36, S-B3: each in its own worktree with its own session; both journals
+    """kai FR35, FR36, NFR12, J4, S-B3: each in its own worktree with its own session; both journals
     are merged."""
     installed.gh("open")
     installed.git("branch", "-f", FEATURE, "main")

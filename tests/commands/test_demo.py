@@ -108,7 +108,7 @@ class TestTheMainJob:
     def test_runs_to_the_gate_and_through_it(
         self, prepared: demo.Demo, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """kai MVP-7, S-U1, S-B1: seven steps without a human, a question, and the pull request."""
+        """kai S-U1, S-B1, MVP-7: seven steps without a human, a question, and the pull request."""
         monkeypatch.setenv("PATH", prepared.env["PATH"])
         drive = driving.DriveOptions(agent=prepared.agent)
         waiting = driving.run(prepared.playbook, prepared.args, cwd=prepared.root, drive=drive)

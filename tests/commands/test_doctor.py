@@ -165,7 +165,7 @@ class TestPrograms:
         assert clinic.findings()["gh"].cure == "Run `gh auth login`."
 
     def test_without_gh_where_none_does(self, clinic: Clinic) -> None:
-        """kai RT-1, NFR7."""
+        """kai NFR7, RT-1."""
         clinic.without("gh")
         folder = clinic.project.root / ".playbooks/playbooks"
         (folder / "auto-feature.yaml").write_text("broken: [")

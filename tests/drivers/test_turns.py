@@ -59,7 +59,7 @@ def at_work(person: Hooked) -> Hooked:
 
 class TestAStep:
     def test_is_launched_with_the_programs_own_prompt_and_its_model(self, person: Hooked) -> None:
-        """kai FR41, FR17: the model's input is replaced except for `run_in_background`."""
+        """kai FR17, FR41: the model's input is replaced except for `run_in_background`."""
         person.types("/playbook.run group 013")
         call = {"prompt": "plan#1", "isolation": "worktree", "run_in_background": False}
         reply = person.calls("Agent", **call)

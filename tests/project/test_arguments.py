@@ -190,7 +190,7 @@ def test_what_is_neither_true_nor_false_is_refused() -> None:
 
 
 def test_an_enum_takes_one_of_its_values_and_says_which_one_was_meant() -> None:
-    """cat FR-2.4, FR-2.2."""
+    """cat FR-2.2, FR-2.4."""
     assert bind(playbook(KIND), ["bug"]) == {"kind": "bug"}
     message = refused(playbook(KIND), "featur").message
     assert message == (
@@ -289,7 +289,7 @@ def test_a_handle_is_a_name_even_where_anything_is_known() -> None:
 
 
 def test_all_faults_of_typed_arguments_come_in_one_error_with_an_example() -> None:
-    """cat FR-2.6, FR-2.1."""
+    """cat FR-2.1, FR-2.6."""
     error = refused(playbook(KIND, COUNT, DRAFT, TOKEN), "idea", "count=ten", "draft=x")
     assert error.message == (
         'auto-feature: kind must be one of bug, feature, not "idea"; '

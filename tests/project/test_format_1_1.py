@@ -46,7 +46,7 @@ def only(*args: str, **named: str) -> Problem:
 
 
 def test_a_playbook_is_read_with_every_field() -> None:
-    """cat FR-1.2, E-1, FR-2.2, FR-4.9: the fields that 1.1 adds to a playbook, its args and its
+    """cat FR-1.2, FR-2.2, FR-4.9, E-1: the fields that 1.1 adds to a playbook, its args and its
     steps."""
     playbook = read_playbook(WHOLE.read_bytes(), "x.yaml")
     assert (playbook.owner, playbook.outputs) == ("platform team", ("report.md",))
