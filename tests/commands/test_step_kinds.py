@@ -48,7 +48,7 @@ def test_steps_of_every_kind_are_checked(project: Project) -> None:
 def test_a_fault_is_an_error_of_check_and_refused_before_a_session(
     project: Project, step: str, said: str
 ) -> None:
-    """cat NFR-2.3."""
+    """kai NFR3; cat NFR-2.3."""
     file = write(project, f"id: a, {step}")
     done = project.playbook("check", file)
     assert done.code == 1
