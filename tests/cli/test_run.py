@@ -138,10 +138,11 @@ def test_json_names_the_gate_that_waits(gated: Project) -> None:
 
 
 def test_a_failure_exits_with_2_and_is_retried_only_on_request(project: Project) -> None:
-    """cat FR-3.6, EX-2."""
+    """cat FR-3.6, EX-2; own L-3."""
     run = project.playbook("run", "auto-validate", "013", "--agent", project.script(FAILS))
     assert run.code == 2
     assert "qa-plan#1 failed" in run.err
+    assert f"auto-validate on {FEATURE}: failed" in run.err
     assert "the disk caught fire" in run.err  # the agent's colours are gone
     assert "fix the cause, then: playbook resume --retry" in run.err
 
