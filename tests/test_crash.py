@@ -28,7 +28,7 @@ def shards(number: int) -> list[Any]:
 def test_a_run_killed_at_any_write_is_resumed_to_its_end(
     tmp_path: Path, shard: int, of: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """kai S-M4; cat NFR-1.2, FR-7.1."""
+    """kai S-M4; cat FR-7.1, NFR-1.2."""
     found = crash.points(tmp_path / "work", shard, of)
     assert found["broken"] == []
     assert found["points"] > 100

@@ -141,7 +141,7 @@ def test_the_present_version_is_accepted_in_the_settings(tmp_path: Path) -> None
 
 
 def test_every_old_version_has_a_migration() -> None:
-    """A new version needs a migration from the one before."""
+    """A new version needs a migration from the one before (cat NFR-6.3)."""
     steps = {(kind, n) for kind, newest in versions.NEWEST.items() for n in range(1, newest)}
     assert set(versions.MIGRATIONS) == steps
 

@@ -71,7 +71,7 @@ def read(data: bytes) -> Manifest:
 
 
 def test_a_manifest_is_readable() -> None:
-    """kai D-SE; cat FR-7.2, E-5: every key, empty where there is nothing."""
+    """kai FR12, D-SE; cat FR-7.2, E-5: every key, empty where there is nothing."""
     assert emit_manifest(OPEN) == WRITTEN
     assert read(WRITTEN) == OPEN
 
