@@ -157,6 +157,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         return
     reporter.section("in the real Claude Code client")
     reporter.write_line(f"scenarios passed: {len(held)} of {ran}")
+    counts = [dict(each.user_properties).get("lies", (0, 0)) for each in (*held, *failed)]
+    if told := sum(count for _, count in counts):
+        reporter.write_line(f"lies caught: {sum(count for count, _ in counts)} of {told}")
     for reason in sorted({str(report.longrepr[2]) for report in left_out}):
         why = reason.removeprefix("Skipped: ")
         number = sum(reason == report.longrepr[2] for report in left_out)

@@ -135,6 +135,11 @@ def need_tree(names: Iterable[str]) -> bool:
     return any(requirement(name).condition in SINCE_LAUNCH for name in names)
 
 
+def spans_attempts(name: str) -> bool:
+    """Whether what earlier attempts of the step have left counts as well (decision 0162)."""
+    return requirement(name).condition is Condition.CHANGES_WITHIN
+
+
 def is_lasting(name: str) -> bool:
     """Whether what a step has provided is still there for later ones, unless it is undone."""
     required = requirement(name)

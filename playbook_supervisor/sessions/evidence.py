@@ -235,6 +235,8 @@ def _asked(
     condition: str, attempt: Attempt, launched: Launch | None, inputs: CheckInputs
 ) -> Probed:
     """What a postcondition says of an attempt that was launched so."""
+    if conditions.spans_attempts(condition):
+        launched = inputs.runtime.first_launch(attempt.step.id) or launched
     since, since_ms = _basis(launched)
     tree, head = (launched.tree, launched.head) if launched else ("", None)
     with _room(condition, attempt, inputs) as workspace:

@@ -138,7 +138,10 @@ def _judged(context: GateContext) -> Iterator[str]:
         if line not in asked:
             yield f"{'✓' if probed.held else '✗'} {line}"
     yield from (f"{'✓' if each.holds else '·'} {each.sentence}" for each in context.proved)
-    yield from (f"✓ {line}" for line in context.entry.evidence if line not in shown)
+    standing = [each.proof.evidence for each in context.proved if each.holds]
+    for line in context.entry.evidence:
+        if line not in shown and not any(proof in line for proof in standing):
+            yield f"✓ {line}"
 
 
 def _waived(waiver: Waiver) -> str:

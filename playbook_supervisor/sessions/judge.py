@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.directives import (
     Check,
     Observation,
     Returned,
+    TakenUp,
 )
 from playbook_supervisor.kernel.state import Change, Event, State
 from playbook_supervisor.records import replace
@@ -193,6 +194,8 @@ class Judge:
 
             return step_data.accept_return(opened, observation)
         events = machine.decide(opened.state, observation)
+        if isinstance(observation, TakenUp):  # a person may have worked here since it failed
+            opened.runtime.launches.clear()
         self._record_launches(opened, events)
         opened.accept(events)
         self._follow_branch(opened, events)

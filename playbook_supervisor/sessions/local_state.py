@@ -84,6 +84,11 @@ class Runtime(Record, frozen=False):
     former: dict[str, Any] = field(default_factory=dict)
     _saved: dict[str, Any] = field(default_factory=dict)
 
+    def first_launch(self, step_id: str) -> Launch | None:
+        """That of the step's first attempt in the due phase, since it was last taken up."""
+        launched = (each for id_, each in self.launches.items() if id_.startswith(f"{step_id}#"))
+        return next(launched, None)
+
     def ours(self, name: str, digest: str) -> bool:
         """Whether we wrote these bytes, last or before that."""
         return digest in self.digests.get(name, ())

@@ -22,7 +22,7 @@ class Obedient:
     `held` are skills whose workers do nothing until the model is released, `unending` those that
     have done their work and do not come to their end. `after` is done when a worker has done its
     work; `talk` answers a person's own words, `work` is a worker's own way, where they say
-    anything.
+    anything. `prompted` is what a worker does that was given a prompt in place of a command.
     """
 
     held: set[str] = field(default_factory=set)
@@ -31,6 +31,7 @@ class Obedient:
     after: dict[str, Callable[[], object]] = field(default_factory=dict)
     talk: Callable[[Request], Reply | None] = lambda request: None
     work: Callable[[str, Request], Reply | None] = lambda skill, request: None
+    prompted: Callable[[Request], Reply] = lambda request: [text("nothing was asked of me")]
     background: bool | None = None
 
     def __post_init__(self) -> None:
@@ -58,6 +59,7 @@ class Obedient:
                 return self._dispatch(request, [step["id"] for step in due["steps"]])
             case "ask" if due["gate"]["id"] not in self._asked:
                 self._asked.add(due["gate"]["id"])
+                self._waited.clear()  # an answer may call for another check of that step
                 return [call("AskUserQuestion", questions=[_OWN_QUESTION])]
             case "wait" if "command" in due and due["steps"][0] not in self._waited:
                 self._waited.add(due["steps"][0])
@@ -79,7 +81,7 @@ class Obedient:
         """Run the command that was given, and do what it says."""
         found = _ORDER.search(request.prompt)
         if found is None:
-            return [text("nothing was asked of me")]
+            return self.prompted(request)
         skill, args = found[1], found[2]
         if not request.called("Skill"):
             return [call("Skill", skill=skill, **({"args": args} if args else {}))]

@@ -75,6 +75,24 @@ def test_the_truth_is_proved(project: Project) -> None:
     assert project.playbook("audit").code == 0
 
 
+def test_what_a_failed_attempt_has_left_outside_fails_the_next_one_until_a_person_takes_it_up(
+    project: Project,
+) -> None:
+    """Chapter 4: an automatic retry does not make an earlier edit legitimate (decision 0162)."""
+    prepared(project, "[changes_within: 'src/**', changes_made: 'src/**']")
+    file = ".playbooks/playbooks/change.yaml"
+    project.write(file, project.read(file).replace("policy: stop", "policy: retry_once"))
+    outside, inside = "{write: {README.md: ours}}", "{write: {src/a: better}}"
+    agent = project.script(f"steps: {{change: [{outside}, {inside}, {{write: {{src/a: best}}}}]}}")
+    assert project.playbook("run", "change", "--agent", agent).code == 2
+    first, second = project.journal()
+    assert "nothing in src/** has changed since the launch" in first["error"]
+    assert second["error"] == "changes_within=src/**: 1 file changed outside src/**: README.md"
+    done = project.playbook("resume", "--retry", "--agent", agent)
+    assert done.code == 0, done.err
+    assert "changes_within=src/**: 1 file, +1 −1" in project.journal()[2]["evidence"]
+
+
 def test_evidence_with_a_colon_in_a_parameter_is_read_by_the_audit(project: Project) -> None:
     prepared(project, "[{file_contains: {path: src/a, text: 'result: fail. fine'}}, tasks_done]")
     project.write("specs/013-playbook-create/tasks.md", "- [x] T001\n")
