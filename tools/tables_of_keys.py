@@ -8,7 +8,7 @@ from typing import Any
 
 from tables import code, table
 
-from playbook_supervisor.commands.step_kinds import PROMPTS
+from playbook_supervisor.drivers.step_kinds import PROMPTS
 from playbook_supervisor.executors.registry import find
 from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.project.schema_problems import in_short

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from playbook_supervisor.errors import CheckError, PlaybookError
 from playbook_supervisor.formats.problems import FileReport, Problem, problem_at, problem_of
-from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.project.schema import examine
 
 TYPE_CHECKING = False
@@ -148,20 +147,24 @@ def _in_playbook(data: bytes, file: str, project: _Project) -> Problems:
     config = None if anywhere else project.config
     warnings = lint(playbook, document, command=command, config=config, stem=stem)
     found = [*problems, *warnings]
-    found += [*_step_kinds(playbook, document), *_tightened(playbook, document, project)]
+    found += _step_kinds(playbook, document, project.root if config else None, config)
+    found += _tightened(playbook, document, project)
     unchecked = (() if stem else (NAME,)) + (() if command else (COMMAND,))
     unchecked += () if config else (CHECK,)
     return _not_allowed(sorted(found, key=lambda each: each.position), data, file, unchecked)
 
 
-def _step_kinds(playbook: Playbook, document: Document) -> Iterator[Problem]:
-    if all(step.namespace == SLASH and not step.output_schema for step in playbook.steps):
+def _step_kinds(
+    playbook: Playbook, document: Document, root: Path | None, config: Config | None
+) -> Iterator[Problem]:
+    if playbook.version == "1.0":
         return
-    from playbook_supervisor.commands.step_kinds import faults
+    from playbook_supervisor.drivers.step_kinds import Site, faults
 
-    for each in faults(playbook):
-        path = ("steps", each.index, each.key)
-        yield problem_at(document, path, each.code, each.message, each.guidance)
+    site = Site(root, config) if root and config else None
+    for each in faults(playbook, site):
+        path, error = ("steps", each.index, each.key), each.error
+        yield problem_at(document, path, error.code, error.message, error.guidance)
 
 
 def _not_allowed(

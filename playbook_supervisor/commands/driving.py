@@ -12,7 +12,6 @@ from pathlib import Path
 from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import Agent, Budget, reads_claude_commands
 from playbook_supervisor.commands import changed_settings, locate
-from playbook_supervisor.commands.step_kinds import agent_for, require_executors
 from playbook_supervisor.drivers import (
     budget,
     detached,
@@ -32,6 +31,7 @@ from playbook_supervisor.drivers.observers import (
     Observer,
     Prompter,
 )
+from playbook_supervisor.drivers.step_kinds import agent_for, require_executable
 from playbook_supervisor.errors import ArgumentError, PlaybookError, StateError
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import machine
@@ -87,7 +87,7 @@ def run(
         locate.require_no_agent(store, "run --from" if start else "run --mode autonomous")
     request = creation.prepare(store, reference, args, start=start)
     agent = agent_for(request.tightened, drive.agent, request.config, root)
-    require_executors(request.playbook)
+    require_executable(request, root)
     if agent is not None:
         budget.require_enforceable(agent, drive.limits or budget.NO_LIMITS)
         if reads_claude_commands(agent):

@@ -12,9 +12,9 @@ from playbook_supervisor.agents import registry
 from playbook_supervisor.agents.protocol import reads_claude_commands
 from playbook_supervisor.commands import locate
 from playbook_supervisor.commands.driving import DriveOptions
-from playbook_supervisor.commands.step_kinds import needs_agent, require_executors
 from playbook_supervisor.drivers import budget
 from playbook_supervisor.drivers.claude_code import authorization
+from playbook_supervisor.drivers.step_kinds import needs_agent, require_executable
 from playbook_supervisor.errors import PlaybookError
 from playbook_supervisor.formats.sanitize import counted
 from playbook_supervisor.kernel.directives import Answer, Probed
@@ -109,7 +109,7 @@ def plan(
     refusals: list[PlaybookError] = []
     agent_name, reads_commands = _agent(drive, request, root, refusals)
     try:
-        require_executors(request.playbook)
+        require_executable(request, root)
     except PlaybookError as error:
         refusals.append(error)
     if reads_commands:

@@ -26,7 +26,7 @@ def begin(
     reference: str, args: Sequence[str] = (), *, start: str = "", cwd: Path | None = None
 ) -> tuple[Snapshot, DirectiveDetails]:
     """Begin a session; its first directive, with details."""
-    from playbook_supervisor.commands.step_kinds import require_executors
+    from playbook_supervisor.drivers.step_kinds import require_executable
     from playbook_supervisor.sessions import creation
 
     store = locate.store(cwd)
@@ -38,7 +38,7 @@ def begin(
         authorization.admit_begin(store.checkout, start, os.environ)
     request = creation.prepare(store, reference, args, start=start)
     request.require_commands(store.checkout.root)
-    require_executors(request.playbook)
+    require_executable(request, store.checkout.root)
     session_id = creation.begin(store, request, start=start, exports=False)
     supervisor = locate.admitted_supervisor(store, session_id)
     snapshot = supervisor.begin(start)

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import Context, Task
+from playbook_supervisor.executors.protocol import Context, Project, Task
 from playbook_supervisor.executors.repository import CODE, HEADS, INPUT, Repository, short
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system.github import is_plain
+from playbook_supervisor.project.references import with_any_values
+from playbook_supervisor.project.requirement import Parameter, flaw_of
 
 ALLOWED, REQUIRED, NEVER = "allowed", "required", "never"
 _SWITCH = ("switch", "--quiet", "--no-overwrite-ignore")
@@ -41,10 +42,15 @@ class BranchExecutor:
         },
     }
 
+    def check(self, task: Task, project: Project | None) -> None:
+        """StepError PB-STEP-INPUT without a name that git allows."""
+        del project
+        _name(task)
+
     def execute(self, task: Task, context: Context) -> Outcome:
         """Switch to the branch. StepError PB-STEP-GIT if that cannot be done as asked."""
         repository = Repository(context)
-        name = _name(task, repository)
+        name = _name(task)
         create, base = task.options.get("create", ALLOWED), task.options.get("base", "")
         context.say(_switch(repository, name, create, base))
         return Outcome(output=name, data={"branch": name})
@@ -93,17 +99,13 @@ def _create(repository: Repository, name: str, base: str, doing: str) -> str:
     return f"created {name}{origin} at {short(start)}" if start else f"created {name}"
 
 
-def _name(task: Task, repository: Repository) -> str:
+def _name(task: Task) -> str:
     if len(task.words) != 1:
         raise StepError(
             INPUT, "a `branch` step takes one name", guidance="Write it as in `branch fix-login`."
         )
     (name,) = task.words
-    if (
-        not is_plain(name)
-        or name == "HEAD"
-        or repository.git("check-ref-format", f"{HEADS}{name}").returncode != 0
-    ):
+    if name == "HEAD" or flaw_of(Parameter.NAME, with_any_values(name)):
         raise StepError(
             INPUT,
             f"{first_line(name, 80)!r} is not a valid name of a branch",

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook_supervisor.errors import StorageError
+from playbook_supervisor.errors import StepError, StorageError
 from playbook_supervisor.executors.carry_out import of_error
-from playbook_supervisor.executors.protocol import Context, Task, failed
+from playbook_supervisor.executors.protocol import Context, Project, Task, failed
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
+from playbook_supervisor.project.bounds import admit_program
+from playbook_supervisor.project.references import is_known
 from playbook_supervisor.system.capture import harmless
 from playbook_supervisor.system.process_groups import signal_name
 from playbook_supervisor.system.processes import Completed
 
+_EXAMPLE = "Write it as in `cli make test`."
 _LAST_LINES = 15
 """How many of a program's last lines a failure quotes as its cause."""
 
@@ -42,9 +45,15 @@ class CliExecutor:
         "additionalProperties": False,
     }
 
-    def execute(self, task: Task, context: Context) -> Outcome:
+    def check(self, task: Task, project: Project | None) -> None:
+        """StepError if there is no program; PolicyError if the project does not admit it."""
         if not task.words:
-            return failed("PB-STEP-FAILED", "cli names no program", lasts=True)
+            raise StepError("PB-STEP-INPUT", "`cli` names no program", guidance=_EXAMPLE)
+        if project is not None and is_known(task.words[0]):
+            admit_program(project.config, task.words, project.cwd)
+
+    def execute(self, task: Task, context: Context) -> Outcome:
+        self.check(task, None)
         stdin = task.stdin or task.options.get("stdin", "")
         env = {**task.env, **task.options.get("env", {})}
         try:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.protocol import Context, Task
+from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.executors.repository import (
     CODE,
     INPUT,
@@ -65,6 +65,8 @@ class CommitExecutor:
         },
     }
 
+    check = staticmethod(refuse_words)
+
     def execute(self, task: Task, context: Context) -> Outcome:
         """Commit and push. StepError PB-STEP-GIT if git, a hook or the remote refuses."""
         message = _message(task)
@@ -88,10 +90,7 @@ class CommitExecutor:
 
 def _message(task: Task) -> str:
     message: str = task.options["message"].strip()
-    if task.words:
-        raise StepError(
-            INPUT, "a `commit` step has no words", guidance="Write what it needs under `with:`."
-        )
+    refuse_words(task)
     if not message:
         raise StepError(INPUT, "the message of the commit is empty", guidance="Correct `message`.")
     return printable(message, keep_newlines=True)

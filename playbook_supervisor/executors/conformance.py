@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import PlaybookError, PolicyError, StepError
 from playbook_supervisor.executors.carry_out import carry_out
 from playbook_supervisor.executors.context import Place, TaskContext
-from playbook_supervisor.executors.protocol import Context, Executor, Stopped, Task
+from playbook_supervisor.executors.protocol import Context, Executor, Project, Stopped, Task
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.project.config import Config
 from playbook_supervisor.project.json_schemas import flaw, mismatch
-from playbook_supervisor.records import Record, field
+from playbook_supervisor.records import Record, field, replace
 from playbook_supervisor.system.process_groups import worker_alive
 
 DEADLINE = 0.5  # seconds after which a task that hangs must be stopped
@@ -73,6 +73,29 @@ def an_unknown_option_is_refused(executor: Executor, trial: ExecutorTrial, folde
     del folder
     options = {**trial.works.options, _UNKNOWN: ""}
     _expect(mismatch(options, executor.with_schema) != "", "with_schema allows any option")
+
+
+def it_foresees_no_failure_of_a_task_that_works(
+    executor: Executor, trial: ExecutorTrial, folder: Path
+) -> None:
+    """Its `check`, if it has one, refuses only what cannot succeed, and changes nothing."""
+    check = getattr(executor, "check", None)
+    if check is None:
+        return
+    root = _prepared(trial, folder)
+    before = _contents(folder)
+    project = Project(root, root, trial.config)
+    unknown = replace(trial.works, words=tuple("{{arg}}" for _ in trial.works.words))
+    for task, where in ((trial.works, project), (trial.works, None), (unknown, project)):
+        try:
+            check(task, where)
+        except PlaybookError as error:
+            raise ConformanceError(f"check refuses a task that works: {error.message}") from error
+    try:
+        check(trial.fails, project)
+    except (StepError, PolicyError) as error:
+        _expect(bool(error.message and error.guidance), "check: an error without a way out")
+    _expect(_contents(folder) == before, "check changes files")
 
 
 def a_task_that_works_succeeds_twice(
@@ -164,6 +187,7 @@ EXECUTOR_CHECKS: tuple[ExecutorCheck, ...] = (
     its_namespace_is_a_word,
     its_options_have_a_schema,
     an_unknown_option_is_refused,
+    it_foresees_no_failure_of_a_task_that_works,
     a_task_that_works_succeeds_twice,
     concurrent_tasks_do_not_interfere,
     a_failure_has_message_and_guidance,
@@ -231,6 +255,12 @@ def _prepared(trial: ExecutorTrial, folder: Path) -> Path:
     root.mkdir(parents=True)
     trial.prepare(root)
     return root
+
+
+def _contents(folder: Path) -> list[tuple[str, bytes]]:
+    """Every file below the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [(str(path), path.read_bytes()) for path in files]
 
 
 def _place(trial: ExecutorTrial, root: Path, *, wall: float | None = None) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from playbook_supervisor.errors import StepError, StorageError
-from playbook_supervisor.executors.protocol import Context, Task
+from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line, last_words, one_line
 from playbook_supervisor.system import github
 from playbook_supervisor.system.git_unattended import refusal
@@ -76,12 +76,7 @@ def unexpected(wanted: str) -> StepError:
 
 def title_of(task: Task) -> str:
     """The title on one line. StepError if there is none."""
-    if task.words:
-        raise StepError(
-            INPUT,
-            f"a `{task.namespace}` step has no words",
-            guidance="Write what it needs under `with:`.",
-        )
+    refuse_words(task)
     if title := one_line(task.options["title"], _LONGEST_TITLE):
         return title
     raise StepError(INPUT, "the title is empty", guidance="Correct `title`.")

@@ -17,11 +17,18 @@ from typing import Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import StepError
-from playbook_supervisor.executors.http_request import WITH_SCHEMA, Order, ordered, unusable
-from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed
+from playbook_supervisor.executors.http_request import (
+    WITH_SCHEMA,
+    Order,
+    ordered,
+    parts,
+    unusable,
+)
+from playbook_supervisor.executors.protocol import Context, Project, Stopped, Task, failed
 from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.bounds import admit_host
+from playbook_supervisor.project.references import is_known, with_any_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+
+    from playbook_supervisor.project.config import Config
 
 REDIRECTS = 5
 """How many redirects are followed."""
@@ -39,6 +48,7 @@ CONNECT = 10.0
 _TRUSTED = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """The step's headers that another origin may see."""
+_ORIGIN = r"(?:[^:/?#]*://)?[^/?#]*"
 _NUMBER = r"^\[Errno -?\d+\] "
 _TEXT = r"utf|ascii|iso8859|cp\d|mac|koi8|big5|gb|euc|shift|hz|johab"  # what codecs calls charsets
 
@@ -49,6 +59,17 @@ class HttpExecutor:
     namespace = "http"
     with_schema = WITH_SCHEMA
 
+    def check(self, task: Task, project: Project | None) -> None:
+        """StepError for a request that cannot be sent; PolicyError for a host that is denied.
+
+        The URL is judged if its host is known.
+        """
+        if len(task.words) == 1 and not is_known(task.words[0]):
+            return  # an arg that is all there is
+        _, url = parts(task)
+        if (origin := re.match(_ORIGIN, url)) and is_known(origin[0]):
+            admit(parsed(with_any_values(url)), project.config if project else None)
+
     def execute(self, task: Task, context: Context) -> Outcome:
         """The body as output. PB-STEP-HTTP for any other status than expected, PB-STEP-NETWORK
         without an answer, PB-STEP-INPUT for a request that cannot be sent."""
@@ -56,6 +77,30 @@ class HttpExecutor:
             return _Exchange(ordered(task), context).outcome()
         except StepError as error:
             return failed(error.code, error.message, lasts=True)
+
+
+def parsed(text: str) -> httpx.URL:
+    """The URL. StepError PB-STEP-INPUT."""
+    import httpx
+
+    try:
+        return httpx.URL(text)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise unusable(f"{one_line(text, 80)!r} is not a URL: {error}") from error
+
+
+def admit(url: httpx.URL, config: Config | None) -> None:
+    """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
+    if url.scheme not in ("http", "https") or not url.host:
+        raise unusable(f"{_place(url)!r} is not a URL of http or https with a host")
+    if url.userinfo:
+        raise unusable(
+            f"the URL of {url.host} contains credentials; send them in a header, "
+            "as `{{secret:NAME}}`"
+        )
+    if config is not None:
+        port = url.port or (443 if url.scheme == "https" else 80)
+        admit_host(config, url.raw_host.decode("ascii"), port)
 
 
 class _Exchange:
@@ -94,13 +139,8 @@ class _Exchange:
             self._forget()
 
     def _first(self, client: httpx.Client) -> httpx.Request:
-        import httpx
-
-        try:
-            url = httpx.URL(self._order.url)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise unusable(f"{one_line(self._order.url, 80)!r} is not a URL: {error}") from error
-        self._admit(url)
+        url = parsed(self._order.url)
+        admit(url, self._context.config)
         return client.build_request(
             self._order.method,
             url,
@@ -126,21 +166,9 @@ class _Exchange:
                 for name in {name for name, _ in self._order.headers}:
                     if name.lower() not in _HARMLESS:
                         following.headers.pop(name, None)
-            self._admit(following.url)
+            admit(following.url, self._context.config)
             request = following
         return self._refused(request.url, f"redirects more than {REDIRECTS} times")
-
-    def _admit(self, url: httpx.URL) -> None:
-        """StepError PB-STEP-INPUT, PolicyError PB-POLICY-DENIED."""
-        if url.scheme not in ("http", "https") or not url.host:
-            raise unusable(f"{_place(url)!r} is not a URL of http or https with a host")
-        if url.userinfo:
-            raise unusable(
-                f"the URL of {url.host} contains credentials; send them in a header, "
-                "as `{{secret:NAME}}`"
-            )
-        port = url.port or (443 if url.scheme == "https" else 80)
-        admit_host(self._context.config, url.raw_host.decode("ascii"), port)
 
     def _judged(self, response: httpx.Response) -> Outcome:
         encoding = first_line(response.headers.get("content-encoding", ""), 40)

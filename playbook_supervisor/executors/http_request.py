@@ -14,6 +14,7 @@ from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.protocol import Task
 from playbook_supervisor.formats.sanitize import one_line, suggestion
 from playbook_supervisor.kernel.vocabulary import OutputFormat
+from playbook_supervisor.project.references import is_known
 from playbook_supervisor.records import Record, field
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -85,14 +86,20 @@ class Order(Record, kw_only=True):
         return bool({str(status), f"{status // 100}xx"} & {*self.expected})
 
 
-def ordered(task: Task) -> Order:
-    """The task's request. StepError PB-STEP-INPUT."""
+def parts(task: Task) -> tuple[str, str]:
+    """The method and the URL; a method that refers to an arg stays so. StepError PB-STEP-INPUT."""
     if len(task.words) != 2:
         raise unusable(f"`http` takes a method and a URL, not {len(task.words)} words")
     method, url = task.words
-    if method.upper() not in METHODS:
+    if is_known(method) and method.upper() not in METHODS:
         name = one_line(method, 40)
         raise unusable(f"there is no method {name!r}{suggestion(name, METHODS)}")
+    return method.upper(), url
+
+
+def ordered(task: Task) -> Order:
+    """The task's request. StepError PB-STEP-INPUT."""
+    method, url = parts(task)
     headers = [_header(name, value) for name, value in task.options.get("headers", {}).items()]
     body, kind = _body(task)
     if kind and "content-type" not in {name.lower() for name, _ in headers}:
@@ -100,7 +107,7 @@ def ordered(task: Task) -> Order:
     expected = task.options.get("expect_status", "2xx")
     listed: Sequence[Any] = expected if isinstance(expected, list | tuple) else (expected,)
     return Order(
-        method=method.upper(),
+        method=method,
         url=url,
         headers=tuple(headers),
         body=body,

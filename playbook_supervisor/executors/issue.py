@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.executors.forge import body_of, entries, gh, title_of, unexpected
-from playbook_supervisor.executors.protocol import Context, Task
+from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.system import github
@@ -40,6 +40,8 @@ class IssueExecutor:
             },
         },
     }
+
+    check = staticmethod(refuse_words)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """Open the issue. StepError PB-STEP-FORGE if gh refuses."""

@@ -14,11 +14,12 @@ from typing import Any
 
 from playbook_supervisor import __version__
 from playbook_supervisor.errors import PlaybookError, StepError
-from playbook_supervisor.executors.protocol import Context, Stopped, Task, failed
+from playbook_supervisor.executors.protocol import Context, Project, Stopped, Task, failed
 from playbook_supervisor.formats.sanitize import first_line, last_line, one_line, suggestion
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project.bounds import admit_tool
-from playbook_supervisor.project.mcp_servers import Server, declared
+from playbook_supervisor.project.mcp_servers import Server, declared, require
+from playbook_supervisor.project.references import is_known
 from playbook_supervisor.system.cancellation import cancelled_by
 from playbook_supervisor.system.process_groups import signal_name
 
@@ -55,6 +56,16 @@ class McpExecutor:
         },
         "additionalProperties": False,
     }
+
+    def check(self, task: Task, project: Project | None) -> None:
+        """StepError without SERVER.TOOL or a declared server; PolicyError for a denied tool."""
+        if len(task.words) == 1 and not is_known(task.words[0].partition(".")[0]):
+            return
+        server, tool = _named(task)
+        if project is not None:
+            if is_known(tool):
+                admit_tool(project.config, server, tool)
+            require(project.root, server)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """The text of the result as output, its structured content as data.

@@ -22,7 +22,7 @@ from playbook_supervisor.executors.forge import (
     title_of,
     unexpected,
 )
-from playbook_supervisor.executors.protocol import Context, Stopped, Task
+from playbook_supervisor.executors.protocol import Context, Stopped, Task, refuse_words
 from playbook_supervisor.executors.repository import CODE as GIT
 from playbook_supervisor.executors.repository import Repository
 from playbook_supervisor.formats.sanitize import counted, first_line
@@ -83,6 +83,8 @@ class PullRequestExecutor:
             },
         },
     }
+
+    check = staticmethod(refuse_words)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """Open it. StepError PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""

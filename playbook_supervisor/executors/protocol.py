@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from playbook_supervisor.errors import CODES
+from playbook_supervisor.errors import CODES, StepError
 from playbook_supervisor.kernel.directives import Failure, Outcome
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.project.config import Config
@@ -35,6 +35,14 @@ class Task(Record, kw_only=True):
     output: OutputFormat = OutputFormat.TEXT
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+class Project(Record):
+    """Where a task is going to be carried out; `root` and `cwd` are as those of a `Context`."""
+
+    root: Path
+    cwd: Path
+    config: Config
 
 
 class Context(Protocol):
@@ -116,8 +124,23 @@ def failed(
     return Outcome(error=failure, output=output)
 
 
+def refuse_words(task: Task, project: Project | None = None) -> None:
+    """StepError PB-STEP-INPUT if something follows the namespace of a step that has no words."""
+    del project
+    if task.words:
+        article = "an" if task.namespace[0] in "aeiou" else "a"
+        raise StepError(
+            "PB-STEP-INPUT",
+            f"{article} `{task.namespace}` step has no words",
+            guidance="Write what it needs under `with:`.",
+        )
+
+
 class Executor(Protocol):
-    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract."""
+    """What a plugin provides; `playbook_supervisor.testing` checks that it keeps this contract.
+
+    It may also have the method of `Foresight`.
+    """
 
     @property
     def namespace(self) -> str:
@@ -132,4 +155,17 @@ class Executor(Protocol):
 
         What goes wrong is an outcome with an error `PB-STEP-…` or `PB-POLICY-…`, or a PlaybookError
         that is raised; any other exception is a bug of the executor.
+        """
+
+
+class Foresight(Protocol):
+    """What an executor may know of a task before anything runs."""
+
+    def check(self, task: Task, project: Project | None) -> None:
+        """StepError or PolicyError if the task cannot succeed; what is not known is let through.
+
+        `playbook check` asks for the step as it is written: in `words` and `options`, `{{name}}`
+        stands for a value that is not known, and a word that is only a reference may become none or
+        several (`references.is_known`). A run asks again before it begins, with the args in
+        `words`. There may be no project. Nothing may be started, changed or asked of the network.
         """

@@ -39,12 +39,21 @@ def declared(root: Path, name: str, variables: Mapping[str, str]) -> Server:
 
     Errors of `contained` and `read_bytes` but FileNotFoundError.
     """
+    return _declaration(root, name).server(variables)
+
+
+def require(root: Path, name: str) -> None:
+    """The errors of `declared`, but for variables of the environment."""
+    _declaration(root, name).parts()
+
+
+def _declaration(root: Path, name: str) -> _Declaration:
     servers = _servers(root)
     if name not in servers:
         there = ", ".join(one_line(each, 40) for each in sorted(servers)) or "no server"
         shown = one_line(name, 40)
         _refuse(f"there is no MCP server {shown!r}{suggestion(shown, servers)}", f"It has {there}.")
-    return _Declaration(name, servers[name], variables).server()
+    return _Declaration(name, servers[name])
 
 
 def _servers(root: Path) -> dict[str, Any]:
@@ -67,10 +76,19 @@ def _servers(root: Path) -> dict[str, Any]:
 class _Declaration:
     """One entry of `mcpServers`, read by name."""
 
-    def __init__(self, name: str, given: Any, variables: Mapping[str, str]) -> None:
-        self._name, self._given, self._variables = one_line(name, 40), given, variables
+    def __init__(self, name: str, given: Any) -> None:
+        self._name, self._given = one_line(name, 40), given
 
-    def server(self) -> Server:
+    def server(self, variables: Mapping[str, str]) -> Server:
+        argv, env = self.parts()
+        return Server(
+            self._name,
+            tuple(self._expanded(each, variables) for each in argv),
+            {name: self._expanded(value, variables) for name, value in env.items()},
+        )
+
+    def parts(self) -> tuple[list[str], dict[str, str]]:
+        """The argv and the environment as they are written."""
         if not isinstance(self._given, dict):
             self._wrong("must be a mapping")
         kind = self._given.get("type", "stdio")
@@ -84,18 +102,14 @@ class _Declaration:
             self._wrong("needs a list of texts as `args`")
         if not isinstance(env, dict) or not all(isinstance(each, str) for each in env.values()):
             self._wrong("needs texts as values of `env`")
-        return Server(
-            self._name,
-            tuple(map(self._expanded, (command, *args))),
-            {name: self._expanded(value) for name, value in env.items()},
-        )
+        return [command, *args], env
 
-    def _expanded(self, text: str) -> str:
+    def _expanded(self, text: str, variables: Mapping[str, str]) -> str:
         def value(found: re.Match[str]) -> str:
             name, optional, default = found.groups()
-            if name not in self._variables and not optional:
+            if name not in variables and not optional:
                 self._wrong(f"needs the variable {name}", f"Set {name} in the environment.")
-            return self._variables.get(name, default)
+            return variables.get(name, default)
 
         return re.sub(_VARIABLE, value, text)
 

@@ -33,6 +33,16 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match.strip() for match in re.findall(_REFERENCE, text)))
 
 
+def is_known(text: str) -> bool:
+    """Whether the text refers to nothing, so that it is what it will be."""
+    return re.search(_REFERENCE, text) is None
+
+
+def with_any_values(text: str) -> str:
+    """The text with a letter in place of each reference, to judge what is around them."""
+    return re.sub(_REFERENCE, "x", text)
+
+
 def secret_names(text: str, args: Iterable[Arg] = ()) -> tuple[str, ...]:
     """Of the names in a text those that stand for a secret: `secret:NAME`, and each secret arg."""
     secret = {arg.name for arg in args if arg.secret}

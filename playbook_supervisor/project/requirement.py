@@ -48,6 +48,10 @@ PLAIN = tuple(condition for condition in Condition if condition not in PARAMETER
 """The conditions that need no parameters."""
 
 _NEEDS_QUOTES = r"[\s'\"\\]"
+_NO_REF = r"""(?x)
+    \A[-./@]?\Z | \A[-/.] | /\. | // | \.\. | @\{ | [\ ~^:?*\[\\\x7f] | \.lock(?:/|\Z) | [./]\Z
+"""
+"""What `git check-ref-format` refuses in the name of a branch or a tag."""
 
 
 class Requirement(Record):
@@ -128,6 +132,6 @@ def flaw_of(kind: Parameter, value: str) -> str:
         return globs.flaw(value)
     if not value.strip():
         return "is empty"
-    if kind is Parameter.NAME and (value.startswith("-") or set(value) & set(" *?[\\^~:\x7f")):
+    if kind is Parameter.NAME and re.search(_NO_REF, value):
         return "is not a name that git allows"
     return "" if kind is Parameter.TEXT or value.isprintable() else "contains a control character"

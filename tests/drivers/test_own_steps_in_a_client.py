@@ -53,11 +53,11 @@ steps:
 
 TOLD = """\
 name: told
-description: An agent is told what is in a file that is missing
+description: An agent is told only what is given as an arg
 version: "1.1"
-args: []
+args: [{name: what, description: What it is told, required: false}]
 steps:
-  - {id: tell, command: markdown missing.md, autonomy: auto, error_policy: gate}
+  - {id: tell, command: prompt, with: {text: "{{what}}"}, autonomy: auto, error_policy: gate}
 """
 
 
@@ -251,7 +251,7 @@ def test_a_prompt_that_cannot_be_made_fails_its_step(
     due = told(conversation.types("run", "told"))
     assert (due["directive"], due["gate"]["reason"]) == ("ask", "subagent_error")
     assert built.entry("tell")["error_code"] == "PB-AGENT-PROMPT"
-    assert "missing.md" in due["gate"]["question"]
+    assert "the prompt of tell is empty" in due["gate"]["question"]
 
 
 def test_a_client_without_hooks_is_not_stuck_by_such_a_prompt(built: Built) -> None:

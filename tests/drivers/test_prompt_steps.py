@@ -109,7 +109,7 @@ def test_a_value_cannot_turn_a_prompt_into_a_command_of_the_client(scene: Scene)
     [
         ("markdown missing.md", {}, "there is no file 'missing.md'"),
         ("markdown ../outside.md", {}, "leads outside"),
-        ("markdown {{none}}", {}, "is not a regular file"),
+        ("markdown {{none}}", {}, "takes one file"),
         ("markdown link.md", {}, "leads outside"),
         ("markdown unknown.md", {}, "unknown arg {{nobody}}"),
         ("markdown secret.md", {}, "contains a secret"),

@@ -16,9 +16,10 @@ from forge import Forge
 from mcp_handmade import declare_handmade
 from web import served
 
+from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors import conformance, registry
 from playbook_supervisor.executors.carry_out import GRACE
-from playbook_supervisor.executors.protocol import Context, Task, failed
+from playbook_supervisor.executors.protocol import Context, Project, Task, failed
 from playbook_supervisor.kernel.directives import Outcome
 from playbook_supervisor.project import namespaces
 from playbook_supervisor.testing import (
@@ -170,6 +171,16 @@ WORKS, FAILS, HANGS = (task(word, namespace="faked") for word in ("works", "fail
 FAKED = ExecutorTrial(works=WORKS, fails=FAILS, hangs=HANGS)
 
 
+def refuse(code: str) -> None:
+    raise StepError(code, "no")
+
+
+def foreseeing(checks: Callable[[Project | None], None]) -> Faked:
+    executor = faked(obeying)
+    executor.check = lambda _, project: checks(project)  # type: ignore[attr-defined]
+    return executor
+
+
 def raising(_: Task, __: Context) -> Outcome:
     raise ValueError("no")
 
@@ -184,6 +195,16 @@ def raising(_: Task, __: Context) -> Outcome:
             conformance.an_unknown_option_is_refused,
             faked(obeying, additionalProperties=True),
             "allows any option",
+        ),
+        (
+            conformance.it_foresees_no_failure_of_a_task_that_works,
+            foreseeing(lambda _: refuse("PB-STEP-INPUT")),
+            "check refuses a task that works: no",
+        ),
+        (
+            conformance.it_foresees_no_failure_of_a_task_that_works,
+            foreseeing(lambda project: (project.root / "new").touch() if project else None),
+            "check changes files",
         ),
         (
             conformance.a_task_that_works_succeeds_twice,

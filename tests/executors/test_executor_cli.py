@@ -76,7 +76,7 @@ def test_a_program_that_is_not_there_fails_for_good(bench: Bench) -> None:
     error = bench.error(CLI, task("no-such-program"))
     assert (error.code, error.lasts) == ("PB-STEP-PROGRAM", True)
     assert "no-such-program" in error.message
-    assert bench.error(CLI, task()).message == "cli names no program"
+    assert bench.error(CLI, task()).message == "`cli` names no program"
 
 
 def test_hostile_words_are_only_words(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from playbook_supervisor.commands.install.shipped import COMMANDS
 from playbook_supervisor.commands.worktrees import start_point
 from playbook_supervisor.commands.worktrees.git_export import export
 from playbook_supervisor.drivers.claude_code import settings
+from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import GitError, PlaybookError
 from playbook_supervisor.formats.strict_yaml import MAX_BYTES
 from playbook_supervisor.kernel.directives import Answer
@@ -50,6 +51,7 @@ class Preflight(Record):
             request = creation.prepare(self.store, reference, given, tree=self.tree, branch=branch)
             if not elsewhere:
                 request.require_commands(self.tree)
+            require_executable(request, self.tree)
         except PlaybookError as error:
             unknown = error.code in ("PB-ARG-PLAYBOOK", "PB-STATE-NOT-INITIALISED")
             if unknown and self._in_checkout(reference):

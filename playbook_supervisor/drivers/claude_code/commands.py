@@ -21,6 +21,7 @@ from playbook_supervisor.drivers.claude_code.context import (
     process,
 )
 from playbook_supervisor.drivers.claude_code.details import directive_details, prepared
+from playbook_supervisor.drivers.step_kinds import require_executable
 from playbook_supervisor.errors import ArgumentError, StateError
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.vocabulary import SessionStatus
@@ -128,6 +129,7 @@ def _run(typed: TypedCommand) -> HookReply:
         )
     request = creation.prepare(typed.store, words[0], words[1:], start=start)
     request.require_commands(typed.store.checkout.root)
+    require_executable(request, typed.store.checkout.root)
     session_id = creation.begin(typed.store, request, start=start, exports=False)
     supervisor = client_supervisor(typed.store, session_id)
     snapshot = supervisor.begin(start)

@@ -1,0 +1,210 @@
+"""What the kinds of a playbook's steps need, seen before anything runs: executors, an agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError, StepError
+from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.kernel.model import SLASH, Playbook, Step
+from playbook_supervisor.kernel.vocabulary import Autonomy
+from playbook_supervisor.project.bound_conditions import must_exist
+from playbook_supervisor.project.references import interpolate, is_known, split, words
+from playbook_supervisor.records import Record
+from playbook_supervisor.system.files import contained
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from playbook_supervisor.agents.protocol import Agent
+    from playbook_supervisor.project.config import Config
+    from playbook_supervisor.sessions.creation import RunRequest
+
+_SCHEMA = "PB-CHECK-SCHEMA"
+_CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
+
+
+PROMPTS: Mapping[str, Mapping[str, Any]] = {
+    "prompt": {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "minLength": 1, "description": "What the agent is to do."}
+        },
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+    "markdown": {
+        "type": "object",
+        "properties": {
+            "inputs": {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "description": "Further values for the references of the file, by name.",
+            }
+        },
+        "additionalProperties": False,
+    },
+}
+"""What the `with:` of a step contains whose prompt goes to an agent."""
+
+
+class Site(Record):
+    """The project in which a playbook would run."""
+
+    root: Path
+    config: Config
+
+
+class Fault(Record):
+    """Something wrong with the value of `key` in the step at this index."""
+
+    index: int
+    key: str
+    error: PlaybookError
+
+
+def faults(
+    playbook: Playbook, site: Site | None, values: Mapping[str, str] | None = None
+) -> Iterator[Fault]:
+    """What is surely wrong with the steps: their kind, words, `with:`, schema and folder.
+
+    `values` are those of the args, None if they are not known yet; without a site, what depends on
+    a project is not looked at. Nothing is started (docs/decisions/0170).
+    """
+    made: set[str] = set()
+    for index, step in enumerate(playbook.steps):
+        for key, error in _Look(playbook, step, site, values, made).faults():
+            yield Fault(index, key, error)
+        made.update((*step.postconditions, *must_exist(step.outputs)))
+
+
+def require_executable(request: RunRequest, root: Path) -> None:
+    """The first fault of a run that is to begin, which names the step: CheckError, PolicyError."""
+    playbook = request.tightened
+    values = {arg.name: request.args.get(arg.name, "") for arg in playbook.args}
+    for fault in faults(playbook, Site(root, request.config), values):
+        error, step = fault.error, playbook.steps[fault.index].id
+        kind = type(error) if isinstance(error, PolicyError) else CheckError
+        message = f"step {step}: {error.message}"
+        raise kind(error.code, message, where=playbook.name, guidance=error.guidance)
+
+
+def needs_agent(playbook: Playbook, spec: str = "") -> bool:
+    """Whether a run has to have an agent: one is named (`--agent`), or a step needs one."""
+    runs = (step for step in playbook.steps if step.autonomy is not Autonomy.SKIP)
+    return bool(spec) or any(step.needs_agent for step in runs)
+
+
+def agent_for(playbook: Playbook, spec: str, config: Config, root: Path) -> Agent | None:
+    """The chosen agent; None if none is needed. Errors as `agents.registry.choose`."""
+    if not needs_agent(playbook, spec):
+        return None
+    from playbook_supervisor.agents.registry import choose
+
+    return choose(spec, config, root)
+
+
+class _Look:
+    """A look at one step; `made` are the conditions that hold after the steps before it."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        step: Step,
+        site: Site | None,
+        values: Mapping[str, str] | None,
+        made: Set[str],
+    ) -> None:
+        self._playbook, self._step, self._site = playbook, step, site
+        self._values, self._made = values, made
+
+    def faults(self) -> Iterator[tuple[str, PlaybookError]]:
+        from playbook_supervisor.project.json_schemas import flaw, mismatch
+
+        step = self._step
+        if step.output_schema and (wrong := flaw(json.loads(step.output_schema))):
+            message = f"`output_schema` is not a JSON Schema: {wrong}"
+            guidance = "Correct the schema there."
+            yield "output_schema", CheckError(_SCHEMA, message, guidance=guidance)
+        folder = None
+        try:
+            folder = self._folder()
+        except PlaybookError as error:
+            yield "cwd", error
+        if step.namespace == SLASH:
+            return
+        try:
+            schema = _schema(step.namespace)
+            words = self._words()
+        except CheckError as error:
+            yield "command", error
+            return
+        options = json.loads(step.options or "{}")
+        if wrong := mismatch(options, schema):
+            message = f"`with` of the {step.namespace} step: {wrong}"
+            yield "with", CheckError(_SCHEMA, message, guidance=_CORRECT)
+            return
+        try:
+            self._check(words, options, folder)
+        except StepError as error:
+            yield "command", CheckError("PB-CHECK-RULE", error.message, guidance=error.guidance)
+        except PlaybookError as error:
+            yield "command", error
+
+    def _words(self) -> tuple[str, ...]:
+        if self._values is None:
+            return split(self._step.command)
+        return words(self._step.command, self._values)
+
+    def _folder(self) -> Path | None:
+        """Where the step would run. StorageError if that is outside the project."""
+        if self._site is None:
+            return None
+        cwd = interpolate(self._step.cwd, self._values) if self._values else self._step.cwd
+        return contained(self._site.root, cwd) if is_known(cwd) else self._site.root
+
+    def _check(self, words: tuple[str, ...], options: Mapping[str, Any], cwd: Path | None) -> None:
+        """What the kind of the step knows. StepError, CheckError, PolicyError, StorageError."""
+        namespace = self._step.namespace
+        if namespace == "markdown":
+            self._check_file(words, options)
+        if namespace in PROMPTS:
+            return
+        from playbook_supervisor.executors import registry
+        from playbook_supervisor.executors.protocol import Project, Task
+
+        check = getattr(registry.find(namespace), "check", None)
+        if check is None:
+            return
+        task = Task(directive=self._step.id, namespace=namespace, words=words, options=options)
+        site = self._site
+        try:
+            check(task, Project(site.root, cwd, site.config) if site and cwd else None)
+        except PlaybookError:
+            raise
+        except Exception as error:  # a plugin's fault
+            said = f"{type(error).__name__}: {error}"
+            message = f"the executor {namespace} cannot check its words: {printable(said)}"
+            guidance = "Update the package that provides it, or remove the step."
+            raise CheckError("PB-CHECK-NAMESPACE", message, guidance=guidance) from error
+
+    def _check_file(self, words: tuple[str, ...], options: Mapping[str, Any]) -> None:
+        """The file is there and its references are known, unless an earlier step makes it."""
+        from playbook_supervisor.sessions.work import filled_prompt, prompt_file
+
+        if self._site is None or not all(map(is_known, words)) or self._made & {*must_exist(words)}:
+            return
+        text = prompt_file(self._site.root, words)
+        names = [*(arg.name for arg in self._playbook.args), *options.get("inputs", {})]
+        filled_prompt(text, self._step.id, dict.fromkeys(names, "x"), self._playbook.args)
+
+
+def _schema(namespace: str) -> Mapping[str, Any]:
+    """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
+    if namespace in PROMPTS:
+        return PROMPTS[namespace]
+    from playbook_supervisor.executors import registry
+
+    return registry.find(namespace).with_schema
