@@ -94,7 +94,7 @@ def _ended_early(context: TaskContext, name: str, output: str) -> Outcome:
 
 
 def _harmless(outcome: Outcome, task: Task, context: TaskContext) -> Outcome:
-    secrets = (*context.place.secrets, *task.secrets)
+    secrets = (*context.secrets, *task.secrets)
     error = outcome.error
     if error is not None:
         error = replace(

@@ -13,6 +13,7 @@ from playbook_supervisor.executors.protocol import Stopped
 from playbook_supervisor.formats.sanitize import printable
 from playbook_supervisor.project.bounds import admit_program
 from playbook_supervisor.project.config import Config
+from playbook_supervisor.project.secrets import forms
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.capture import redact
 from playbook_supervisor.system.leash import abandoned
@@ -62,6 +63,7 @@ class TaskContext:
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.place = place
+        self.secrets = place.secrets
         self.why: Why = ""
         self._on_line, self._log, self._on_notice = on_line, log, on_notice
         self._left = place.cap
@@ -117,9 +119,12 @@ class TaskContext:
             with suppress(Exception):  # a plugin's fault must not keep the others from ending
                 end()
 
+    def hide(self, value: str) -> None:
+        self.secrets = (*self.secrets, *forms(value))
+
     def say(self, line: str) -> None:
         for each in printable(line, keep_newlines=True).split("\n"):
-            text = redact(each, self.place.secrets)
+            text = redact(each, self.secrets)
             if text.strip():
                 self._say(text)
 

@@ -79,6 +79,8 @@ class McpExecutor:
             launch = declared(context.root, server, {**os.environ, **task.env})
         except StepError as error:
             return failed(error.code, error.message, guidance=error.guidance, lasts=True)
+        for value in launch.secrets:
+            context.hide(value)
         try:
             return _Call(launch, tool, task, context).outcome()
         except ImportError as error:

@@ -79,6 +79,9 @@ class Context(Protocol):
     def on_stop(self, end: Callable[[], None]) -> None:
         """Call `end` when the step is stopped; at once if it already is."""
 
+    def hide(self, value: str) -> None:
+        """Show the value nowhere from now on: it is a secret that the executor has found."""
+
     def say(self, line: str) -> None:
         """Show a line of output and log it. It is sanitized, and secrets are removed."""
 

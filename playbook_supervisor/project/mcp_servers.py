@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.formats.sanitize import one_line, suggestion
+from playbook_supervisor.project.secrets import SHORTEST
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.system.files import contained, read_bytes
 
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 FILE = ".mcp.json"
 _LARGEST = 1 << 20
 _VARIABLE = r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}"
+_COMMON = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
+"""Variables that are no secret, and whose values appear everywhere."""
 _CURE = "Declare it in .mcp.json: `claude mcp add --scope project NAME -- PROGRAM ARGS` does."
 
 
 class Server(Record):
-    """A server as a program: its argv, and the variables to add to its environment."""
+    """A server as a program: its argv, and the variables to add to its environment.
+
+    `secrets` are the values of our own variables that `env` names: that is how a server is given
+    what must not stand in the file.
+    """
 
     name: str
     argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def declared(root: Path, name: str, variables: Mapping[str, str]) -> Server:
@@ -85,6 +93,7 @@ class _Declaration:
             self._name,
             tuple(self._expanded(each, variables) for each in argv),
             {name: self._expanded(value, variables) for name, value in env.items()},
+            tuple(dict.fromkeys(_confidential(env.values(), variables))),
         )
 
     def parts(self) -> tuple[list[str], dict[str, str]]:
@@ -115,6 +124,15 @@ class _Declaration:
 
     def _wrong(self, what: str, cure: str = "Correct the JSON there.") -> NoReturn:
         _refuse(f"the MCP server {self._name!r} {what}", cure)
+
+
+def _confidential(texts: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
+    """The values that the texts take from variables, unless they are too short to hide."""
+    for text in texts:
+        for name, _, _ in re.findall(_VARIABLE, text):
+            value = variables.get(name, "")
+            if name not in _COMMON and len(value) >= SHORTEST:
+                yield value
 
 
 def _refuse(what: str, cure: str = _CURE) -> NoReturn:

@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.project.config import Config
 
-_SHORTEST = 4  # characters: a shorter value would hide parts of common words
+SHORTEST = 4
+"""Characters of a secret at least: a shorter value would hide parts of common words."""
 _LARGEST = 64 * 1024  # bytes
 _DEADLINE = 30.0  # seconds that a program has to print a secret
 _SHORTEST_FRAGMENT = 6  # characters of base64
@@ -67,8 +68,8 @@ def _value(name: str, config: Config, root: Path) -> str:
             "no such environment variable is set" if argv is None else "its program prints nothing"
         )
         raise _refusal(name, "is not there", why)
-    if len(value) < _SHORTEST:
-        raise _refusal(name, f"has fewer than {_SHORTEST} characters", "it could not be hidden")
+    if len(value) < SHORTEST:
+        raise _refusal(name, f"has fewer than {SHORTEST} characters", "it could not be hidden")
     if "\0" in value:
         raise _refusal(name, "contains a NUL character", "no program can be given it")
     return value

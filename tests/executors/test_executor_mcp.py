@@ -341,6 +341,22 @@ class TestABrokenServer:
         assert error.code == "PB-STEP-CRASHED"
         assert not worker_alive(bench.worker_file)
 
+    def test_that_prints_a_variable_of_its_declaration_shows_none(
+        self, handmade: Handmade, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TRACKER", "s3cr3t-t0ken")
+        bench = handmade(
+            "print('key', os.environ['KEY'], file=sys.stderr, flush=True)\n"
+            "def call(request):\n    answer(request, text(os.environ['KEY']))"
+        )
+        declaration = json.loads((bench.folder / ".mcp.json").read_text())
+        declaration["mcpServers"]["server"]["env"] = {"KEY": "${TRACKER}"}
+        (bench.folder / ".mcp.json").write_text(json.dumps(declaration))
+        outcome = bench.outcome(MCP, to("do"))
+        assert outcome.output == "[redacted]"
+        assert "key [redacted]" in bench.shown
+        assert "s3cr3t" not in str((outcome, bench.shown, bench.logged))
+
     def test_that_prints_a_secret_shows_none(self, handmade: Handmade) -> None:
         bench = handmade(
             "print('token s3cr3t-t0ken', file=sys.stderr, flush=True)\n"

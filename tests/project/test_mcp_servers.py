@@ -47,6 +47,17 @@ def test_variables_are_replaced_as_in_claude_code(tmp_path: Path) -> None:
     assert server.env == {"URL": "http://there/abc"}
 
 
+def test_what_env_takes_from_variables_is_secret(tmp_path: Path) -> None:
+    entry = {
+        "command": "${BIN}",
+        "env": {"A": "Bearer ${KEY}", "B": "${KEY}", "C": "${LEVEL:-info}", "D": "${X}", "E": "k"},
+    }
+    server = of(tmp_path, {**entry, "args": ["${HOME}"]}, BIN="/bin/x", KEY="k3y3", X="1", HOME="/")
+    assert server.secrets == ("k3y3",)
+    entry["env"] = {"PATH": "${PATH}"}
+    assert of(tmp_path, entry, BIN="/bin/x", PATH="/usr/bin").secrets == ()
+
+
 def test_what_a_variable_contains_is_not_replaced_again(tmp_path: Path) -> None:
     assert of(tmp_path, {"command": "${A}"}, A="${B}", B="b").argv == ("${B}",)
 
