@@ -19,6 +19,7 @@ from playbook_supervisor.formats.sanitize import first_line
 INTERRUPTED = 130
 BUG = 70
 _LINE = 1_000
+_NO_MEMORY = "not enough memory"
 _LIMITS = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
 
 
@@ -31,14 +32,22 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        limit = _of_the_machine(error)
-        if limit is not None:
-            limit.__cause__ = error  # shown by --debug
-        code = _print_bug(error, argv) if limit is None else _print_error(limit, argv)
+        code = _print_unexpected(error, argv)
     sys.stdout.flush()
     if loss := streams.loss_of_output():
         inform(f"note: the output is incomplete, because stdout cannot be written: {loss}")
     return code
+
+
+def _print_unexpected(error: Exception, argv: Sequence[str]) -> int:
+    limit = _of_the_machine(error)
+    if limit is None:
+        try:
+            return _print_bug(error, argv)
+        except MemoryError:  # its first sign is often a SystemError of the interpreter
+            limit = _limit(_NO_MEMORY)
+    limit.__cause__ = error  # shown by --debug
+    return _print_error(limit, argv)
 
 
 def _of_the_machine(error: Exception) -> StorageError | None:
@@ -57,11 +66,15 @@ def _of_the_machine(error: Exception) -> StorageError | None:
         case OSError(errno=number, strerror=str(reason)) if number in _LIMITS:
             pass
         case MemoryError():
-            reason = "not enough memory"
+            reason = _NO_MEMORY
         case RuntimeError() if reason.startswith("can't start new thread"):
             pass
         case _:
             return None
+    return _limit(reason)
+
+
+def _limit(reason: str) -> StorageError:
     return StorageError("PB-IO-LIMIT", f"a limit of this system: {reason}", cause=reason)
 
 

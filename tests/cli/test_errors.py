@@ -12,8 +12,10 @@ import click
 import pytest
 from program import Result
 from project import Project
+from pytest_mock import MockerFixture
 
 from cli.scripts import GATED, WORKS, conforms
+from playbook_supervisor import __main__
 from playbook_supervisor.cli.app import SUMMARIES, invoke, load
 from playbook_supervisor.errors import ArgumentError
 
@@ -196,6 +198,16 @@ class TestABugOfOurs:
         assert done.returncode == 70
         assert "playbook --token" in report.read_text() or "list --token" in report.read_text()
         assert "hunter2\n" not in report.read_text().partition("Traceback")[0]
+
+    def test_that_is_the_interpreters_for_lack_of_memory_is_a_limit(
+        self, project: Project, mocker: MockerFixture
+    ) -> None:
+        """It raises a SystemError first, and then there is no memory for a report either."""
+        mocker.patch.object(__main__, "_parsed_by_click", side_effect=SystemError("no exception"))
+        mocker.patch("tempfile.mkstemp", side_effect=MemoryError)
+        done = project.playbook("list")
+        assert done.code == 3
+        assert done.err.startswith("error: a limit of this system: not enough memory [PB-IO-LIMIT]")
 
     def test_is_shown_even_if_no_report_can_be_written(self, project: Project) -> None:
         program = "import tempfile; tempfile.tempdir = '/nonexistent/folder'" + BUG
