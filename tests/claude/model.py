@@ -30,6 +30,7 @@ from claude.conversation import (
     Refused,
     Reply,
     Request,
+    Result,
     Text,
     Used,
     call,
@@ -69,6 +70,8 @@ class Model:
     """What else the client asked for: method and path."""
     errors: list[Exception] = field(default_factory=list)
     """What the script raised."""
+    called: dict[str, Call] = field(default_factory=dict)
+    """Every call that it made, by its id, as the script has it: a client may rewrite its input."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -98,6 +101,12 @@ class Model:
     @property
     def subagents(self) -> list[Request]:
         return [request for request in self.requests if request.agent]
+
+    def results_of(self, made: Call) -> list[Result]:
+        """What came back from each time that it made this call, in order."""
+        ids = [id_ for id_, each in self.called.items() if each == made]
+        found = {each.id: each for request in self.requests for each in request.all_results}
+        return [found[id_] for id_ in ids if id_ in found]
 
     def release(self) -> None:
         """End every `Pause(None)`, now and later."""
@@ -136,10 +145,13 @@ class Model:
             self.requests.append(request)
             self._arrived.notify_all()
         try:
-            return request.number, self.reply(request)
+            reply = self.reply(request)
         except Exception as error:
             self.errors.append(error)
             return request.number, Failure(400, "invalid_request_error", repr(error))
+        if not isinstance(reply, Failure):
+            self.called |= dict(_called(request.number, reply))
+        return request.number, reply
 
     def _pause(self, seconds: float | None, gone: Callable[[], bool]) -> None:
         """Wait so long, or until the client hung up or the model is left."""
@@ -226,27 +238,31 @@ class _Handler(BaseHTTPRequestHandler):
         return bool(readable)
 
 
+def _said(blocks: Sequence[Block]) -> Iterator[Text | Call]:
+    return (block for block in blocks if isinstance(block, Text | Call))
+
+
+def _called(number: int, blocks: Sequence[Block]) -> Iterator[tuple[str, Call]]:
+    """Each call with its id, which is unique because requests are numbered."""
+    for index, block in enumerate(_said(blocks)):
+        if isinstance(block, Call):
+            yield f"toolu_{number:04}{index:02}", block
+
+
 def _failure(failure: Failure) -> dict[str, Any]:
     return {"type": "error", "error": {"type": failure.kind, "message": failure.message}}
 
 
 def _message(number: int, model: str, blocks: Sequence[Block]) -> dict[str, Any]:
     """The whole message, as it is once its stream has ended."""
-    said = [block for block in blocks if isinstance(block, Text | Call)]
+    calls = _called(number, blocks)
     content = [
-        {"type": "text", "text": block.text}
-        if isinstance(block, Text)
-        else {
-            "type": "tool_use",
-            "id": f"toolu_{number:04}{index:02}",
-            "name": block.name,
-            "input": dict(block.input),
-        }
-        for index, block in enumerate(said)
+        {"type": "text", "text": block.text} if isinstance(block, Text) else _tool_use(*next(calls))
+        for block in _said(blocks)
     ]
     used = next((block.tokens for block in blocks if isinstance(block, Used)), 100)
     refused = any(isinstance(block, Refused) for block in blocks)
-    ending = "tool_use" if any(isinstance(block, Call) for block in said) else "end_turn"
+    ending = "tool_use" if any(isinstance(block, Call) for block in blocks) else "end_turn"
     return {
         "id": f"msg_{number:04}",
         "type": "message",
@@ -257,6 +273,10 @@ def _message(number: int, model: str, blocks: Sequence[Block]) -> dict[str, Any]
         "stop_sequence": None,
         "usage": {"input_tokens": used, "output_tokens": 10},
     }
+
+
+def _tool_use(id_: str, made: Call) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id_, "name": made.name, "input": dict(made.input)}
 
 
 def _events(number: int, model: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any] | Pause]:

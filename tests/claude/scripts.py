@@ -8,7 +8,7 @@ honest(project, client)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -131,6 +131,19 @@ def once(*blocks: Block) -> Line:
     return lambda request: left.pop() if left else None
 
 
+def while_due(phases: Mapping[str, Sequence[Reply]]) -> Line:
+    """As long as that step is due, or `ask`, say these, each in a turn of its own; then obey."""
+    left = {due: list(replies) for due, replies in phases.items()}
+
+    def line(request: Request) -> Reply | None:
+        due: dict[str, Any] = request.directive() or {}
+        steps = due.get("steps") or [{}]
+        replies = left.get(steps[0].get("id") if due.get("directive") == "run" else "ask")
+        return replies.pop(0) if replies else None
+
+    return line
+
+
 def always(*blocks: Block) -> Line:
     """Say this and nothing else."""
     return lambda request: list(blocks)
@@ -225,6 +238,17 @@ def refusals(client: Client, *, worker: bool = False) -> dict[str, str]:
         for result in request.results
         if result.is_error
     }
+
+
+def refused(client: Client, *calls: Call) -> list[str]:
+    """What each of these calls was refused with, in order; a call that was not fails the test."""
+    told = []
+    for made in calls:
+        results = client.model.results_of(made)
+        assert results, f"{made} was not tried"
+        assert all(result.is_error for result in results), f"{made} was not refused: {results}"
+        told.append(results[0].text)
+    return told
 
 
 def steps(project: Project) -> list[str]:

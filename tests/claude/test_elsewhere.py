@@ -85,9 +85,8 @@ def test_a_teammate_without_the_program_works_as_before_and_is_told_how_to_insta
     assert len(client.model.main) == asked
 
 
-@pytest.mark.parametrize("at", ["a gate", "a step"])
 def test_a_person_whose_program_is_uninstalled_keeps_working_and_pauses_the_session(
-    project: Project, start: Start, open_terminal: Open, recorder: Recorder, at: str
+    project: Project, start: Start, open_terminal: Open, recorder: Recorder
 ) -> None:
     """The playbook's own turn may do nothing any more, and the screen never shows shell text."""
     assert project.playbook("init", "--yes").code == 0
@@ -98,26 +97,20 @@ def test_a_person_whose_program_is_uninstalled_keeps_working_and_pauses_the_sess
             return [call("Write", file_path=note, content="x")]
         return [text("So be it.")] if request.mentions("write a note") else None
 
-    held = {"speckit.plan"} if at == "a step" else set()
-    client = start(Obedient(talk=talk, held=held))
+    client = start(Obedient(talk=talk, held={"speckit.plan"}))
     installed = without_playbook(client) / "playbook"
     installed.symlink_to(Path(sys.executable).with_name("playbook"))
     terminal = open_terminal(client, *FREE)
     terminal.say("/playbook.run two 013")
-    if at == "a step":
-        recorder.wait_for("Stop")
-    else:
-        terminal.wait_for("1. continue")
-        terminal.interrupt()
+    recorder.wait_for("Stop")
     installed.unlink()
     marker = project.root / ".git/playbook/bound"
     _, *rest = marker.read_text().splitlines()
     marker.write_text("\n".join(["/nowhere/playbook", *rest, ""]))
-    if at == "a step":  # a running agent is refused its tools
-        client.model.release()
-        terminal.client.model.wait_for(
-            lambda request: bool(request.agent) and any(each.is_error for each in request.results)
-        )
+    client.model.release()  # the running agent is refused its tools
+    terminal.client.model.wait_for(
+        lambda request: bool(request.agent) and any(each.is_error for each in request.results)
+    )
     terminal.say("write a note")
     recorder.wait_for("Stop", saying="So be it")
     terminal.settle()

@@ -242,13 +242,12 @@ class TestAConversation:
         assert "To run now: plan#1" in first.context
         assert steps(project) == ["plan#1 done", "tasks#1 done"]
 
-    @pytest.mark.parametrize("how", [["--resume"], ["--fork-session", "--resume"]])
-    def test_that_is_resumed_or_forked_at_a_terminal_continues_where_a_person_says_so(
-        self, project: Project, start: Start, open_terminal: Open, how: list[str]
+    def test_that_is_resumed_at_a_terminal_continues_where_a_person_says_so(
+        self, project: Project, start: Start, open_terminal: Open
     ) -> None:
         first = start(Obedient()).run("/playbook.run two 013", *FREE)
         model = Obedient(talk=lambda request: [text("Hm.")] if request.said == "continue" else None)
-        terminal = open_terminal(start(model), *how, first.session, *FREE)
+        terminal = open_terminal(start(model), "--resume", first.session, *FREE)
         terminal.say("continue")
         terminal.wait_for("Hm")
         assert "resolution" not in project.journal()[1]
