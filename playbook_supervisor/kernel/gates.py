@@ -46,7 +46,7 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
 
 _QUESTIONS: dict[tuple[GateReason, Place], str] = {
-    (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
+    (G.GATE_ALWAYS, Place.BEFORE): "{work} (step {step}) now: continue, skip it, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
         "{step} cannot start: {error}. Fix it and continue, accept it as it is, skip the step, "
         "or abort?"
@@ -136,8 +136,9 @@ def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
     """
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
+    step = ask.member.step
     text = _QUESTIONS[ask.reason, ask.place].format(
-        step=ask.member.step.id, command=ask.member.step.command, error=error
+        step=step.id, work=step.title.rstrip(".") or f"Run {step.command}", error=error
     )
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:

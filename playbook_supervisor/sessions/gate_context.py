@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
 _LOGGED_LINES = 4
 _MOST_COMMITS = 3
+_POLICY = "the error policy"
 
 
 class Waiver(Record):
-    """What a person accepted although it failed: conditions and triggers, at which attempt."""
+    """What counts although it failed: conditions, triggers and error codes, at which attempt.
+
+    `by` is the person who accepted it, or the error policy `ignore`.
+    """
 
     names: tuple[str, ...]
     attempt: str
@@ -46,21 +50,22 @@ class Waiver(Record):
 
 
 class Words(Record):
-    """The last words of the agent of an attempt; both are empty if no agent said anything."""
+    """The last words of an attempt's agent or program; empty if there are none."""
 
     attempt: str = ""
     text: str = ""
+    by_agent: bool = True
 
 
 class GateContext(Record):
     """What helps to answer the open gate of the attempt `entry`.
 
     `people` says who may answer, a line for each policy. `said` are the last words of the step's
-    own agent or, before the step has run, of the last one that did. `verdicts` are the conditions
-    that read a report, as they are now, `proved` what the checks of the project have proved and for
-    which tree, `settled` the last attempts of the settled steps. `commits`
-    and `changes` are those since the session began, as lines of git; `more_commits` counts the
-    older ones that are left out.
+    own agent or program or, before the step has run, of the last agent that did. `verdicts` are the
+    conditions that read a report, as they are now, `proved` what the checks of the project have
+    proved and for which tree, `settled` the last attempts of the settled steps. `commits` and
+    `changes` are those since the session began, as lines of git; `more_commits` counts the older
+    ones that are left out.
     """
 
     entry: Entry
@@ -106,7 +111,7 @@ def context_of(
         entry.gate,
         people=policy.answerers(entry.step_id),
         guidance=_guidance(entry),
-        said=_said(entry, entries, store.runtime(manifest.session_id)),
+        said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
         verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
         proved=_proved(history.runtime, here.root),
         waivers=tuple(_waivers(entries)),
@@ -123,13 +128,15 @@ def _guidance(entry: Entry) -> str:
     return "" if entry.error_guidance == CODES.get(entry.error_code) else entry.error_guidance
 
 
-def _said(entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
+def _said(playbook: Playbook, entry: Entry, entries: Sequence[Entry], private: Path) -> Words:
     """Of a step that has run, from its log if its result had no words."""
     assert entry.gate is not None  # noqa: S101 - the caller checked it
     if entry.gate.place is Place.AFTER:
         text = entry.output or _logged(entry, private)
-        return Words(entry.id, last_words(text)) if text else Words()
-    speakers = [each for each in entries if each.output]
+        by_agent = playbook.step(entry.step_id).needs_agent
+        return Words(entry.id, last_words(text), by_agent) if text else Words()
+    agents = {step.id for step in playbook.steps if step.needs_agent}
+    speakers = [each for each in entries if each.output and each.step_id in agents]
     if not speakers:
         return Words()
     last = max(speakers, key=lambda each: each.completed_at or each.latest)
@@ -177,7 +184,7 @@ def _waivers(entries: Sequence[Entry]) -> Iterator[Waiver]:
         names = tuple(name for name in entry.waived if (entry.step_id, name) not in known)
         known |= {(entry.step_id, name) for name in names}
         if names:
-            by, text = (accepted[-1].by, accepted[-1].text) if accepted else ("", "")
+            by, text = (accepted[-1].by, accepted[-1].text) if accepted else (_POLICY, "")
             yield Waiver(names, entry.id, by, text)
 
 

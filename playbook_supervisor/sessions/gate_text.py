@@ -98,12 +98,16 @@ def reason(entry: Entry) -> str:
     if entry.status is EntryStatus.SKIPPED:
         by = first_line(entry.gates[-1].by) if entry.gates else ""
         said = one_line(entry.human_response)
-        return f"skipped by {by or 'the playbook'}" if said in ("", Resolution.SKIP) else said
+        if said not in ("", Resolution.SKIP):
+            return said
+        held = first_line(entry.evidence[-1]) if entry.evidence and not by else ""
+        return f"skipped by {by}" if by else held or "skipped by the playbook"
     if entry.waived:
         return f"waived: {', '.join(map(first_line, entry.waived))}"
     if entry.evidence:
         return first_line(entry.evidence[-1])
-    return f"said: {last_line(entry.output)}" if entry.output else ""
+    said = "said" if entry.agent else "output"
+    return f"{said}: {last_line(entry.output)}" if entry.output else ""
 
 
 def _further_problems(context: GateContext) -> list[str]:
@@ -118,11 +122,12 @@ def _asked_about(context: GateContext) -> str:
 
 
 def _said(context: GateContext) -> Iterator[str]:
-    said = context.said.text.splitlines()
+    said, who = context.said.text.splitlines(), context.said.attempt
+    verb = "said" if context.said.by_agent else "printed"
     if len(said) == 1:
-        yield f"{context.said.attempt} said last: {said[0]}"
+        yield f"{who} {verb} last: {said[0]}"
     elif said:
-        yield f"{context.said.attempt} said last:"
+        yield f"{who} {verb} last:"
         yield from (f"  {line}" for line in said[-_MOST_SAID:])
 
 

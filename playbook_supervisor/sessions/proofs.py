@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from playbook_supervisor.errors import PlaybookError
-from playbook_supervisor.formats.sanitize import counted
+from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.project.checks import Proof, duration
 from playbook_supervisor.records import Record, as_mapping
 from playbook_supervisor.system import tree
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST = 64
 """Proofs that a session keeps; the oldest are dropped."""
+_MOST_NAMED = 3  # changed files
 
 
 class SessionProofs(Record):
@@ -59,26 +60,28 @@ def add(runtime: Runtime, proof: Proof) -> None:
 
 
 class Standing(Record):
-    """A proof, and how many files differ from its tree now; None if git cannot tell."""
+    """A proof, and the files that differ from its tree now; None if git cannot tell."""
 
     proof: Proof
-    changed: int | None
+    changed: tuple[str, ...] | None
 
     @property
     def holds(self) -> bool:
         """Whether it holds for the tree that is there now."""
-        return self.changed == 0
+        return self.changed == ()
 
     @property
     def sentence(self) -> str:
-        """`test passed on tree 9f31c2a; 2 files have changed since`."""
+        """`test passed on tree 9f31c2a; 2 files have changed since: a.py, b.py`."""
         proof = self.proof
         passed = f"{proof.check} passed on tree {tree.short(proof.tree)}"
         if self.changed is None:
             return f"{passed}; what has changed since is not known"
         if self.changed:
-            have = "has" if self.changed == 1 else "have"
-            return f"{passed}; {counted(self.changed, 'file')} {have} changed since"
+            number, have = len(self.changed), "has" if len(self.changed) == 1 else "have"
+            named = ", ".join(map(first_line, self.changed[:_MOST_NAMED]))
+            more = f" and {number - _MOST_NAMED} more" if number > _MOST_NAMED else ""
+            return f"{passed}; {counted(number, 'file')} {have} changed since: {named}{more}"
         said = f', "{proof.line}"' if proof.line else ""
         return f"{passed}, which is there now ({duration(proof.seconds)}{said}, {proof.by})"
 
@@ -100,8 +103,8 @@ def standings(proofs: Iterable[Proof], root: Path, *, seconds: float) -> tuple[S
     return tuple(Standing(proof, _differing(root, proof.tree, now)) for proof in latest.values())
 
 
-def _differing(root: Path, before: str, now: str) -> int | None:
+def _differing(root: Path, before: str, now: str) -> tuple[str, ...] | None:
     try:
-        return len(tree.changes(root, before, now).files)
+        return tree.changes(root, before, now).paths
     except PlaybookError:  # git has removed the tree meanwhile
         return None

@@ -173,6 +173,43 @@ def test_what_changed_is_counted_with_what_git_does_not_know_yet(project: Projec
     assert commit.endswith(" Begin")
 
 
+LENIENT = """\
+name: lenient
+description: Steps that are passed over, that fail, and that need no agent
+version: "1.1"
+args: []
+defaults: {autonomy: auto, error_policy: ignore}
+steps:
+  - {id: facts, command: cli echo 7, output: json}
+  - {id: never, command: cli false, when: $facts.json == 8}
+  - {id: lint, command: cli false}
+  - {id: look, command: prompt, with: {text: Look}}
+  - {id: build, command: cli echo built, outputs: [dist], error_policy: gate}
+  - {id: ship, title: Ship it., command: cli true, autonomy: gate_always}
+"""
+
+
+def test_a_gate_tells_steps_without_an_agent_from_agents(project: Project) -> None:
+    project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
+    agent = project.script("default: {say: [all fine]}\n")
+    ran = project.playbook("run", "lenient", "--agent", agent)
+    assert ran.code == 4
+    assert "never#1 skipped: when: $facts.json is 7\n" in ran.err
+    assert "build#1 printed last: built\n" in ran.err
+    assert "waived at lint#1: PB-STEP-FAILED by the error policy\n" in ran.err
+    for line in (
+        r"facts ✓ .* · output: 7",
+        r"never – · when: \$facts.json is 7",
+        "lint ✓ .* · waived",
+    ):
+        assert re.search(rf"^  {line}$", ran.err, re.MULTILINE)
+    asked = project.playbook("answer", "accept", "--resume").err
+    assert (
+        "ship#1 WAITS FOR A HUMAN: Ship it (step ship) now: continue, skip it, or abort?" in asked
+    )
+    assert "look#1 said last: all fine\n" in asked
+
+
 def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
     waived.playbook("resume")
     with Terminal(waived, "resume") as terminal:

@@ -207,6 +207,27 @@ def test_a_parallel_group_leaves_a_line_for_each_step(sitting: Sitting) -> None:
     assert "it is broken" in screen.text[4]
 
 
+def test_a_retry_that_waits_and_a_step_that_is_due_say_so(sitting: Sitting) -> None:
+    seen: set[str] = set()
+
+    def look(picture: str) -> None:
+        seen.update(line[3:] for line in SEQUENCE.sub("", picture).splitlines())
+
+    sitting.stderr.look = look
+    sitting.project.write(
+        ".playbooks/playbooks/many.yaml",
+        HEAD.replace("1.0", "1.1")
+        + "  - {id: one, command: cli false, autonomy: auto, error_policy: 'retry:1'}\n"
+        + "  - {id: two, title: The second, command: cli true, autonomy: auto, "
+        "error_policy: stop}\n",
+    )
+    _, ending = sitting.runs("steps: {}\ndefault: {}\n")
+    assert ending.why == "failed"
+    shown = "\n".join(sorted(seen))
+    assert re.search(r"^one#1 +retry in [\d.]+ s · false ended with exit status 1$", shown, re.M)
+    assert re.search(r"^two +The second$", shown, re.M)
+
+
 def test_lines_above_the_list_stay(sitting: Sitting) -> None:
     sitting.playbook(("one", "auto", "stop", ""))
     screen, _ = sitting.runs("exec:printf 'first\\n\\033[0m\\nsecond\\n'", Level.DEBUG)

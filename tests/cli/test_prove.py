@@ -85,7 +85,11 @@ def test_a_gate_says_what_is_proved_and_what_has_changed_since(checked: Checked)
         if "test passed" in each
     ]
     assert line.startswith("· test passed on tree ")
-    assert line.endswith("; 2 files have changed since")
+    assert line.endswith("; 2 files have changed since: one.py, two.py")
+    for name in ("four", "three"):
+        project.write(f"{name}.py", "3\n")
+    (line,) = (each for each in project.playbook("status").out.splitlines() if "passed on" in each)
+    assert line.endswith("; 4 files have changed since: four.py, one.py, three.py and 1 more")
 
 
 def test_what_is_proved_for_a_tree_is_not_proved_twice(checked: Checked) -> None:

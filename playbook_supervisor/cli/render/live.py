@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from playbook_supervisor.cli.render import sessions, text
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel import gates
+from playbook_supervisor.kernel.directives import Check
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Entry, last_entries
 from playbook_supervisor.kernel.vocabulary import EntryStatus
 from playbook_supervisor.records import Record
@@ -76,13 +78,26 @@ def step_list(
     step's worker printed. The first `above` steps are on the screen already.
     """
     latest = last_entries(attempts.values())
-    steps = [step.id for step in snapshot.state.playbook.steps]
+    planned = snapshot.state.playbook.steps
+    steps = [step.id for step in planned]
     due = settled_steps(snapshot, attempts)
     current = [i for i, step in enumerate(steps) if step in latest and not latest[step].settled]
     first, end = _visible(above, len(steps), current or [due], room)
-    rows = (_row(step, latest.get(step), lines.get(step, ""), now) for step in steps[first:end])
+    retries = _retries(snapshot)
+    rows = (
+        _row(step, latest.get(step.id), lines.get(step.id, ""), now, retries.get(step.id, 0))
+        for step in planned[first:end]
+    )
     title = _title(snapshot, tuple(attempts.values()), now)
     return StepList(title, tuple(rows), first, len(steps) - end)
+
+
+def _retries(snapshot: Snapshot) -> dict[str, int]:
+    """Step → when its retry begins, in ms, for those that wait for one."""
+    asked = snapshot.directive
+    if not isinstance(asked, Check) or asked.not_before is None:
+        return {}
+    return {member.step.id: asked.not_before for member in asked.members}
 
 
 def settled_steps(snapshot: Snapshot, attempts: Mapping[str, Entry]) -> int:
@@ -119,10 +134,13 @@ def _visible(above: int, count: int, current: Sequence[int], room: int) -> tuple
     return first, first + room
 
 
-def _row(step: str, entry: Entry | None, line: str, now: int) -> Row:
+def _row(step: Step, entry: Entry | None, line: str, now: int, retry_at: int) -> Row:
     if entry is None:
-        return Row("·", "due", step)
-    name = step if entry.attempt == 1 else entry.id
+        return Row("·", "due", step.id, words=first_line(step.title))
+    if retry_at > now:
+        left = text.duration(retry_at - now)
+        return Row("✗", "failed", entry.id, words=f"retry in {left} · {first_line(entry.error)}")
+    name = step.id if entry.attempt == 1 else entry.id
     if entry.settled:
         mark, tone = _MARKS[entry.status]
         # Without the time at gates, as it was counted while the step ran.
@@ -132,7 +150,13 @@ def _row(step: str, entry: Entry | None, line: str, now: int) -> Row:
     if entry.gate is not None:
         return Row("?", "waits", name, "", "waits for you")
     since = entry.launched_at or entry.started_at
-    return Row(spinner(now), "works", name, text.duration(max(now - since, 0)), line)
+    return Row(
+        spinner(now),
+        "works",
+        name,
+        text.duration(max(now - since, 0)),
+        line or first_line(step.title),
+    )
 
 
 # ── all sessions ────────────────────────────────────────────────────────────────────────────

@@ -108,8 +108,8 @@ def _facts(head: Manifest, entries: Sequence[Entry], now: int) -> Iterator[tuple
         yield "Branch", head.branch
     if head.worktree:
         yield "Worktree", head.worktree
-    if head.args:
-        yield "Arguments", ", ".join(f"{name}={value}" for name, value in head.args.items())
+    if args := ", ".join(f"{name}={value}" for name, value in head.args.items() if value):
+        yield "Arguments", args
     if cost := text.cost(entries):
         yield "Cost", cost
     if tokens := text.tokens(entries):

@@ -112,7 +112,7 @@ def details(
     """Every attempt with its conditions, evidence and answers (kai FR39)."""
     yield from brief(seen, now, gate_text.lines(seen.gate_context()))
     if seen.manifest is not None:
-        args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items())
+        args = ", ".join(f"{key}={value}" for key, value in seen.manifest.args.items() if value)
         yield f"  began {text.stamp(seen.manifest.started_at)}" + (
             f" with {first_line(args)}" if args else ""
         )

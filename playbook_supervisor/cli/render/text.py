@@ -94,7 +94,7 @@ def _settled(entry: Entry) -> str:
     words = [entry.id, entry.status.value]
     if entry.status is EntryStatus.SKIPPED:
         words += [] if entry.decision is Decision.SKIPPED else [entry.decision]
-        cause = one_line(entry.human_response, _LINE)
+        cause = one_line(entry.human_response, _LINE) or "".join(entry.evidence[-1:])
     else:
         words += [seconds((entry.completed_at or entry.latest) - entry.started_at), entry.decision]
         # If an answer settled the attempt, its gate has shown the error.
