@@ -1,20 +1,19 @@
 """Starts a child process with three pipes, in a session of its own, and waits for its pipes.
 
 Only this module, `processes` and `leash_process` start programs. The child inherits only the
-standard three descriptors and those that are named. Commands that only read are started together.
+standard three descriptors. Commands that only read are started together.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from playbook_supervisor.errors import StorageError
 from playbook_supervisor.system.cancellation import Interrupted, cancel_requested
-from playbook_supervisor.system.process_groups import signal_group
+from playbook_supervisor.system.process_groups import signal_group, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ def spawn(
     env: Mapping[str, str],
     *,
     stdin: bytes | int,
-    below: Sequence[str] = (),
-    inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `argv`, by the program `below` if there is one. StorageError as `not_startable`.
+    """Start `argv`. StorageError as `not_startable`.
 
     Its standard input is a descriptor, or a pipe through which the caller feeds the bytes.
     """
@@ -49,7 +46,7 @@ def spawn(
 
     try:
         return subprocess.Popen(
-            [*below, *argv] or [""],
+            [*argv] or [""],
             cwd=cwd,
             env=without_pointers(env),
             stdin=(subprocess.PIPE if stdin else subprocess.DEVNULL)
@@ -60,7 +57,6 @@ def spawn(
             bufsize=0,
             start_new_session=True,
             close_fds=True,
-            pass_fds=inherited,
         )
     except (OSError, ValueError) as error:  # ValueError: a NUL, or a lone surrogate
         raise not_startable(argv, cwd, error) from error
@@ -113,6 +109,19 @@ def read_outputs(
         for process in started:
             signal_group(process, _KILL)
             _ended(process)
+
+
+def spawn_silent(argv: Sequence[str], *, stdin: int) -> int:
+    """Start a program of ours, in a group of its own, that prints nothing. OSError.
+
+    It inherits our environment, and reads that descriptor as its standard input.
+    """
+    actions = [
+        (os.POSIX_SPAWN_DUP2, stdin, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(argv[0], list(argv), os.environ, file_actions=actions, setpgroup=0)
 
 
 def _started(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, tuple[int, int]]:
@@ -168,15 +177,12 @@ def opened(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def ready_pipes(
-    selector: BaseSelector, process: subprocess.Popen[bytes]
+    selector: BaseSelector, poll: Callable[[], int | None]
 ) -> list[tuple[SelectorKey, int]]:
     """The pipes that are ready within a tick; once all are closed, wait for the process instead."""
-    import subprocess
-
     if selector.get_map():
         return selector.select(_TICK)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_TICK)
+    until(lambda: poll() is not None, _TICK)
     return []
 
 

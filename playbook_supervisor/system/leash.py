@@ -1,47 +1,89 @@
-"""The leash of a worker: a small process between the worker and its runner.
+"""A worker on a leash: a small process between the worker and its runner.
 
 The leash starts the worker, and ends all that the worker has started: when the worker has ended,
-when the runner asks for it, and when the runner is gone.
+when the runner asks for it, and when the runner is gone. `leash_process` is the other end.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
+import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from signal import SIGKILL
 
 from playbook_supervisor.system import leash_process
-from playbook_supervisor.system.leash_process import COERCED, OUTLIVES
+from playbook_supervisor.system.child_process import spawn_silent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 _NAMED = 5  # of the processes that a program left behind
+_CHUNK = 1 << 16
 
 
 class Leash:
-    """The runner's end of a leash; `leash_process` describes what passes between the two."""
+    """A worker that is started on a leash; to its runner it is like a `Popen`.
 
-    def __init__(self) -> None:
+    `pid` and `poll` are the leash's, which leads a group of its own; `returncode` is the worker's,
+    None until it is reported. `report` is readable when there is something to `hear`.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        *,
+        stdin: bytes | int,
+        lock: int,
+        outlives: bool,
+    ) -> None:
+        """Start it. `lock` is inherited; `stdin` is a descriptor, or bytes that are fed later.
+
+        OSError if that is impossible, ValueError if a text cannot be given to a program.
+        """
         self.returncode: int | None = None
         self.left: list[str] = []
         self.kept: list[str] = []
+        self.stdin: IO[bytes] | None = None
         self._unread = b""
-        control, self._control = os.pipe()
-        self.report, report = os.pipe()
-        self.theirs = (control, report)
+        self._over = False
+        self._turn = threading.Lock()
+        words = [os.fsencode(word) for word in argv] or [b""]
+        variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        request = marshal.dumps((words, os.fsencode(cwd), variables, outlives, leash_process.GRACE))
+        with ExitStack() as theirs, ExitStack() as ours:
+            if isinstance(stdin, int):
+                given = stdin
+            elif stdin:
+                given, feed = _pipe(theirs, to_us=False)
+                self.stdin = ours.enter_context(os.fdopen(feed, "wb", 0))
+            else:
+                given = os.open(os.devnull, os.O_RDONLY)
+                theirs.callback(os.close, given)
+            to_stdout, stdout = _pipe(theirs, to_us=True)
+            self.stdout = ours.enter_context(os.fdopen(stdout, "rb", 0))
+            to_stderr, stderr = _pipe(theirs, to_us=True)
+            self.stderr = ours.enter_context(os.fdopen(stderr, "rb", 0))
+            report, self.report = _pipe(theirs, to_us=True)
+            ours.callback(os.close, self.report)
+            control, self._control = _pipe(theirs, to_us=False)
+            ours.callback(os.close, self._control)
+            self.pid = _forked((given, to_stdout, to_stderr, lock, control, report))
+            theirs.close()
+            with os.fdopen(self._control, "wb", closefd=False) as requests:
+                requests.write(len(request).to_bytes(leash_process.SIZE, "big") + request)
+            self._await_start()
+            ours.pop_all()
+        os.set_blocking(self.report, False)
 
-    def command(self, *, outlives: bool, coerced: bool) -> list[str]:
-        """The command line that comes before the worker's own."""
-        options = (OUTLIVES,) * outlives + (COERCED,) * coerced
-        said = (*map(str, self.theirs), str(leash_process.GRACE), ",".join(options))
-        return [sys.executable, "-I", "-S", leash_process.__file__, *said]
-
-    def handed_over(self) -> None:
-        """The other end has inherited its descriptors, or never will."""
-        for descriptor in self.theirs:
-            os.close(descriptor)
-
-    def await_start(self) -> None:
-        """Wait until the worker has been started. OSError if that is impossible."""
+    def _await_start(self) -> None:
         said = b""
         while not said.endswith(b"\n"):  # the worker's end is not reported in the same write
             byte = os.read(self.report, 1)
@@ -53,28 +95,94 @@ class Leash:
             raise OSError(int(number), os.strerror(int(number)))
 
     def hear(self) -> bool:
-        """Read what has been reported, and wait for it; whether more may follow."""
-        chunk = os.read(self.report, 1 << 16)
-        *lines, self._unread = (self._unread + chunk).split(b"\n")
-        for line in lines:
-            word, _, rest = line.decode("utf-8", "replace").partition(" ")
-            if word == "ended":
-                self.returncode = int(rest)
-            else:
-                (self.left if word == "left" else self.kept).append(rest)
-        return bool(chunk)
+        """Read what has been reported; whether more may follow. Any thread may call it."""
+        with self._turn:
+            while not self._over:
+                try:
+                    chunk = os.read(self.report, _CHUNK)
+                except BlockingIOError:
+                    return True
+                self._over = not chunk
+                *lines, self._unread = (self._unread + chunk).split(b"\n")
+                for line in lines:
+                    self._note(line.decode("utf-8", "replace"))
+            return False
+
+    def _note(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "ended":
+            self.returncode = int(rest)
+        else:
+            (self.left if word == "left" else self.kept).append(rest)
+
+    def poll(self) -> int | None:
+        """The status of the worker, or SIGKILL's, once the leash has ended; else None."""
+        if self.hear():
+            return None
+        return -SIGKILL if self.returncode is None else self.returncode
 
     def stop(self) -> None:
         """Ask it to end the worker and all that the worker has started."""
         with suppress(BrokenPipeError):  # it has ended
             os.write(self._control, b".")
 
-    def close(self, *, drain: bool = False) -> None:
-        """Close our end, with `drain` only after the last report."""
-        while drain and self.hear():
-            pass
+    def close(self) -> None:
+        """Close our end; what it has reported until now can still be read."""
+        self.hear()
+        with self._turn:
+            self._over = True
+            os.close(self.report)
         os.close(self._control)
-        os.close(self.report)
+
+
+class _Server:
+    """The process that forks our leashes: an interpreter takes long to start."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            program = (sys.executable, "-I", "-S", leash_process.__file__)
+            self._process = spawn_silent(program, stdin=theirs.fileno())
+
+    def fork(self, descriptors: Sequence[int]) -> int:
+        """The process of a new leash, which has these descriptors. ConnectionError if we have no
+        server any more, OSError if the system allows no more processes."""
+        socket.send_fds(self._socket, [b"."], descriptors)
+        answer = self._socket.recv(20)
+        if not answer:
+            raise ConnectionResetError
+        if (number := int(answer)) < 0:
+            raise OSError(-number, os.strerror(-number))
+        return number
+
+    def close(self) -> None:
+        self._socket.close()
+        with suppress(ChildProcessError):  # a process that was forked has its parent's server
+            os.waitpid(self._process, 0)
+
+
+_servers: dict[int, _Server] = {}
+"""The server of this process, by our number: a process that was forked needs one of its own."""
+_turn = threading.Lock()
+
+
+def _forked(descriptors: Sequence[int]) -> int:
+    with _turn:
+        if server := _servers.get(os.getpid()):
+            with suppress(ConnectionError):  # it was killed
+                return server.fork(descriptors)
+        while _servers:
+            _servers.popitem()[1].close()
+        server = _servers[os.getpid()] = _Server()
+        return server.fork(descriptors)
+
+
+def _pipe(theirs: ExitStack, *, to_us: bool) -> tuple[int, int]:
+    """The end of the leash, which is closed with `theirs`, and our end."""
+    reading, writing = os.pipe()
+    other, our = (writing, reading) if to_us else (reading, writing)
+    theirs.callback(os.close, other)
+    return other, our
 
 
 def abandoned(left: Sequence[str], kept: Sequence[str]) -> Iterator[str]:

@@ -1,54 +1,100 @@
-"""The process that holds a worker on a leash; `leash` is the runner's end.
+"""The processes that hold workers on a leash; `leash` is the runner's end.
 
-On Linux it adopts the worker's descendants (a subreaper), so that none escapes with a session or a
-parent of its own; elsewhere it knows the worker's process group alone.
+On Linux a leash adopts the worker's descendants (a subreaper), so that none escapes with a session
+or a parent of its own; elsewhere it knows the worker's process group alone.
 
-The interpreter runs this file without our package and without `site`, to start fast. It reads
-`control`: a byte, or the end of the runner, asks it to end the worker, with `grace` seconds between
-SIGTERM and SIGKILL. It writes lines to `report`: `started` or `failed ERRNO`; `ended STATUS`;
+The interpreter runs this file without our package and without `site`, to start fast. It is the
+server of one runner: for each message on its standard input, a socket, it forks a leash, which gets
+the descriptors of the message. It answers with the number of the process, or the negative of an
+ERRNO, and ends with the runner.
+
+A leash reads from `control` what to start, and then waits there: a byte, or the end of the runner,
+asks it to end the worker. It writes lines to `report`: `started` or `failed ERRNO`; `ended STATUS`;
 `left` or `kept` with the name and the number of a process that the worker has left behind, and that
 was ended or could not be ended.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import ModuleType
     from typing import NoReturn
+
+    Request = tuple[list[bytes], bytes, dict[bytes, bytes], bool, float]
+    """The worker's argv, folder and environment, whether it may outlive its runner, and its grace
+    in seconds between SIGTERM and SIGKILL."""
 
 GRACE = 2.0
 """Seconds between asking processes to end and ending them."""
 PATIENCE = 5.0
 """Seconds to wait for a SIGKILL to take effect."""
-OUTLIVES, COERCED = "outlives", "coerced"
-"""The worker may outlive its runner; its environment has no LC_CTYPE."""
+SIZE = 8
+"""Bytes that tell how long a request is."""
 _LEAVING = 0.5  # seconds that a worker's processes may take to end after it
 _SWEEP = 0.05  # seconds between two sweeps of processes that do not end
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
+_DESCRIPTORS = 6  # that a leash gets: the standard three, the worker file, control and report
+_MOST = 4_096  # descriptors that a runner has open
+_INVALID = 22  # EINVAL
 
 
-class _Process:
+def _serve() -> NoReturn:
+    """Fork a leash for each message, until the runner is gone."""
+    import _socket
+    import warnings  # noqa: F401 - for os.execvpe; a leash shall not import it anew
+
+    os.closerange(3, _MOST)  # what others have let us inherit
+    signal = _signals()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the leashes
+    _prctl(_SET_CHILD_SUBREAPER, 0)  # loads what a leash needs
+    runner = _socket.socket(fileno=0)
+    number = 4  # bytes of a descriptor's
+    while True:
+        message, ancillary, *_ = runner.recvmsg(1, _socket.CMSG_SPACE(_DESCRIPTORS * number))
+        if not message:
+            os._exit(0)
+        taken = memoryview(ancillary[0][2]).cast("i").tolist()
+        server = os.getpid()
+        try:
+            forked = os.fork()
+        except OSError as error:
+            forked = -(error.errno or 1)
+        if forked == 0:
+            try:
+                _Leash(taken, server).main()
+            finally:
+                os._exit(1)
+        for descriptor in taken:
+            os.close(descriptor)
+        runner.send(b"%d" % forked)
+
+
+class _Leash:
     """The leash itself. `asked` is whether it has been asked to end the worker."""
 
-    def __init__(self, control: int, report: int, grace: float, options: Sequence[str]) -> None:
-        self.control, self.report, self.grace = control, report, grace
-        self.sources = [control]
-        self.outlives = OUTLIVES in options
-        self.coerced = COERCED in options
+    def __init__(self, descriptors: list[int], server: int) -> None:
+        *self.standard, _, self.control, self.report = descriptors
+        self.server = server
+        self.sources = [self.control]
         self.asked = False
         self.worker = 0
         self.ended = False  # the worker
         self.alone = False  # nothing is left to wait for
         self.named: dict[int, str] = {}
 
-    def main(self, argv: list[str]) -> NoReturn:
+    def main(self) -> NoReturn:
         signal = _signals()
+        os.setsid()
+        for number, descriptor in enumerate(self.standard):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
         os.set_inheritable(self.control, False)
         os.set_inheritable(self.report, False)
         self.woken, wake = os.pipe()
@@ -58,7 +104,12 @@ class _Process:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         _prctl(_SET_CHILD_SUBREAPER)
-        self.start(argv)
+        argv, folder, environment, self.outlives, self.grace = self.request()
+        if not self.outlives:  # a server that is killed takes its leashes along
+            _prctl(_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != self.server:
+                os._exit(1)
+        self.start(argv, folder, environment)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in range(3):  # the worker's own: the runner sees when it closes them
             os.dup2(nowhere, standard)
@@ -70,7 +121,21 @@ class _Process:
         self.end_all()
         os._exit(0)
 
-    def start(self, argv: list[str]) -> None:
+    def request(self) -> Request:
+        size = int.from_bytes(self.read(SIZE), "big")
+        request: Request = marshal.loads(self.read(size))  # noqa: S302 - of our own runner
+        return request
+
+    def read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = os.read(self.control, size - len(data))
+            if not chunk:  # the runner is gone
+                os._exit(1)
+            data += chunk
+        return data
+
+    def start(self, argv: list[bytes], folder: bytes, environment: dict[bytes, bytes]) -> None:
         signal = _signals()
         failure, failed = os.pipe()
         leash = os.getpid()
@@ -84,11 +149,12 @@ class _Process:
                         os._exit(1)
                 for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, not by others
                     signal.signal(ignored, signal.SIG_DFL)
-                if self.coerced:
-                    os.environ.pop("LC_CTYPE", None)
-                os.execvpe(argv[0], argv, os.environ)  # noqa: S606 - no shell is involved
+                os.chdir(folder)
+                os.execvpe(argv[0], argv, environment)  # noqa: S606 - no shell is involved
             except OSError as error:
                 os.write(failed, str(error.errno).encode())
+            except ValueError:  # a NUL, or a name with an equals sign
+                os.write(failed, b"%d" % _INVALID)
             finally:
                 os._exit(127)
         os.close(failed)
@@ -227,5 +293,4 @@ def _group_lives(group: int) -> bool:
 
 
 if __name__ == "__main__":
-    control, report, grace, options, *worker = sys.argv[1:]
-    _Process(int(control), int(report), float(grace), options.split(",")).main(worker)
+    _serve()

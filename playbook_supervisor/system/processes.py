@@ -152,6 +152,7 @@ class Worker:
         self._stdin = stdin
         self._stdout, self._stderr = Capture(cap), Capture(cap)
         self._worker_file = worker_file
+        self._process: subprocess.Popen[bytes] | Leash
         self._leash: Leash | None = None
         self._ending = threading.Lock()
         self._reader_time = 0.0  # seconds that the reader of lines() spent
@@ -160,7 +161,10 @@ class Worker:
         if worker_file is None:
             self._process = spawn(argv, cwd, environment, stdin=stdin)
         else:
-            self._process = self._spawn_leashed(worker_file, argv, cwd, environment, outlives)
+            variables = {**without_pointers(environment), MARK: str(worker_file)}
+            self._process = self._leash = _leashed(
+                worker_file, argv, cwd, variables, stdin, outlives=outlives
+            )
 
     @property
     def returncode(self) -> int | None:
@@ -214,7 +218,7 @@ class Worker:
                 if pipe is not None:
                     pipe.close()
             if self._leash is not None:
-                self._leash.close(drain=self._process.poll() is not None)
+                self._leash.close()
             if self._worker_file is not None:
                 with suppress(PlaybookError):  # what the leash did not reach, or was killed before
                     kill_worker(self._worker_file)
@@ -226,47 +230,6 @@ class Worker:
         self._end("stop")
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────
-
-    def _spawn_leashed(
-        self,
-        worker_file: Path,
-        argv: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        outlives: bool,
-    ) -> subprocess.Popen[bytes]:
-        """Start the child below its leash; they alone keep the lock on the worker file."""
-        from playbook_supervisor.system.leash import Leash
-
-        lock = lock_worker_file(worker_file)
-        self._leash = leash = Leash()
-        try:
-            try:
-                process = spawn(
-                    argv,
-                    cwd,
-                    {**env, MARK: str(worker_file)},
-                    stdin=self._stdin,
-                    below=leash.command(outlives=outlives, coerced="LC_CTYPE" not in env),
-                    inherited=(lock, *leash.theirs),
-                )
-            finally:
-                leash.handed_over()
-            try:
-                leash.await_start()
-            except OSError as error:
-                process.communicate()
-                raise not_startable(argv, cwd, error) from error
-            with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
-                os.write(lock, worker_record(process.pid))
-        except StorageError:
-            with suppress(OSError):
-                worker_file.unlink()
-            leash.close()
-            raise
-        finally:
-            os.close(lock)
-        return process
 
     def _read(
         self, splitters: Mapping[Capture, LineSplitter]
@@ -287,7 +250,7 @@ class Worker:
                 selector.register(self._leash.report, selectors.EVENT_READ, self._leash)
             while selector.get_map() or process.poll() is None:
                 lines: list[tuple[Capture, str]] = []
-                for key, _ in ready_pipes(selector, process):
+                for key, _ in ready_pipes(selector, process.poll):
                     if key.data is None:
                         unfed = feed_input(key.fd, unfed)
                         if not unfed:
@@ -348,3 +311,29 @@ class Worker:
             ):
                 signal_group(group, SIGKILL)
                 until(lambda: self._process.poll() is not None, patience)
+
+
+def _leashed(
+    worker_file: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes | int,
+    *,
+    outlives: bool,
+) -> Leash:
+    """Start the child below its leash; they alone keep the lock on the worker file."""
+    from playbook_supervisor.system.leash import Leash
+
+    lock = lock_worker_file(worker_file)
+    try:
+        leash = Leash(argv, cwd, env, stdin=stdin, lock=lock, outlives=outlives)
+        with suppress(OSError):  # the disk is full: with a /proc, the lock is enough
+            os.write(lock, worker_record(leash.pid))
+    except (OSError, ValueError) as error:
+        with suppress(OSError):
+            worker_file.unlink()
+        raise not_startable(argv, cwd, error) from error
+    finally:
+        os.close(lock)
+    return leash

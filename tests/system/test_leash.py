@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,8 @@ import pytest
 from held import eventually, gone, python, shorten_grace
 
 from playbook_supervisor.errors import StorageError
+from playbook_supervisor.system import leash
+from playbook_supervisor.system.ancestry import process
 from playbook_supervisor.system.process_groups import kill_worker, worker_alive
 from playbook_supervisor.system.processes import Worker
 
@@ -93,6 +98,13 @@ def test_the_worker_and_its_status_are_its_own(tmp_path: Path) -> None:
     assert (folder, leads) == (str(tmp_path), True)
     assert len(descriptors) == 5, "the standard three, its worker file, and the listing's own"
     assert worker.returncode == -signal.SIGUSR1
+
+
+def test_a_worker_that_is_given_nothing_reads_from_nowhere(tmp_path: Path) -> None:
+    """Programs such as `rg` take a pipe for their input."""
+    argv = ["readlink", "/proc/self/fd/0"]
+    worker = Worker(argv, cwd=tmp_path, worker_file=tmp_path / "w")
+    assert list(worker.lines()) == [os.devnull]
 
 
 def test_a_program_that_cannot_be_started_is_named(tmp_path: Path) -> None:
@@ -181,3 +193,65 @@ def test_a_stopped_leash_cannot_keep_the_worker_alive(
     assert list(lines) == []
     assert worker.stopped_by == "stop"
     assert eventually(lambda: gone(pid)), "its pipes close a moment before it is gone"
+
+
+# ── the process that forks leashes ──────────────────────────────────────────────────────────
+
+
+def its_server(worker: Worker) -> int:
+    """The parent of the worker's leash."""
+    found = process(worker._process.pid)
+    assert found is not None
+    return found.parent
+
+
+def test_the_leashes_of_a_runner_have_one_parent(tmp_path: Path) -> None:
+    workers = [Worker(python(SLEEPS), cwd=tmp_path, worker_file=tmp_path / name) for name in "ab"]
+    assert len({its_server(worker) for worker in workers}) == 1
+    for worker in workers:
+        worker.stop()
+        list(worker.lines())
+
+
+def test_a_server_that_is_killed_takes_its_leashes_along_and_is_replaced(tmp_path: Path) -> None:
+    worker = Worker(python(f"import os\n{SLEEPS}"), cwd=tmp_path, worker_file=tmp_path / "w")
+    lines, server = worker.lines(), its_server(worker)
+    pid = int(next(lines))
+    os.kill(server, signal.SIGKILL)
+    assert list(lines) == []
+    assert worker.returncode == -signal.SIGTERM
+    assert gone(pid)
+    other = Worker(["echo", "again"], cwd=tmp_path, worker_file=tmp_path / "w")
+    assert list(other.lines()) == ["again"]
+
+
+def test_a_system_that_allows_no_more_processes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.send(b"-%d" % errno.EAGAIN)
+    list(Worker(["true"], cwd=tmp_path, worker_file=tmp_path / "w").lines())
+    (server,) = leash._servers.values()
+    with ours, theirs, monkeypatch.context() as patched:
+        patched.setattr(server, "_socket", ours)
+        with pytest.raises(StorageError, match="cannot start 'true': Resource temporarily"):
+            Worker(["true"], cwd=tmp_path, worker_file=tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_large_request_is_passed_on(tmp_path: Path) -> None:
+    env = {**os.environ, "LARGE": "x" * 100_000}
+    argv = ["sh", "-c", 'echo "${#LARGE} ${#1}"', "sh", "y" * 100_000]
+    worker = Worker(argv, cwd=tmp_path, env=env, worker_file=tmp_path / "w")
+    assert list(worker.lines()) == ["100000 100000"]
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800"], ids=["NUL", "surrogate"])
+def test_what_no_program_can_be_given_is_refused(word: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot start 'echo'"):
+        Worker(["echo", word], cwd=tmp_path, worker_file=tmp_path / "w")
+
+
+def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="gone is gone"):
+        Worker(["true"], cwd=tmp_path / "gone", worker_file=tmp_path / "w")
