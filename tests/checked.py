@@ -78,10 +78,15 @@ class Checked:
         return len(runs.read_text()) if runs.exists() else 0
 
     @property
+    def begun(self) -> Path:
+        """A file that is there once a check is held."""
+        return self._beside / "processes"
+
+    @property
     def processes(self) -> list[int]:
         """The check that was held last, and the process that it had started; none before."""
         try:
-            return list(map(int, (self._beside / "processes").read_text().split()))
+            return list(map(int, self.begun.read_text().split()))
         except FileNotFoundError:
             return []
 

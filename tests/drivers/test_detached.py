@@ -56,9 +56,14 @@ def waits(conversation: Conversation, **env: str) -> Any:
     return directive(conversation.runs("next", "--wait", **env).out)
 
 
-def killed(conversation: Conversation) -> Result:
-    """`playbook next --wait`, which the client kills after some seconds."""
-    limited = ("timeout", "-s", "KILL", "4", *PROGRAM, "next", "--wait")
+KILLED = """\
+"$@" & until [ -s "$0" ]; do sleep 0.05; done; sleep 0.5; kill -KILL $!; wait $!
+"""
+
+
+def killed(checked: Checked, conversation: Conversation) -> Result:
+    """`playbook next --wait`, which the client kills a moment after the check has begun."""
+    limited = ("sh", "-c", KILLED, str(checked.begun), *PROGRAM, "next", "--wait")
     return conversation.starts(*limited, **conversation.shell)
 
 
@@ -111,9 +116,9 @@ def test_the_check_goes_on_when_the_client_kills_the_command(
     """A client gives a command a few minutes; the check is made once all the same."""
     checked.hold()
     implemented(conversation)
-    assert killed(conversation).code != 0
+    assert killed(checked, conversation).code != 0
     assert (checked.gone, detached.working(private(checked))) == (False, True)
-    assert killed(conversation).code != 0
+    assert killed(checked, conversation).code != 0
     checked.release()
     assert (waits(conversation)["directive"], checked.runs) == ("ask", 1)
 
@@ -137,7 +142,7 @@ def test_a_check_does_not_outlive_its_client(checked: Checked, conversation: Con
     """Nothing of it stays behind, and a runner that takes the session over makes it again."""
     checked.hold()
     implemented(conversation)
-    killed(conversation)
+    killed(checked, conversation)
     conversation.dies()
     eventually(lambda: checked.gone and not detached.working(private(checked)))
     checked.release()
@@ -153,7 +158,7 @@ def test_a_person_ends_the_check(
 ) -> None:
     checked.hold()
     implemented(conversation)
-    killed(conversation)
+    killed(checked, conversation)
     conversation.types(command)
     eventually(lambda: checked.gone and not detached.working(private(checked)))
     status = {"pause": "in_progress", "abort": "aborted"}[command]
@@ -177,7 +182,7 @@ def test_what_the_process_cannot_do_is_told_by_the_command(
     implemented(conversation)
     journal = checked.project.session / "journal.yaml"
     checked.hold()
-    killed(conversation)
+    killed(checked, conversation)
     journal.write_text(journal.read_text().replace("implement", "improvise"))
     checked.release()
     said = conversation.runs("next", "--wait")
