@@ -124,6 +124,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-CHECK-RULE": "Follow the rule that the message names.",
     "PB-CHECK-ALLOW": "Write `# playbook: allow CODE because REASON` there, or remove it.",
     "PB-CHECK-LINT-ASKS": "Run that command yourself, before the playbook.",
+    "PB-CHECK-LINT-CODE": "Name a code that a failure of this step can have.",
     "PB-CHECK-LINT-FEATURE": "Declare the arg `feature`.",
     "PB-CHECK-LINT-GATE": "Give the publishing step `gate_always`.",
     "PB-CHECK-LINT-NAME": "Use the same name for the file and the playbook.",
@@ -259,3 +260,17 @@ _GUIDANCE: dict[str, str] = {
 
 CODES = {code: with_session(template, "") for code, template in _GUIDANCE.items()}
 """Every stable code with its guidance, by family."""
+
+LASTING = frozenset(
+    {
+        "PB-AGENT-BUDGET",
+        "PB-AGENT-COMMAND",
+        "PB-AGENT-LIMIT",
+        "PB-AGENT-LOGIN",
+        "PB-AGENT-PERMISSION",
+        "PB-POLICY-DENIED",
+        "PB-STEP-INPUT",
+        "PB-STEP-PROGRAM",
+    }
+)
+"""Failures that another attempt would repeat, at the same cost."""

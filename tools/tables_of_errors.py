@@ -49,7 +49,7 @@ def codes() -> str:
 
 # ── warnings ────────────────────────────────────────────────────────────────────────────────
 
-_TOP = "name: sample\ndescription: A sample\nversion: '1.0'\nargs: {args}\nsteps:\n{steps}"
+_TOP = "name: sample\ndescription: A sample\nversion: '1.1'\nargs: {args}\nsteps:\n{steps}"
 _ARG = "[{name: feature, description: The feature, required: true}]"
 _STEP = (
     "  - {{id: {id}, command: {command}, autonomy: {autonomy}, error_policy: {policy}, {more}}}\n"
@@ -94,6 +94,7 @@ SAMPLES = (
     step("tasks", "preconditions: [plan_exists], postconditions: [tasks_exists]") + step(),
     step("pr", "postconditions: [pr_created]", command="/feature.pr")
     + step(autonomy="gate_always"),
+    step(policy="{default: stop, PB-STEP-TIMEOUT: gate}"),
     step(command="/speckit.clarify"),
     step(command="/speckit.plann"),
     step(command="/deploy"),

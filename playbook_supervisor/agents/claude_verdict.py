@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from playbook_supervisor.agents.claude_permissions import is_project_rule, permission_failure
 from playbook_supervisor.agents.claude_stream import Stream
 from playbook_supervisor.agents.protocol import Budget
-from playbook_supervisor.errors import CODES
+from playbook_supervisor.errors import CODES, LASTING
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Failure
@@ -29,8 +29,6 @@ _LIMITS = {
     "max_tokens": ("tokens", "--max-tokens N"),
 }
 _BUDGET_SUBTYPES = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_cost_usd"}
-_LASTING = frozenset({"PB-AGENT-BUDGET", "PB-AGENT-COMMAND", "PB-AGENT-LIMIT", "PB-AGENT-LOGIN"})
-"""Failures that another attempt would repeat, at the same cost."""
 _SERVER_ERROR = 500
 _NOT_LOGGED_IN = frozenset({401, 403})
 _TOO_MANY = 429
@@ -139,4 +137,4 @@ def timestamp(seconds: int) -> str:
 def _failure(
     code: str, message: str, cause: str = "", *, guidance: str = "", lasts: bool = False
 ) -> Failure:
-    return Failure(code, message, guidance or CODES[code], cause, lasts or code in _LASTING)
+    return Failure(code, message, guidance or CODES[code], cause, lasts or code in LASTING)

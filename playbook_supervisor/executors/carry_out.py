@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from playbook_supervisor.errors import PlaybookError
+from playbook_supervisor.errors import LASTING, PlaybookError
 from playbook_supervisor.executors.context import TaskContext
 from playbook_supervisor.executors.protocol import Executor, Stopped, Task, failed
 from playbook_supervisor.formats.sanitize import printable
@@ -20,7 +20,6 @@ from playbook_supervisor.system.capture import capped, harmless, redact
 GRACE = 15.0
 """Seconds that a stopped executor may take to return; then its thread is abandoned."""
 _FAMILIES = ("PB-STEP-", "PB-POLICY-")
-_LASTING = ("PB-STEP-INPUT", "PB-STEP-PROGRAM", "PB-POLICY-DENIED")
 
 
 def carry_out(executor: Executor, task: Task, context: TaskContext) -> Outcome:
@@ -74,7 +73,7 @@ def of_error(error: PlaybookError) -> Outcome:
         code = "PB-STEP-PROGRAM"
     elif not code.startswith(_FAMILIES):
         code, cause = "PB-STEP-FAILED", f"{code}: {cause}" if cause else code
-    lasts = code in _LASTING
+    lasts = code in LASTING
     return failed(code, error.message, guidance=error.guidance, cause=cause, lasts=lasts)
 
 

@@ -6,22 +6,26 @@ Reads no files: the caller passes a function that looks up commands.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
-from playbook_supervisor.errors import CheckError
+from playbook_supervisor.errors import CODES, LASTING, CheckError
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
+from playbook_supervisor.formats.sanitize import did_you_mean
 from playbook_supervisor.kernel.error_policy import Reaction
 from playbook_supervisor.kernel.model import AGENT_NAMESPACES, SLASH, Playbook, Step
+from playbook_supervisor.kernel.state import POSTCONDITION, PRECONDITION
 from playbook_supervisor.kernel.vocabulary import Autonomy, Trigger
 from playbook_supervisor.project.checks import find_check
 from playbook_supervisor.project.conditions import checks, is_lasting, needs_feature, publishes
+from playbook_supervisor.project.namespaces import EXECUTORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
+    from playbook_supervisor.formats.located import Data
     from playbook_supervisor.project.config import Config
 
     class Command(Protocol):
@@ -59,6 +63,7 @@ def lint(
     needs them); `stem` is the file name without its extension ("": unknown).
     """
     warnings = [*_name(playbook, stem), *_feature(playbook)]
+    warnings += _defaults(playbook, document)
     warnings += [*_too_early(playbook), *_gate_too_late(playbook)]
     lookup = command and cache(command)
     for index, step in enumerate(playbook.steps):
@@ -69,6 +74,8 @@ def lint(
             warnings += _undefined(step, path, config) if config else ()
             warnings += [*_idle_trigger(step, path), *_idle_retry(step, path)]
             warnings += [*_unseen(step, path), *_asks(step, path)]
+            if "error_policy" in _data(document, path):
+                warnings += _codes([step], path)
     problems = (
         problem_at(document, path, code, message, guidance, severity="warning")
         for path, code, message, guidance in warnings
@@ -211,6 +218,54 @@ def _retrying(step: Step) -> str:
     return next(
         each.word for each in step.error_policy.handlings if each.reaction is Reaction.RETRY
     )
+
+
+def _defaults(playbook: Playbook, document: Document) -> Iterator[_Warning]:
+    """The codes of the error policy that holds for the steps without one."""
+    path: Path = ("defaults",)
+    if "error_policy" in _data(document, path):
+        following = [
+            step
+            for index, step in enumerate(playbook.steps)
+            if "error_policy" not in _data(document, ("steps", index))
+        ]
+        yield from _codes(following, path)
+
+
+def _data(document: Document, path: Path) -> Mapping[str, Data]:
+    """The mapping at the path; empty if there is none."""
+    data: Any = document.data
+    for part in path:
+        data = data.get(part, {}) if isinstance(data, dict) else data[part]
+    return data if isinstance(data, dict) else {}
+
+
+def _failures(step: Step) -> set[str]:
+    """The codes that a failure of the step can have; a package can add some of its own."""
+    families = ("PB-AGENT-",) if step.needs_agent else ("PB-STEP-", "PB-POLICY-DENIED")
+    codes = {code for code in CODES if code.startswith(families)}
+    return codes | {"PB-STEP-DATA", "PB-STEP-OUTPUT", PRECONDITION, POSTCONDITION}
+
+
+def _codes(steps: Sequence[Step], path: Path) -> Iterator[_Warning]:
+    """Codes that no failure of these steps has, and retries of what would fail again.
+
+    They have one error policy, which stands at the path.
+    """
+    possible = {code for step in steps for code in _failures(step)}
+    ours = all(step.needs_agent or step.namespace in EXECUTORS for step in steps)
+    for code, handling in steps[0].error_policy.by_code if steps else ():
+        at = (*path, "error_policy", code)
+        if code not in possible and (ours or code in CODES):
+            near = did_you_mean(code, sorted(possible))
+            guidance = f"Did you mean `{near}`? " if near else ""
+            guidance += "Codes of agents begin with PB-AGENT, those of other steps with PB-STEP."
+            message = f"no failure here has the code `{code}`"
+            yield at, "PB-CHECK-LINT-CODE", message, guidance
+        elif code in LASTING and handling.reaction is Reaction.RETRY:
+            message = f"`{handling.word}` has no effect: `{code}` would only come again"
+            guidance = "Write `gate` or `stop`; a retry does not help."
+            yield at, "PB-CHECK-LINT-RETRY", message, guidance
 
 
 def _unseen(step: Step, path: Path) -> Iterator[_Warning]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from playbook_supervisor.formats.problems import Problem
+from playbook_supervisor.project import namespaces
 from playbook_supervisor.project.config import CheckSpec, Config
 from playbook_supervisor.project.lint import lint
 from playbook_supervisor.project.schema import examine
@@ -117,6 +118,64 @@ def test_every_retry_that_never_happens_is_named_as_it_is_written(policy: str) -
     found = warnings(caught, version="1.1")
     (message,) = (each.message for each in found if each.code == "PB-CHECK-LINT-RETRY")
     assert message.startswith("`retry:3` has no effect")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "near"),
+    [
+        ("/a", "PB-STEP-TIMEOUT", "`PB-AGENT-TIMEOUT`"),
+        ("/a", "PB-AGENT-TIMEUOT", "`PB-AGENT-TIMEOUT`"),
+        ("cli make", "PB-AGENT-TIMEOUT", "`PB-STEP-TIMEOUT`"),
+        ("cli make", "PB-STEP-FIALED", "`PB-STEP-FAILED`"),
+        ("cli make", "PB-BUG", ""),
+    ],
+)
+def test_a_code_that_no_failure_of_the_step_has_is_named(
+    command: str, code: str, near: str
+) -> None:
+    policy = f"{{default: stop, {code}: continue}}"
+    found = warnings(step("a", command=f"'{command}'", error_policy=policy), version="1.1")
+    (warned,) = (each for each in found if each.code == "PB-CHECK-LINT-CODE")
+    assert warned.message == f"no failure here has the code `{code}`"
+    assert warned.guidance.startswith(f"Did you mean {near}? " if near else "Codes of agents")
+    assert warned.line == 6
+    assert warned.col > 50
+
+
+def test_defaults_may_name_the_codes_of_every_step_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def warned(*commands: str) -> list[str]:
+        steps = ", ".join(
+            f"{{id: s{i}, command: {each}, postconditions: [git_clean]}}"
+            for i, each in enumerate(commands)
+        )
+        policy = "{default: stop, PB-AGENT-API: gate, PB-STEP-HTTP: gate, PB-STEP-MINE: gate}"
+        text = f"""
+name: x
+description: y
+version: "1.1"
+args: []
+defaults: {{autonomy: auto, error_policy: {policy}}}
+steps: [{steps}, {{id: own, command: /a, error_policy: gate, postconditions: [git_clean]}}]
+"""
+        playbook, _, document = examine(text.encode(), "x.yaml")
+        assert playbook is not None
+        assert document is not None
+        return [each.message.split("`")[1] for each in lint(playbook, document)]
+
+    monkeypatch.setattr(namespaces, "installed", lambda: ("mine",))
+    assert warned("cli make") == ["PB-AGENT-API", "PB-STEP-MINE"]
+    assert warned("cli make", "/b") == ["PB-STEP-MINE"]
+    assert warned("mine do", "/b") == []
+    assert warned("mine do") == ["PB-AGENT-API"]
+
+
+def test_a_retry_of_what_would_fail_again_is_named() -> None:
+    policy = "{default: stop, PB-STEP-PROGRAM: retry_once, PB-STEP-TIMEOUT: retry_once}"
+    (found,) = warnings(step("a", command="cli make", error_policy=policy), version="1.1")
+    assert found.code == "PB-CHECK-LINT-RETRY"
+    assert "`retry_once` has no effect: `PB-STEP-PROGRAM`" in found.message
 
 
 def test_other_policies_are_not_taken_for_a_retry() -> None:
