@@ -193,7 +193,13 @@ def driving(command: Command) -> Command:
             "--max-cost-usd",
             metavar="USD",
             callback=_dollars,
-            help="Highest cost of the whole run. `resume` keeps this limit and the next two.",
+            help="Highest cost of the whole run. `resume` keeps this limit and the next three.",
+        ),
+        click.option(
+            "--max-tokens",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Most tokens of the whole run, weighed by price in tokens of input.",
         ),
         click.option(
             "--max-turns",
@@ -206,12 +212,6 @@ def driving(command: Command) -> Command:
             metavar="N",
             type=click.IntRange(min=1),
             help="Most tool calls in one step.",
-        ),
-        click.option(
-            "--max-tokens",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="Most tokens of the whole run, weighed by price in tokens of input.",
         ),
     )
     for option in reversed(options):
