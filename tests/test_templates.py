@@ -15,7 +15,7 @@ from playbook_supervisor.project.schema import examine, schema_text
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 SKELETON = TEMPLATES / "playbook.tpl.yaml"
-FIRST = ("auto-speckit", "auto-validate")
+FIRST = ("auto-validate",)
 """The playbooks that need nothing of version 1.1."""
 SHIPPED = [*sorted((TEMPLATES / "playbooks").glob("*.yaml")), SKELETON]
 
@@ -49,8 +49,8 @@ PROOF = "tasks_done,changes_made=**,command_succeeds={{test}}"
 AUTO_SPECKIT = """
 plan            /speckit.plan       -           auto             spec_exists                   plan_exists      stop        -
 tasks           /speckit.tasks      -           auto             plan_exists                   tasks_exists     stop        -
-analyze         /speckit.analyze    -           auto             spec_exists,plan_exists,tasks_exists -         gate        -
-implement       /speckit.implement  -           gate_always      tasks_exists                  -                gate        -
+analyze         /speckit.analyze    -           auto             spec_exists,plan_exists,tasks_exists changes_within=.playbooks/sessions/** gate -
+implement       /speckit.implement  -           gate_always      tasks_exists                  PROOF            gate        -
 """  # noqa: E501
 
 
