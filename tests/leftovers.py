@@ -83,8 +83,8 @@ def _living(run: str) -> list[Left]:
             tests = [each.removeprefix(_TEST) for each in given if each.startswith(_TEST)]
             if tests and wanted in given:
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if command.endswith("leash_process.py ") and _parent(process) == os.getpid():
-                    continue  # it forks the leashes of this process, and ends with it
+                if command.endswith("leash_process.py ") and _parent(process) != 1:
+                    continue  # it ends with its runner, perhaps with this process
                 test = tests[0].decode().rpartition(" ")[0]
                 found.append(Left(int(process.name), test, command.strip()[:200]))
     return found
