@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from playbook_supervisor.errors import StepError, StorageError
 from playbook_supervisor.executors.protocol import Context, Task, refuse_words
-from playbook_supervisor.formats.sanitize import first_line, last_words, one_line
+from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.system import github
 from playbook_supervisor.system.git_unattended import refusal
 
@@ -19,8 +20,22 @@ INPUT = "PB-STEP-INPUT"
 DEADLINE = 60.0
 """Seconds that `gh` has to answer."""
 
-_LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
+_KINDS = {"pr": "a pull request", "issue": "an issue"}
 _LONGEST_TITLE = 256  # characters, as GitHub has it
+
+
+def titled(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of `with:` of what has a title and a body beside these options."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["title"],
+        "properties": {
+            "title": {"type": "string", "minLength": 1, "description": "One line."},
+            "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
+            **options,
+        },
+    }
 
 
 def gh(context: Context, *arguments: str, stdin: str = "") -> str:
@@ -82,15 +97,18 @@ def title_of(task: Task) -> str:
     raise StepError(INPUT, "the title is empty", guidance="Correct `title`.")
 
 
-def body_of(task: Task) -> str:
-    """`body`, or else the standard input of the step."""
-    body: str = task.options.get("body", task.stdin)
-    return body
+def create(context: Context, kind: str, task: Task, *options: str) -> tuple[int, str]:
+    """Number and address of what `gh KIND create` opens, with the title and body of the task."""
+    titled = (f"--title={title_of(task)}", "--body-file=-")
+    body = task.options.get("body", task.stdin)
+    made = github.created(gh(context, kind, "create", *titled, *options, stdin=body))
+    if made is None:
+        raise unexpected(f"the address of {_KINDS[kind]}")
+    return made
 
 
 def _refused(what: str, done: Completed) -> StepError:
-    lines = refusal(done)
-    words = " / ".join(lines[-_LAST_LINES:])[-_LAST_WORDS:]
+    said = refusal(done)
     if github.is_elsewhere(done):  # it also advises to log in
         why = "gh knows no forge of this repository"
         cure = "Add the forge's repository as a remote, or `gh auth login --hostname HOST`."
@@ -100,6 +118,4 @@ def _refused(what: str, done: Completed) -> StepError:
         why, cure = "gh does not reach the forge", "Look at the network, then run the step again."
     else:
         why, cure = f"gh {what} failed", ""
-    return StepError(
-        CODE, f"{why}: {words}", guidance=cure, cause=last_words("\n".join(lines), _CAUSE)
-    )
+    return StepError(CODE, f"{why}: {said.words}", guidance=cure, cause=said.cause)

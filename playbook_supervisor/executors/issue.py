@@ -5,14 +5,10 @@ An open issue with this title that the user has opened before is reported, not o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from playbook_supervisor.executors.forge import body_of, entries, gh, title_of, unexpected
+from playbook_supervisor.executors.forge import create, entries, gh, title_of, titled
 from playbook_supervisor.executors.protocol import Context, Task, refuse_words
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.directives import Outcome
-from playbook_supervisor.system import github
 
 _OPEN = ("--state", "open", "--author", "@me", "--limit", "100", "--json", "number,title,url")
 
@@ -21,13 +17,8 @@ class IssueExecutor:
     """Its output is the address of the issue."""
 
     namespace = "issue"
-    with_schema: Mapping[str, Any] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["title"],
-        "properties": {
-            "title": {"type": "string", "minLength": 1, "description": "One line."},
-            "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
+    with_schema = titled(
+        {
             "assignee": {
                 "type": "string",
                 "minLength": 1,
@@ -38,8 +29,8 @@ class IssueExecutor:
                 "items": {"type": "string", "minLength": 1},
                 "description": "Labels that the repository has.",
             },
-        },
-    }
+        }
+    )
 
     check = staticmethod(refuse_words)
 
@@ -53,11 +44,7 @@ class IssueExecutor:
         chosen = [f"--label={_value(label)}" for label in task.options.get("labels", ())]
         if assignee := task.options.get("assignee", ""):
             chosen.append(f"--assignee={_value(assignee)}")
-        options = [f"--title={title}", "--body-file=-", *chosen]
-        made = github.created(gh(context, "issue", "create", *options, stdin=body_of(task)))
-        if made is None:
-            raise unexpected("the address of an issue")
-        return _reported(context, "is opened", *made)
+        return _reported(context, "is opened", *create(context, "issue", task, *chosen))
 
 
 def _reported(context: Context, state: str, number: int, address: str) -> Outcome:

@@ -16,10 +16,11 @@ from playbook_supervisor.errors import StepError
 from playbook_supervisor.executors.forge import (
     CODE,
     INPUT,
-    body_of,
+    create,
     entries,
     gh,
     title_of,
+    titled,
     unexpected,
 )
 from playbook_supervisor.executors.protocol import Context, Stopped, Task, refuse_words
@@ -58,13 +59,8 @@ class PullRequestExecutor:
     """Its output is the address of the pull request."""
 
     namespace = "pr"
-    with_schema: Mapping[str, Any] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["title"],
-        "properties": {
-            "title": {"type": "string", "minLength": 1, "description": "One line."},
-            "body": {"type": "string", "description": "Markdown; the step's stdin by default."},
+    with_schema = titled(
+        {
             "base": {
                 "type": "string",
                 "minLength": 1,
@@ -81,14 +77,15 @@ class PullRequestExecutor:
                 "description": "Whether the step ends only when all checks have passed, or when "
                 "a person has merged it.",
             },
-        },
-    }
+        }
+    )
 
     check = staticmethod(refuse_words)
 
     def execute(self, task: Task, context: Context) -> Outcome:
         """Open it. StepError PB-STEP-FORGE if gh refuses, PB-STEP-GIT if git or the remote does."""
-        title, base = title_of(task), task.options.get("base", "")
+        title_of(task)  # before anything is pushed
+        base = task.options.get("base", "")
         if base and not github.is_plain(base):
             raise StepError(INPUT, f"{first_line(base, 80)!r} is no branch", guidance="Correct it.")
         repository = Repository(context)
@@ -98,7 +95,7 @@ class PullRequestExecutor:
             _push(context, repository, branch)
         told = f"{pull} is {pull.state.lower()} already: {pull.url}" if pull else ""
         if pull is None:
-            pull = _create(context, repository, branch, title, task)
+            pull = _create(context, repository, branch, task)
             told = f"{pull} is opened: {pull.url}"
         context.say(told)
         if wait := task.options.get("wait", False):
@@ -162,20 +159,15 @@ def _push(context: Context, repository: Repository, branch: str) -> None:
         context.say(pushed)
 
 
-def _create(
-    context: Context, repository: Repository, branch: str, title: str, task: Task
-) -> PullRequest:
-    options = [f"--title={title}", "--body-file=-"]
+def _create(context: Context, repository: Repository, branch: str, task: Task) -> PullRequest:
+    options = []
     if len(repository.remotes()) == 1:  # with a fork among them, gh has to find out whose it is
         options.append(f"--head={branch}")
     if base := task.options.get("base", ""):
         options.append(f"--base={base}")
     if task.options.get("draft", False):
         options.append("--draft")
-    made = github.created(gh(context, "pr", "create", *options, stdin=body_of(task)))
-    if made is None:
-        raise unexpected("the address of a pull request")
-    return PullRequest(*made, "OPEN")
+    return PullRequest(*create(context, "pr", task, *options), "OPEN")
 
 
 # ── waiting ─────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from playbook_supervisor.errors import StepError
 from playbook_supervisor.formats.sanitize import counted, first_line, last_words, printable
@@ -13,14 +14,15 @@ from playbook_supervisor.system import checkout
 from playbook_supervisor.system.git_unattended import (
     NO_CHORES,
     NO_PROMPTS,
+    PUSH,
     SAY_WHO,
-    lacks_identity,
     lock_held,
     patiently,
     push_address,
     push_remote,
     quiet_ssh,
     refusal,
+    remote_tip,
     under_way,
 )
 from playbook_supervisor.system.processes import run
@@ -28,6 +30,7 @@ from playbook_supervisor.system.processes import run
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from playbook_supervisor.executors.protocol import Context
+    from playbook_supervisor.system.git_unattended import Git
     from playbook_supervisor.system.processes import Completed
 
 CODE = "PB-STEP-GIT"
@@ -40,8 +43,8 @@ _SETTINGS = (*NO_CHORES, "-c", "core.quotePath=false")
 _REJECTED = r"(?m)^!\t[^\t\n]*\t(.*)$"  # git push --porcelain: the flag, the references, why
 _BLOCKED = r"(?m)^\t(.+)$"  # the files that git would have to overwrite
 _TIMEOUT, _MAX_OUTPUT = 20.0, 1 << 26  # seconds and bytes of a command that only reads
-_LISTED = 3
-_LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
+_LISTED, _CAUSE = 3, 2000  # files, characters of their list
+_LAST_WORDS = 300  # characters
 _SHORT = 7  # characters of a commit's id
 
 
@@ -95,7 +98,7 @@ class Repository:
 
         `doing` says what it does, for the error if it would overwrite files.
         """
-        done = patiently(self._show, *arguments, stdin=stdin)
+        done = patiently(self._in_step, *arguments, stdin=stdin)
         if held := lock_held(done):
             raise StepError(
                 CODE,
@@ -111,22 +114,26 @@ class Repository:
             stdin = "".join(f"{name}\0" for name in names).encode()
             self.git("update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
 
-    def _show(
-        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes = b""
-    ) -> Completed:
-        return self._in_step(*arguments, env=env or {}, stdin=stdin)
-
     def _in_step(
-        self, *arguments: str, env: Mapping[str, str], stdin: bytes = b"", quiet: bool = False
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        quiet: bool = False,
     ) -> Completed:
         """Run a command that may take long, and that ends with the step."""
         return self._context.run(
             ["git", *_SETTINGS, *arguments],
             stdin=stdin,
-            env={**_ENVIRONMENT, **env},
+            env={**_ENVIRONMENT, **(env or {})},
             cwd=self._context.root,
             quiet=quiet,
         )
+
+    @property
+    def _quietly(self) -> Git:
+        """Runs such a command and shows nothing of it."""
+        return partial(self._in_step, quiet=True)
 
     # ── where it stands ─────────────────────────────────────────────────────────────────────
 
@@ -189,12 +196,10 @@ class Repository:
         if not (remote := self.remote(branch)):
             return None
         address, env = push_address(self.git, remote), quiet_ssh(self.git)
-        ref = f"{HEADS}{branch}"
-        listed = self._in_step("ls-remote", "--quiet", "--", address, ref, env=env, quiet=True)
-        if listed.returncode != 0:
-            raise refused(f"asking {remote} for its branches", listed)
-        tips = dict(line.split("\t")[::-1] for line in listed.stdout.splitlines() if "\t" in line)
-        return Upstream(remote, branch, address, env, tips.get(ref, ""))
+        tip, asked = remote_tip(self._quietly, address, branch, env)
+        if asked.returncode != 0:
+            raise refused(f"asking {remote} for its branches", asked)
+        return Upstream(remote, branch, address, env, tip)
 
     def fast_forward(self, upstream: Upstream) -> str:
         """Take up the commits that only the remote has; a line about it, empty if there are none.
@@ -207,9 +212,7 @@ class Repository:
             return ""
         quietly = ("--quiet", "--no-tags", "--no-recurse-submodules")
         wanted = f"{HEADS}{upstream.branch}"
-        fetched = self._in_step(
-            "fetch", *quietly, "--", upstream.address, wanted, env=upstream.env, quiet=True
-        )
+        fetched = self._quietly("fetch", *quietly, "--", upstream.address, wanted, env=upstream.env)
         if fetched.returncode != 0:
             raise refused("git fetch", fetched)
         apart = ("rev-list", "--left-right", "--count", f"{head}...{upstream.tip}")
@@ -235,18 +238,8 @@ class Repository:
         if upstream.tip and (upstream.tip == head or self.contains(upstream.tip, head)):
             return ""
         follow = ("--set-upstream",) if not self._follows(branch) else ()
-        done = self._in_step(
-            "push",
-            "--porcelain",
-            "--no-follow-tags",
-            "--recurse-submodules=no",
-            *follow,
-            "--",
-            upstream.remote,
-            f"{HEADS}{branch}:{HEADS}{branch}",
-            env=upstream.env,
-            quiet=True,
-        )
+        refs = f"{HEADS}{branch}:{HEADS}{branch}"
+        done = self._quietly(*PUSH, *follow, "--", upstream.remote, refs, env=upstream.env)
         if done.returncode != 0:
             raise _push_refused(upstream, done)
         return f"pushed {branch} to {upstream.remote}"
@@ -269,15 +262,9 @@ def refused(what: str, done: Completed, doing: str = "") -> StepError:
     """The error of a command that git refused, with its last lines."""
     if doing and (blocked := re.findall(_BLOCKED, done.stderr)):
         return _would_overwrite(doing, blocked)
-    lines = refusal(done)
-    no_identity = lacks_identity(lines)
-    words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
-    return StepError(
-        CODE,
-        f"{what} was refused: {words}",
-        guidance=f"{SAY_WHO}." if no_identity else "",
-        cause=last_words("\n".join(lines), _CAUSE),
-    )
+    said = refusal(done)
+    who = f"{SAY_WHO}." if said.lacks_identity else ""
+    return StepError(CODE, f"{what} was refused: {said.words}", guidance=who, cause=said.cause)
 
 
 def _would_overwrite(doing: str, files: list[str]) -> StepError:
@@ -295,13 +282,13 @@ def _push_refused(upstream: Upstream, done: Completed) -> StepError:
     reason = re.search(_REJECTED, done.stdout)
     if reason is None:
         return refused("git push", done)
-    lines = refusal(done)
-    told = " / ".join(line for line in lines if line.startswith("remote:"))
+    said = refusal(done)
+    told = " / ".join(line for line in said.lines if line.startswith("remote:"))
     words = first_line(": ".join(filter(None, (reason[1], told))), _LAST_WORDS)
     moved = reason[1].startswith("[rejected]")
     return StepError(
         CODE,
         f"{upstream.name} did not take the push: {words}",
         guidance="Rebase or merge what it has, then run the step again." if moved else "",
-        cause=last_words("\n".join(lines), _CAUSE),
+        cause=said.cause,
     )

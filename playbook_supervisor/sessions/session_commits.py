@@ -19,14 +19,15 @@ from playbook_supervisor.system.checkout import Checkout
 from playbook_supervisor.system.git_unattended import (
     NO_CHORES,
     NO_PROMPTS,
+    PUSH,
     SAY_WHO,
-    lacks_identity,
     lock_held,
     patiently,
     push_address,
     push_remote,
     quiet_ssh,
     refusal,
+    remote_tip,
     under_way,
 )
 from playbook_supervisor.system.processes import Completed, run
@@ -38,7 +39,6 @@ NAME = "Playbook-Name"
 _SESSIONS = ".playbooks/sessions"
 _UNFINISHED = ".playbook-tmp-*"  # files that are being written
 _LEAST = 2.0  # seconds for a git command when time is up, to see what the last one did
-_LAST_LINES, _LAST_WORDS = 3, 300  # lines, characters
 _NEXT_COMMIT = "; the next commit has all of {folder}."
 _TERMINAL = frozenset({"GPG_TTY", "SSH_ASKPASS"})
 
@@ -197,14 +197,10 @@ class SessionInGit:
             return ""
         if not (remote := push_remote(self._git, branch)):
             return ""
-        ref, place = f"refs/heads/{branch}", f"{remote}/{branch}"
-        quietly = quiet_ssh(self._git)
-        address = push_address(self._git, remote)
-        listed = self._git("ls-remote", "--quiet", "--", address, ref, env=quietly)
-        if listed.returncode != 0:
-            raise self._refused("PB-GIT-PUSH", "ls-remote", listed)
-        tips = dict(line.split("\t")[::-1] for line in listed.stdout.splitlines())
-        tip = tips.get(ref, "")
+        place, quietly = f"{remote}/{branch}", quiet_ssh(self._git)
+        tip, asked = remote_tip(self._git, push_address(self._git, remote), branch, quietly)
+        if asked.returncode != 0:
+            raise self._refused("PB-GIT-PUSH", "ls-remote", asked)
         if tip == made.id:
             return ""
         if not tip:
@@ -215,16 +211,7 @@ class SessionInGit:
                 f"{place} is not at {made.parent[:7]}, the commit before it: more than the session "
                 "would be pushed",
             )
-        pushed = self._git(
-            "push",
-            "--porcelain",
-            "--no-follow-tags",
-            "--recurse-submodules=no",
-            "--",
-            remote,
-            f"{made.id}:{ref}",
-            env=quietly,
-        )
+        pushed = self._git(*PUSH, "--", remote, f"{made.id}:refs/heads/{branch}", env=quietly)
         if pushed.returncode != 0:
             raise self._refused("PB-GIT-PUSH", "push", pushed)
         return place
@@ -266,12 +253,7 @@ class SessionInGit:
             return GitError(
                 code, f"git {command} took longer than {self._timeout:g} seconds, and was ended"
             )
-        lines = refusal(done)  # the output of hooks, too
-        no_identity = lacks_identity(lines)
-        words = " / ".join(lines[-1 if no_identity else -_LAST_LINES :])[-_LAST_WORDS:]
-        return GitError(
-            code,
-            f"git {command} was refused: {words}",
-            guidance=SAY_WHO + _NEXT_COMMIT.format(folder=self._folder) if no_identity else "",
-            cause="\n".join(lines),
-        )
+        said = refusal(done)  # the output of hooks, too
+        who = SAY_WHO + _NEXT_COMMIT.format(folder=self._folder) if said.lacks_identity else ""
+        message = f"git {command} was refused: {said.words}"
+        return GitError(code, message, guidance=who, cause=said.cause)

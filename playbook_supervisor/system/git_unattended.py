@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from playbook_supervisor.formats.sanitize import printable
+from playbook_supervisor.formats.sanitize import last_words, printable
+from playbook_supervisor.records import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ NO_PROMPTS = {
 NO_CHORES = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
 SAY_WHO = "Tell git who you are: `git config user.name NAME` and `git config user.email ADDRESS`"
 
+PUSH = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
+"""A push of what is named, and of nothing else."""
+
+_LAST_LINES, _LAST_WORDS, _CAUSE = 3, 300, 2000  # lines, characters, characters
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds, while another git holds a lock
 _LOCK = r"'(/[^'\n]{1,4096}\.lock)'"  # a hook may mention a `yarn.lock`
 _WHO = "git config --global user.email"  # what git advises in any language
@@ -102,13 +107,42 @@ def lock_held(done: Completed) -> str:
     return printable(held[1]) if held else ""
 
 
-def refusal(done: Completed) -> list[str]:
-    """The lines of git and its hooks, at least one, without empty ones and credentials."""
+class Refusal(Record):
+    """What git or its hooks said when they refused: at least one line, without credentials."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def lacks_identity(self) -> bool:
+        """Whether git refuses because it knows no author."""
+        return any(_WHO in line for line in self.lines)
+
+    @property
+    def words(self) -> str:
+        """The last lines as one."""
+        last = self.lines[-1 if self.lacks_identity else -_LAST_LINES :]
+        return " / ".join(last)[-_LAST_WORDS:]
+
+    @property
+    def cause(self) -> str:
+        """All lines, as far as an error quotes them."""
+        return last_words("\n".join(self.lines), _CAUSE)
+
+
+def refusal(done: Completed) -> Refusal:
+    """What a command that failed said."""
     told = f"{re.sub(_OF_PUSH, '', done.stdout)}\n{done.stderr}"
     said = re.sub(_CREDENTIALS, "//", printable(told, keep_newlines=True))
-    return [line.strip() for line in said.splitlines() if line.strip()] or ["no message"]
+    lines = tuple(line.strip() for line in said.splitlines() if line.strip())
+    return Refusal(lines or ("no message",))
 
 
-def lacks_identity(lines: list[str]) -> bool:
-    """Whether git refuses because it knows no author."""
-    return any(_WHO in line for line in lines)
+def remote_tip(
+    git: Git, address: str, branch: str, env: Mapping[str, str]
+) -> tuple[str, Completed]:
+    """The commit of the branch that the remote has now, empty if it has no such branch; and the
+    command that asked for it, which may have failed."""
+    ref = f"refs/heads/{branch}"
+    listed = git("ls-remote", "--quiet", "--", address, ref, env=env)
+    tips = dict(line.split("\t")[::-1] for line in listed.stdout.splitlines() if "\t" in line)
+    return tips.get(ref, ""), listed
