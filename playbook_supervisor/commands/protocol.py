@@ -87,11 +87,13 @@ def _nothing_new(snapshot: Snapshot, known: set[str], *, ours: bool) -> bool:
 def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
     from time import monotonic, sleep
 
+    from playbook_supervisor.drivers.claude_code import binding
     from playbook_supervisor.sessions.snapshot import for_us
 
     if delay := supervisor.delay(snapshot.state):
         until = monotonic() + delay
         while not supervisor.changed() and (left := until - monotonic()) > 0:
+            binding.require_driver(supervisor.private)
             sleep(min(left, _INTERVAL))
     elif for_us(snapshot):
         from playbook_supervisor.drivers import detached
@@ -99,6 +101,7 @@ def _await_change(supervisor: Supervisor, snapshot: Snapshot) -> None:
         detached.attend(supervisor)
     else:
         while not supervisor.changed():
+            binding.require_driver(supervisor.private)
             sleep(_INTERVAL)
 
 

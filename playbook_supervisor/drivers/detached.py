@@ -55,10 +55,12 @@ _GLANCE = 0.5  # seconds between two looks at who drives the session
 def attend(supervisor: Supervisor) -> None:
     """Start the process unless it works already; return when it has changed the session or ended.
 
-    Raises the error that has ended it. Call it while there is only one thread.
+    Raises the error that has ended it, or StateError PB-STATE-INTERRUPTED if the session's client
+    has ended: the process would stop at once. Call it while there is only one thread.
     """
     private = supervisor.private
     if not working(private):
+        binding.require_driver(private)
         remove(private / _FAILURE)
         root, session_id = supervisor.root, supervisor.id
         run_detached(lambda: _work(root, session_id))
@@ -134,9 +136,12 @@ def _carry_out_steps(supervisor: Supervisor, snapshot: Snapshot) -> None:
                         pool.launch(attempt, _job(supervisor, snapshot, attempt))
                 snapshot = _next(supervisor, pool, output, snapshot)
     finally:
+        stopped = [attempt for attempt in for_us(snapshot) if attempt.id in pool.active]
         for attempt, outcome in pool.stop():
             with suppress(StateError):  # it was settled as interrupted or aborted
                 supervisor.note_return(attempt.id, outcome)
+        for attempt in stopped:  # it has begun, so what it left decides, and it is not begun again
+            put(supervisor.worker_file(attempt), b"", 0)
         output.on_end(snapshot)
         pool.close()
 

@@ -68,6 +68,8 @@ class Model:
     requests: list[Request] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
     """What else the client asked for: method and path."""
+    pages: dict[str, object] = field(default_factory=dict)
+    """What the server has beside the API, for programs of the client: path → JSON."""
     errors: list[Exception] = field(default_factory=list)
     """What the script raised."""
     called: dict[str, Call] = field(default_factory=dict)
@@ -188,7 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the client hung up, or was killed
 
     def do_GET(self) -> None:
-        self._stray()
+        if self.path in self.served.pages:
+            self._json(200, self.served.pages[self.path])
+        else:
+            self._stray()
 
     def do_HEAD(self) -> None:
         self._stray()

@@ -212,6 +212,17 @@ def test_a_process_that_was_killed_is_an_interrupted_attempt(
     assert (second["status"], second["attempt"]) == ("done", 2)
 
 
+def test_nothing_more_is_carried_out_for_a_client_that_has_ended(
+    built: Built, conversation: Conversation
+) -> None:
+    """A `next --wait` that outlives its client would begin the program again and again."""
+    conversation.types("run", "mixed x")
+    conversation.dies()
+    refused = built.project.playbook("next", "--wait")
+    assert (refused.code, built.runs) == (3, 0)
+    assert f"the Claude Code that drove session {built.session} has ended" in refused.err
+
+
 def test_an_abort_ends_the_program(built: Built, conversation: Conversation) -> None:
     built.hold()
     conversation.types("run", "mixed x")
@@ -357,6 +368,23 @@ class TestInThisProcess:
         monkeypatch.setattr(detached, "_carry_out", interrupted)
         detached.attend(Supervisor(DiskStore(checkout.find(built.project.root)), built.session))
         assert not (built.private / "detached.json").exists()
+
+    def test_a_step_that_was_stopped_is_an_interrupted_attempt(
+        self, built: Built, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def stops(*_: object) -> None:
+            until(lambda: built.runs == 1, PATIENCE)
+            raise Interrupted
+
+        built.hold()
+        built.project.playbook("begin", "mixed", "x")
+        with monkeypatch.context() as patched:
+            patched.setattr(detached, "_next", stops)
+            detached.attend(Supervisor(DiskStore(checkout.find(built.project.root)), built.session))
+        built.release()
+        built.project.playbook("next", "--wait")
+        first, second = (e for e in built.project.journal() if e["step_id"] == "build")
+        assert (first["error_code"], second["attempt"]) == ("PB-STATE-INTERRUPTED", 2)
 
     def test_the_time_of_a_retry_is_waited_for_by_the_command(self, built: Built) -> None:
         text = MIXED.format(program="false").replace("error_policy: stop", "error_policy: retry:1")

@@ -191,6 +191,17 @@ def lives(bound: Binding) -> bool:
     return ancestry.lives(bound.pid, bound.born)
 
 
+def require_driver(private: Path) -> None:
+    """StateError PB-STATE-INTERRUPTED if the client that drives the session has ended."""
+    bound = load(private)
+    if bound is not None and not lives(bound):
+        raise StateError(
+            "PB-STATE-INTERRUPTED",
+            f"the Claude Code that drove session {bound.session} has ended",
+            guidance=f"`playbook resume {bound.session}` continues, or /playbook.resume there.",
+        )
+
+
 def driven(bound: Binding) -> StateError:
     """The refusal that names the client."""
     return StateError(
