@@ -14,12 +14,12 @@ ADDRESS = "https://forge.example/us/project"
 
 GH = f"""\
 #!{sys.executable} -SE
-import fcntl, json, pathlib, sys
+import fcntl, json, os, sys
 
-folder = pathlib.Path(__file__).parent
-turn = (folder / "turn").open("w")
+os.chdir(os.path.dirname(__file__))
+turn = open("turn", "w")
 fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
-state = json.loads((folder / "state.json").read_text())
+state = json.load(open("state.json"))
 argv = sys.argv[1:]
 stdin = sys.stdin.read() if "--body-file=-" in argv else ""
 options = dict(word[2:].split("=", 1) for word in argv if word.startswith("--") and "=" in word)
@@ -28,8 +28,9 @@ state["calls"].append(argv)
 listed = state[kind]
 
 def save():
-    (folder / "state.new").write_text(json.dumps(state))
-    (folder / "state.new").replace(folder / "state.json")
+    with open("state.new", "w") as file:
+        json.dump(state, file)
+    os.replace("state.new", "state.json")
 
 if failure:
     save()

@@ -320,8 +320,9 @@ def test_waiting_for_a_limit_does_not_count_towards_the_deadline(
 
 
 def test_work_that_a_limit_stopped_continues(
-    stand_in: StandIn, folder: Path, tmp_path: Path
+    stand_in: StandIn, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Sleepless(monkeypatch)
     begun, _, ended = recorded("works").partition('{"type": "user"')
     rest = limited(time.time() - 100).partition("\n")[2]
     stand_in(begun + rest, recorded("works"))
@@ -334,9 +335,13 @@ def test_work_that_a_limit_stopped_continues(
     assert ended
 
 
-def test_after_an_ended_limit_the_next_try_is_soon(stand_in: StandIn, tmp_path: Path) -> None:
+def test_after_an_ended_limit_the_next_try_is_soon(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = Sleepless(monkeypatch)
     stand_in(limited(time.time() - 100), recorded("works"))
     assert carried_out(planning(tmp_path), wait_for_limit=True)[0].ok
+    assert 0 < slept.seconds < 2
 
 
 @pytest.mark.parametrize("stream", ["limit", "overloaded"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import textwrap
 import time
@@ -322,36 +321,6 @@ def test_any_file_is_either_a_script_or_refused_with_places(
 
 
 # ── the file that ships, and the one that is documented ─────────────────────────────────────
-
-
-def test_the_demo_script_takes_a_feature_to_its_pull_request(tmp_path: Path, call: Call) -> None:
-    """cat FR-5.2."""
-    demo = REPOSITORY / "templates/demo"
-    shutil.copytree(demo / "project", call.cwd, dirs_exist_ok=True)
-    agent = choose(f"script:{demo / 'script.yaml'}", Config(), call.cwd)
-    steps = [("plan", 1), ("tasks", 1), ("agreement", 1), ("implement", 1), ("implement", 2)]
-    steps += [("agreement-check", 1), ("qa-plan", 1), ("qa-run", 1), ("pr", 1)]
-    feature = "001-greeting"
-    ends = {
-        f"{step}#{attempt}": ended(
-            agent, replace(call, step=step, attempt=attempt, feature=feature)
-        ).ok
-        for step, attempt in steps
-    }
-    assert [step for step, ok in ends.items() if not ok] == ["implement#1"]
-    for written in (
-        f"specs/{feature}/plan.md",
-        f"specs/{feature}/tasks.md",
-        f".agreements/{feature}/agreement.yaml",
-        f".agreements/{feature}/check-report.md",
-        f".qa/{feature}/test-plan.md",
-        f".qa/{feature}/verdict.md",
-    ):
-        assert (call.cwd / written).stat().st_size > 0
-    greeting = subprocess.run(
-        ["python3", "greet.py", "Ada"], cwd=call.cwd, capture_output=True, text=True, check=True
-    )
-    assert greeting.stdout == "Hello, Ada!\n"
 
 
 def test_the_demo_gh_lists_the_pull_request_once_it_exists(call: Call) -> None:

@@ -254,7 +254,8 @@ def test_a_merge_under_way_is_left_to_its_person(project: Project) -> None:
     assert refusal(project, "README.md").message == "a merge is under way"
 
 
-def test_a_lock_of_another_git_is_named(changed: Project) -> None:
+def test_a_lock_of_another_git_is_named(changed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("playbook_supervisor.system.git_unattended._PAUSES", (0.01, 0.01))
     lock = changed.write(".git/index.lock", "")
     error = Bench(changed.root).error(COMMIT, step("src"))
     assert error.message == f"another git holds {lock}"

@@ -417,7 +417,7 @@ def test_its_deadline_ends_the_waiting(
     monkeypatch.setattr(module, "INTERVAL", 600.0)
     forge.has_pull()
     bench = Bench(project.root)
-    error = bench.error(PR, step(wait="merged"), bench.context(wall=3.0))
+    error = bench.error(PR, step(wait="merged"), bench.context(wall=1.0))
     assert error.code == "PB-STEP-TIMEOUT"
 
 

@@ -95,11 +95,16 @@ Agent = Callable[[Project, str], str]
 
 
 def exec_agent(project: Project, attack: str) -> str:
-    """A program that attacks in the first step, and notes each step that it runs."""
-    script = f"import os, pathlib\n{FIND}step = os.environ['PLAYBOOK_STEP']\n"
+    """A program that attacks in the first step, and notes each step that it runs.
+
+    It attacks once the runner has made its copies: before, the runner restores what is missing.
+    """
+    script = f"import os, pathlib, time\n{FIND}step = os.environ['PLAYBOOK_STEP']\n"
     script += "open('ran', 'a').write(step + '\\n')\nif step == 'work':\n"
+    script += "    while 'work' not in (private / 'journal.yaml').read_text(): time.sleep(0.01)\n"
+    script += "    time.sleep(0.02)\n"
     script += "".join(f"    {line}\n" for line in attack.splitlines())
-    program = project.write("agent.py", f"#!/usr/bin/env python3\n{script}")
+    program = project.write("agent.py", f"#!{sys.executable}\n{script}")
     program.chmod(0o755)
     return "exec:./agent.py"
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from held import HOUR, put_clock_forward
+from held import HOUR, put_clock_forward, shorten_grace
 
 from playbook_supervisor.errors import GitError
 from playbook_supervisor.sessions.session_commits import Commit, SessionInGit
@@ -50,6 +50,7 @@ class Repository:
 
     def hangs(self, hook: str, patch: pytest.MonkeyPatch) -> None:
         """The hook never ends; once it has begun, the timeout is over."""
+        shorten_grace(patch)
         begun = self.root.with_name(f"{hook}-has-begun")
         self.hook(hook, f"touch '{begun}'; sleep 600")
         put_clock_forward(patch, lambda: HOUR * begun.exists())
@@ -287,7 +288,10 @@ def test_a_short_lock_is_waited_for(repository: Repository) -> None:
     release.join()
 
 
-def test_a_lasting_lock_is_reported(repository: Repository) -> None:
+def test_a_lasting_lock_is_reported(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("playbook_supervisor.system.git_unattended._PAUSES", (0.01, 0.01))
     lock = repository.write(".git/index.lock", "")
     with pytest.raises(GitError, match=r"another git holds .*index\.lock"):
         repository.commit()
@@ -568,6 +572,7 @@ def test_ssh_asks_nothing_and_a_persons_own_command_stays(
 def test_a_remote_that_does_not_answer_is_given_up(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_grace(monkeypatch)
     repository.git("remote", "add", "origin", "ssh://nowhere.example/x.git")
     asked = repository.root.with_name("asked")
     monkeypatch.setenv("GIT_SSH_COMMAND", f"touch '{asked}'; sleep 600;")
