@@ -197,6 +197,7 @@ _GUIDANCE: dict[str, str] = {
     "PB-COND-PRECONDITION": "Provide what is missing, then `playbook resume {session} --retry`.",
     "PB-COND-POSTCONDITION": "Fix it, or run the step again: `playbook resume {session} --retry`.",
     "PB-COND-CHECK": "Make the check end, and let it change only files that git ignores.",
+    "PB-COND-SENT-BACK": "The next attempt is told what the person said.",
     "PB-COND-OUTPUT": "Provide it, or let a step make it: `playbook resume {session} --retry`.",
     "PB-COND-TRIGGER": "Answer the gate; the message names the report that contains the finding.",
     "PB-COND-UNKNOWN": "`playbook probe --help` lists the conditions and triggers.",

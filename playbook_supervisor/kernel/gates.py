@@ -10,8 +10,19 @@ from collections.abc import Iterable
 
 from playbook_supervisor.kernel.directives import Answered, Ask, Attempt
 from playbook_supervisor.kernel.model import Step
-from playbook_supervisor.kernel.state import Change, Entry, Event, Gate, State, merged, settle
+from playbook_supervisor.kernel.state import (
+    ABORTED,
+    SENT_BACK,
+    Change,
+    Entry,
+    Event,
+    Gate,
+    State,
+    merged,
+    settle,
+)
 from playbook_supervisor.kernel.vocabulary import (
+    Autonomy,
     Decision,
     EntryStatus,
     GateReason,
@@ -30,10 +41,14 @@ _AFTER = (R.CONTINUE, R.RETRY, R.ACCEPT, R.ABORT)
 LONGEST_ERROR = 240
 """Characters of an error in a question; the journal has all of it."""
 
+_REFUSED = {R.RETRY: (SENT_BACK, "sent back"), R.ABORT: (ABORTED, "aborted")}
 _TRIGGERS = {trigger.value: trigger for trigger in Trigger}
 
 CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
     (G.GATE_ALWAYS, Place.BEFORE): _BEFORE,
+    (G.APPROVAL, Place.BEFORE): _BEFORE,
+    (G.CHECKPOINT, Place.BEFORE): _BEFORE,
+    (G.CHECKPOINT, Place.AFTER): (R.CONTINUE, R.RETRY, R.ABORT),
     (G.PRECONDITION_FAIL, Place.BEFORE): _PRECONDITION,
     (G.AGREEMENT_BREAKING, Place.BEFORE): (R.ACCEPT, R.CONTINUE, R.SKIP, R.ABORT),
     (G.AGREEMENT_BREAKING, Place.AFTER): (R.ACCEPT, R.CONTINUE, R.RETRY, R.ABORT),
@@ -46,7 +61,13 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
 
 _QUESTIONS: dict[tuple[GateReason, Place], str] = {
-    (G.GATE_ALWAYS, Place.BEFORE): "{work} (step {step}) now: continue, skip it, or abort?",
+    (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
+    (G.APPROVAL, Place.BEFORE): (
+        "{step} needs your approval. Run {command} with what is shown below: continue, skip it, "
+        "or abort?"
+    ),
+    (G.CHECKPOINT, Place.BEFORE): "{step}: continue, skip it, or abort?",
+    (G.CHECKPOINT, Place.AFTER): "{step} is done. Continue, retry the step, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
         "{step} cannot start: {error}. Fix it and continue, accept it as it is, skip the step, "
         "or abort?"
@@ -109,8 +130,22 @@ def answer(state: State, step: Step, answered: Answered, at: int) -> Event:
             return Event(Change.ANSWERED, entry)
         case Resolution.ACCEPT:
             return settle(entry, EntryStatus.DONE, at)
+        case _ if before:
+            return settle(entry, EntryStatus.SKIPPED, at)
         case _:
-            return settle(entry, EntryStatus.SKIPPED if before else EntryStatus.FAILED, at)
+            if gate.reason is GateReason.CHECKPOINT:  # nothing else has failed
+                code, what = _REFUSED[resolution]
+                entry = replace(entry, error=f"{what} at its checkpoint", error_code=code)
+            return settle(entry, EntryStatus.FAILED, at)
+
+
+def required_before(step: Step) -> GateReason | None:
+    """The gate that a step has before it in any case. One approval covers `gate_always`, too."""
+    if step.is_checkpoint:
+        return G.CHECKPOINT
+    if step.approval:
+        return G.APPROVAL
+    return G.GATE_ALWAYS if step.autonomy is Autonomy.GATE_ALWAYS else None
 
 
 def continued(entries: Iterable[Entry], reason: GateReason) -> bool:

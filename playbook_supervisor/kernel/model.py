@@ -22,6 +22,8 @@ FIRST_VERSION = "1.0"
 """The version of kai's playbooks, which have slash commands and conditions without parameters."""
 SLASH = "slash"
 """The namespace of a slash command; every other namespace is the first word of `command`."""
+CHECKPOINT = "checkpoint"
+"""The namespace of a step that is a gate and nothing else."""
 AGENT_NAMESPACES = frozenset({SLASH, "markdown", "prompt"})
 """The namespaces whose steps an agent carries out; executors carry out all others."""
 
@@ -65,6 +67,8 @@ class Step(Record):
     are named by their canonical text: `plan_exists`, `command_succeeds=test`. `options` is the
     `with:` of the file and `output_schema` a JSON Schema, both as JSON text; `stdin` and `when`
     refer to earlier steps (`$build.stdout`); the paths in `outputs` must exist after the step.
+    `approval` asks for a gate before the step that only a person passes, `checkpoint` for one after
+    it.
     Text is empty if the playbook does not set it.
     """
 
@@ -90,11 +94,18 @@ class Step(Record):
     tools: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     feedback: bool = True
+    approval: bool = False
+    checkpoint: bool = False
 
     @property
     def namespace(self) -> str:
         """`slash`, or the first word of the command."""
         return SLASH if self.command.startswith("/") else self.command.split(maxsplit=1)[0]
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a gate and nothing else: there is nothing to run."""
+        return self.namespace == CHECKPOINT
 
     @property
     def needs_agent(self) -> bool:

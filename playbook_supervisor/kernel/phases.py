@@ -26,6 +26,7 @@ from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
 from playbook_supervisor.records import replace
 
 _COMPLETE = frozenset({Position.DONE, Position.TOLERATED, Position.SKIPPED})
+_STARTS = frozenset({Change.LAUNCHED, Change.RETURNED})
 _NOT_STARTED_TEXT = "another step of its group failed first"
 
 
@@ -82,7 +83,7 @@ def start_together(state: State, events: Sequence[Event], at: int) -> tuple[Even
     if any(not tolerated(entry, step(entry.step_id).error_policy) for entry in failed):
         return _none_starts(state, events, at)
     if any(event.change is Change.GATE_OPENED for event in events):
-        return tuple(event for event in events if event.change is not Change.LAUNCHED)
+        return tuple(event for event in events if event.change not in _STARTS)
     return tuple(events)
 
 

@@ -78,16 +78,17 @@ def before_run(state: State, step: Step, checked: Checked, at: int) -> Event:
         if reaction is Reaction.GATE or only_carried or asked_before:
             return gates.open_gate(entry, reason, Place.BEFORE, at, failing=_names(failing))
         return settle(entry, EntryStatus.FAILED, at)
-    if step.autonomy is Autonomy.GATE_ALWAYS and not gates.continued(
-        attempts, GateReason.GATE_ALWAYS
-    ):
-        return gates.open_gate(entry, GateReason.GATE_ALWAYS, Place.BEFORE, at)
+    required = gates.required_before(step)
+    if required and not gates.continued(attempts, required):
+        return gates.open_gate(entry, required, Place.BEFORE, at)
     breaking = _undecided_breaking_changes(entry, report)
     if step.autonomy is Autonomy.GATE_ON_BREAKING and breaking:
         entry = replace(entry, error=_describe_findings(breaking), error_code=TRIGGERED)
         reason, names = GateReason.AGREEMENT_BREAKING, (Trigger.AGREEMENT_BREAKING.value,)
         return gates.open_gate(entry, reason, Place.BEFORE, at, failing=names)
     launched = replace(entry, launched_at=at, waived=merged(entry.waived, waived))
+    if step.is_checkpoint:  # there is nothing to run
+        return Event(Change.RETURNED, replace(launched, returned_at=at))
     return Event(Change.LAUNCHED, launched)
 
 
@@ -119,6 +120,8 @@ def after_run(state: State, step: Step, checked: Checked, at: int) -> Event:
     triggers = _fired_triggers(step, erred=erred, findings=findings, failing=failing)
     entry = replace(entry, evidence=_evidence(report))
     if not (triggers or erred or failing or missing):
+        if step.checkpoint and not gates.continued((entry,), GateReason.CHECKPOINT):
+            return gates.open_gate(entry, GateReason.CHECKPOINT, Place.AFTER, at)
         return settle(entry, EntryStatus.DONE, at)
     names = _names(failing + missing) + tuple(finding.trigger.value for finding in findings)
     worker_error = entry.error if erred else ""

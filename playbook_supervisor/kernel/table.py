@@ -63,7 +63,8 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     # no attempt has begun, or another one follows
     (P.DUE, M.BEGUN_LATER): To(steps.skip_earlier, (P.SKIPPED,)),
     (P.DUE, M.CHECKED_BEFORE): To(
-        steps.before_run, (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.TOLERATED, P.FAILED)
+        steps.before_run,
+        (P.DUE, P.SKIPPED, P.GATED, P.RUNNING, P.RETURNED, P.TOLERATED, P.FAILED),
     ),
     (P.DUE, M.ABORTED): To(recovery.abort_before, (P.SKIPPED,)),
     # a gate before the step
@@ -73,7 +74,8 @@ TABLE: dict[tuple[Position, Move], Transition] = {
     (P.GATED, M.ABORT): To(gates.answer, (P.SKIPPED,)),
     (P.GATED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
     (P.CLEARED, M.CHECKED_BEFORE): To(
-        steps.before_run, (P.CLEARED, P.GATED, P.RUNNING, P.TOLERATED, P.FAILED)
+        steps.before_run,
+        (P.CLEARED, P.GATED, P.RUNNING, P.RETURNED, P.TOLERATED, P.FAILED),
     ),
     (P.CLEARED, M.ABORTED): To(recovery.abort, (P.SKIPPED,)),
     # the run

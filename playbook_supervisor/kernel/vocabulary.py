@@ -121,6 +121,8 @@ class GateReason(StrEnum):
     """Why a gate opened. The four triggers are among the reasons."""
 
     GATE_ALWAYS = "gate_always"
+    APPROVAL = "approval"
+    CHECKPOINT = "checkpoint"
     PRECONDITION_FAIL = "precondition_fail"
     SUBAGENT_ERROR = "subagent_error"
     AGREEMENT_BREAKING = "agreement_breaking"

@@ -240,9 +240,10 @@ def passed_by_a_human(now: Moment) -> None:
         step = now.before.playbook.step(event.entry.step_id)
         if event.change is Change.LAUNCHED:
             assert not event.entry.gates or not event.entry.gates[-1].open
-            if step.autonomy is Autonomy.GATE_ALWAYS:
+            if step.approval or step.autonomy is Autonomy.GATE_ALWAYS:
+                reason = "approval" if step.approval else "gate_always"
                 assert any(
-                    gate.reason == "gate_always" and gate.resolution is Resolution.CONTINUE
+                    gate.reason == reason and gate.resolution is Resolution.CONTINUE
                     for entry in now.written
                     if entry.step_id == step.id
                     for gate in entry.gates

@@ -109,7 +109,8 @@ def _canonical(step: Step, attempts: tuple[Entry, ...]) -> Hashable:
         gate and (gate.reason, CONDITIONS.intersection(entry.failing)),
         not entry.settled and gates.rechecked(entry),
         not entry.settled and gates.continued((entry,), GateReason.AGREEMENT_BREAKING),
-        gates.continued(attempts, GateReason.GATE_ALWAYS),
+        (required := gates.required_before(step)) and gates.continued(attempts, required),
+        not entry.settled and gates.continued((entry,), GateReason.CHECKPOINT),
         CONDITIONS.intersection(name for one in attempts for name in one.waived),
         not entry.settled
         and any(one.reason is GateReason.PRECONDITION_FAIL for one in entry.gates),
@@ -176,6 +177,12 @@ ENDINGS = {
     "passed": step(pre=(), post=(), when="$a.approved"),
 }
 """One representative per kind of ending."""
+PEOPLE = {
+    "approved": step(pre=(), approval=True, policy=ErrorPolicy.RETRY_ONCE),
+    "checkpoint": step(pre=(), command="checkpoint", policy=ErrorPolicy.GATE),
+    "looked at": step(pre=(), checkpoint=True, policy=ErrorPolicy.RETRY_ONCE),
+}
+"""The steps that ask a person because the playbook says so."""
 FIVE = ("done", "failed", "gate", "retry", "skip")
 
 
@@ -183,7 +190,7 @@ def composed(kinds: Iterable[str], groups: str) -> Playbook:
     """Steps of these kinds; steps with the same letter in `groups` run at once (`.`: alone)."""
     return book(
         *(
-            replace(ENDINGS[kind], id=name, parallel_group=group.strip("."))
+            replace((ENDINGS | PEOPLE)[kind], id=name, parallel_group=group.strip("."))
             for kind, name, group in zip(kinds, "abc", groups, strict=False)
         )
     )
@@ -261,6 +268,17 @@ def test_two_steps_obey_every_law_in_sequence_and_in_parallel(
     assert figures.states > 0
 
 
+@pytest.mark.parametrize("groups", ["..", "gg"])
+def test_steps_that_ask_a_person_obey_every_law(
+    groups: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = Figures()
+    for kinds in product(PEOPLE, ("failed", "gate", *PEOPLE)):
+        figures += walk(composed(kinds, groups), FEWEST, stride=9)
+    print_figures(capsys, f"people are asked {groups}", figures)
+    assert figures.states > 0
+
+
 @pytest.mark.long
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("groups", ["...", "gg."])
@@ -301,6 +319,8 @@ def every_row() -> Figures:
     blocked = replace(ENDINGS["gate"], id="a", parallel_group="g", preconditions=PRE)
     asked = replace(ENDINGS["asked"], id="b", parallel_group="g")
     figures += walk(book(blocked, asked), FEWEST, stride=9)
+    for kind in PEOPLE:
+        figures += walk(composed((kind,), "."), FEW, stride=9)
     return figures
 
 

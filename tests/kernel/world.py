@@ -88,11 +88,14 @@ def step(
     group: str = "",
     when: str = "",
     last: bool = False,
+    command: str = "",
+    approval: bool = False,
+    checkpoint: bool = False,
 ) -> Step:
     """A plain step; the arguments say what differs."""
     return Step(
         id=name,
-        command=f"/do.{name}",
+        command=command or f"/do.{name}",
         autonomy=autonomy,
         error_policy=policy,
         preconditions=pre,
@@ -101,6 +104,8 @@ def step(
         parallel_group=group,
         when=when,
         outputs=("dist",) if last else (),
+        approval=approval,
+        checkpoint=checkpoint,
     )
 
 
