@@ -8,7 +8,7 @@ from typing import Any
 
 from tables import code, table
 
-from playbook_supervisor.drivers.step_kinds import PROMPTS
+from playbook_supervisor.drivers.step_kinds import OPTIONS
 from playbook_supervisor.executors.registry import find
 from playbook_supervisor.project.schema import schema_text
 from playbook_supervisor.project.schema_problems import in_short
@@ -32,7 +32,7 @@ def options(namespace: str) -> Callable[[], str]:
     """The table of what a namespace takes under `with:`, from its executor's JSON Schema."""
 
     def made() -> str:
-        schema = PROMPTS.get(namespace) or find(namespace).with_schema
+        schema = OPTIONS.get(namespace) or find(namespace).with_schema
         return table(("key", "required", "type", "description"), _rows("with", schema, schema))
 
     return made

@@ -88,6 +88,8 @@ EXPLAINED: Mapping[type[StrEnum], Mapping[str, str]] = {
     },
     GateReason: {
         "gate_always": "the step's autonomy requires it",
+        "approval": "the step has `approval: required`; only a person can answer it",
+        "checkpoint": "the step is a `checkpoint`, or has `checkpoint: true`",
         "precondition_fail": (
             "a precondition does not hold, and the error policy is `gate`, or it was waived for an "
             "earlier step"

@@ -14,7 +14,6 @@ from playbook_supervisor.audit.lenient_session import (
 from playbook_supervisor.audit.rules import finding
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.kernel.state import State
-from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
 
@@ -56,7 +55,7 @@ class AuditContext(Record):
 
     def gated(self, entry: LooseEntry) -> bool:
         """Whether the playbook has a gate before the entry's step in every case."""
-        return self.step(entry).autonomy == Autonomy.GATE_ALWAYS
+        return self.step(entry).asked
 
 
 def found(

@@ -10,9 +10,9 @@ from playbook_supervisor.errors import PolicyError
 from playbook_supervisor.formats.problems import Problem
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.answers import read_answer
-from playbook_supervisor.kernel.gates import CHOICES
+from playbook_supervisor.kernel.gates import CHOICES, PLANNED
 from playbook_supervisor.kernel.state import NEVER_RAN
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
 
 _AT_A_GATE = (Decision.GATE, Decision.ESCALATED)
 
@@ -103,7 +103,7 @@ def _passed(entry: LooseEntry) -> bool:
     """Whether a person let the step run; that holds for later attempts, too."""
     if entry.gates:
         return any(
-            gate.reason in (GateReason.GATE_ALWAYS, None)
+            (gate.reason is None or gate.reason in PLANNED)
             and gate.resolution in (Resolution.CONTINUE, None)
             for gate in entry.gates
         )

@@ -12,7 +12,8 @@ from functools import cached_property
 from playbook_supervisor.errors import CheckError
 from playbook_supervisor.formats.strict_yaml import load
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
-from playbook_supervisor.kernel.model import Playbook
+from playbook_supervisor.kernel.gates import required_before
+from playbook_supervisor.kernel.model import CHECKPOINT, Playbook
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.records import Record
 
@@ -22,7 +23,7 @@ _GOES_ON = (Reaction.CONTINUE, Reaction.IGNORE)
 class LooseStep(Record):
     """A step. `conditional`: it has a `when` or a `skip_if`, so it may be skipped.
 
-    `policy` is None if it is not known.
+    `asked`: it has a gate before it in any case. `policy` is None if it is not known.
     """
 
     id: str
@@ -33,6 +34,7 @@ class LooseStep(Record):
     postconditions: tuple[str, ...] = ()
     group: str = ""
     conditional: bool = False
+    asked: bool = False
 
     def handling(self, code: str) -> Handling | None:
         """What is done about an error with this code; None if not known."""
@@ -100,6 +102,7 @@ def of(playbook: Playbook) -> LoosePlaybook:
             postconditions=step.postconditions,
             group=step.parallel_group,
             conditional=bool(step.when or step.skip_if),
+            asked=required_before(step) is not None,
         )
         for step in playbook.steps
     )
@@ -116,6 +119,11 @@ def _step(step: Mapping[str, object]) -> LooseStep:
         postconditions=_names(step, "postconditions"),
         group=_text(step, "parallel_group"),
         conditional="when" in step or "skip_if" in step,
+        asked=(
+            _text(step, "autonomy") == Autonomy.GATE_ALWAYS
+            or "approval" in step
+            or _text(step, "command").split(" ")[0] == CHECKPOINT
+        ),
     )
 
 

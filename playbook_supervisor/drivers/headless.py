@@ -25,9 +25,10 @@ from playbook_supervisor.errors import PolicyError, StateError
 from playbook_supervisor.formats.timestamps import duration
 from playbook_supervisor.kernel.answers import read_answer
 from playbook_supervisor.kernel.directives import Ask, Attempt, Check, Finish, Outcome, Run
+from playbook_supervisor.kernel.gates import PASSED_ALONE, PLANNED
 from playbook_supervisor.kernel.model import Limits
 from playbook_supervisor.kernel.state import Change
-from playbook_supervisor.kernel.vocabulary import GateReason, Mode, Resolution
+from playbook_supervisor.kernel.vocabulary import Mode, Resolution
 from playbook_supervisor.records import Record, field
 from playbook_supervisor.sessions.attempt_log import secret_values
 from playbook_supervisor.sessions.gate_context import GateContext, gate_context
@@ -204,7 +205,7 @@ class Runner(Record, frozen=False):
     # ── gates ───────────────────────────────────────────────────────────────────────────────
 
     def _ask(self, snapshot: Snapshot, gate: Ask) -> _Progress:
-        passable = gate.reason is GateReason.GATE_ALWAYS and not snapshot.answered_by
+        passable = gate.reason in PASSED_ALONE and not snapshot.answered_by
         if self.mode is Mode.AUTONOMOUS and passable:
             resolution = Resolution.CONTINUE
             return self._answer(gate, resolution, resolution.value, AUTONOMOUS), None
@@ -228,7 +229,7 @@ class Runner(Record, frozen=False):
             if typed.text is None:
                 return snapshot, DriveResult(snapshot, "waiting")
             text = typed.text
-            if not text.strip() and gate.reason is GateReason.GATE_ALWAYS:
+            if not text.strip() and gate.reason in PLANNED:
                 text = Resolution.CONTINUE.value  # as in Catalyst, Enter continues
             reply = read_answer(text, gate.choices)
             question = reply.question

@@ -9,7 +9,7 @@ from typing import Any
 
 from playbook_supervisor.errors import CheckError, PlaybookError, PolicyError, StepError
 from playbook_supervisor.formats.sanitize import printable
-from playbook_supervisor.kernel.model import SLASH, Playbook, Step
+from playbook_supervisor.kernel.model import CHECKPOINT, SLASH, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import Autonomy
 from playbook_supervisor.project.bound_conditions import must_exist
 from playbook_supervisor.project.references import interpolate, is_known, split, words
@@ -26,7 +26,20 @@ _SCHEMA = "PB-CHECK-SCHEMA"
 _CORRECT = "Correct it; `docs/executors.md` lists what each kind of step takes."
 
 
-PROMPTS: Mapping[str, Mapping[str, Any]] = {
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    CHECKPOINT: {
+        "type": "object",
+        "properties": {
+            "message": {"type": "string", "minLength": 1, "description": "What a person is asked."},
+            "preview": {
+                "type": "string",
+                "pattern": r"^\$[a-z0-9][a-z0-9-]*\.(stdout|json)$",
+                "description": "The output of an earlier step that is shown: `$plan.stdout`.",
+            },
+        },
+        "required": ["message"],
+        "additionalProperties": False,
+    },
     "prompt": {
         "type": "object",
         "properties": {
@@ -47,7 +60,7 @@ PROMPTS: Mapping[str, Mapping[str, Any]] = {
         "additionalProperties": False,
     },
 }
-"""What the `with:` of a step contains whose prompt goes to an agent."""
+"""What the `with:` of a step contains that no executor carries out."""
 
 
 class Site(Record):
@@ -170,7 +183,7 @@ class _Look:
         namespace = self._step.namespace
         if namespace == "markdown":
             self._check_file(words, options)
-        if namespace in PROMPTS:
+        if namespace in OPTIONS:
             return
         from playbook_supervisor.executors import registry
         from playbook_supervisor.executors.protocol import Project, Task
@@ -203,8 +216,8 @@ class _Look:
 
 def _schema(namespace: str) -> Mapping[str, Any]:
     """The JSON Schema of `with:`. CheckError PB-CHECK-NAMESPACE."""
-    if namespace in PROMPTS:
-        return PROMPTS[namespace]
+    if namespace in OPTIONS:
+        return OPTIONS[namespace]
     from playbook_supervisor.executors import registry
 
     return registry.find(namespace).with_schema

@@ -58,15 +58,19 @@ CHOICES: dict[tuple[GateReason, Place], tuple[Resolution, ...]] = {
 }
 """The choices of each gate, in the order in which they are offered."""
 
+PLANNED = frozenset({G.GATE_ALWAYS, G.APPROVAL, G.CHECKPOINT})
+"""Why a gate opens where nothing has failed: the playbook asks for it."""
+PASSED_ALONE = PLANNED - {G.APPROVAL}
+"""The gates that autonomous mode passes by itself; an approval needs a person."""
+
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
 
 _QUESTIONS: dict[tuple[GateReason, Place], str] = {
-    (G.GATE_ALWAYS, Place.BEFORE): "Run {command} (step {step}) now: continue, skip it, or abort?",
+    (G.GATE_ALWAYS, Place.BEFORE): "Run {what} (step {step}) now: continue, skip it, or abort?",
     (G.APPROVAL, Place.BEFORE): (
-        "{step} needs your approval. Run {command} with what is shown below: continue, skip it, "
-        "or abort?"
+        "Approve {what} (step {step}), as it is shown below: continue, skip it, or abort?"
     ),
-    (G.CHECKPOINT, Place.BEFORE): "{step}: continue, skip it, or abort?",
+    (G.CHECKPOINT, Place.BEFORE): "{what} Continue, skip this checkpoint, or abort?",
     (G.CHECKPOINT, Place.AFTER): "{step} is done. Continue, retry the step, or abort?",
     (G.PRECONDITION_FAIL, Place.BEFORE): (
         "{step} cannot start: {error}. Fix it and continue, accept it as it is, skip the step, "
@@ -164,17 +168,15 @@ def rechecked(entry: Entry) -> bool:
     )
 
 
-def question(ask: Ask, entry: Entry, *, done: int, total: int) -> str:
+def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str:
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
-    It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s).
+    It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s). `what`
+    is the command of the step, or the message of a checkpoint.
     """
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"
-    step = ask.member.step
-    text = _QUESTIONS[ask.reason, ask.place].format(
-        step=step.id, work=step.title.rstrip(".") or f"Run {step.command}", error=error
-    )
+    text = _QUESTIONS[ask.reason, ask.place].format(step=ask.member.step.id, what=what, error=error)
     repeated = [gate.reason for gate in entry.gates[:-1]][-1:] == [ask.reason]
     if repeated and Resolution.ACCEPT in ask.choices:
         text = f"Still the case (answer accept to go on anyway): {text}"

@@ -29,14 +29,14 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "arg": frozenset({"type", "values", "default", "transform", "secret"}),
     "step": frozenset(
         {"title", "with", "stdin", "output", "output_schema", "outputs", "when", "skip_if"}
-        | {"cwd", "tools", "feedback", *fields(Limits)}
+        | {"cwd", "tools", "feedback", "approval", "checkpoint", *fields(Limits)}
     ),
 }
 """The keys that 1.1 adds, by the thing that has them."""
 UNSUPPORTED_KEYS: Mapping[str, frozenset[str]] = {
     "playbook": frozenset({"reviewers"}),
     "arg": frozenset(),
-    "step": frozenset({"approval", "checkpoint", "cache", "for_each", "until", "max_depth"}),
+    "step": frozenset({"cache", "for_each", "until", "max_depth"}),
 }
 """Keys of 1.1 that this release does not support."""
 

@@ -5,6 +5,8 @@ An installed package can provide more of them, through the entry points of its e
 
 from __future__ import annotations
 
+from playbook_supervisor.kernel.model import CHECKPOINT
+
 ENTRY_POINTS = "playbook_supervisor.executors"
 """Where a package offers an executor, under the name of its namespace."""
 
@@ -14,13 +16,13 @@ EXECUTORS = ("branch", "cli", "commit", "http", "issue", "mcp", "pr")
 """What this program carries out itself."""
 RESERVED = ("node", "web")
 """Names that only an installed package can give a meaning."""
-NOT_YET = ("checkpoint", "playbook")
+NOT_YET = ("playbook",)
 """Namespaces of version 1.1 that this release does not carry out."""
 
 
 def is_known(namespace: str) -> bool:
     """Whether a step can have this namespace here."""
-    if namespace in (*AGENTS, *EXECUTORS):
+    if namespace in (*AGENTS, *EXECUTORS, CHECKPOINT):
         return True
     return namespace[:1].islower() and namespace in installed()
 

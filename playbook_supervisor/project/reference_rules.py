@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.kernel.model import CHECKPOINT
 from playbook_supervisor.kernel.vocabulary import OutputFormat
 from playbook_supervisor.kernel.when import WhenError, parse
 from playbook_supervisor.project.format_version import text_of, things
@@ -37,6 +38,9 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
         for place, text in _texts(step, path):
             yield from _args(document, place, text, args)
         yield from _earlier(document, data, index, (*path, "stdin"), text_of(step, "stdin"))
+        if text_of(step, "command") == CHECKPOINT and isinstance(step.get("with"), dict):
+            shown = text_of(step["with"], "preview")
+            yield from _earlier(document, data, index, (*path, "with", "preview"), shown)
         if when := text_of(step, "when"):
             yield from _when(document, data, index, (*path, "when"), when)
     for number, output in enumerate(_items(data.get("outputs"))):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from playbook_supervisor.formats.located import Document, Path
 from playbook_supervisor.formats.problems import Problem, problem_at
 from playbook_supervisor.formats.sanitize import did_you_mean, first_line
+from playbook_supervisor.kernel.model import CHECKPOINT
 from playbook_supervisor.kernel.vocabulary import ArgType, Autonomy, OutputFormat
 from playbook_supervisor.project import condition_rules, namespaces
 from playbook_supervisor.project import reference_rules as references
@@ -31,6 +32,15 @@ _MISPLACED = {
     "args": "Write what follows the namespace into `command`, and the rest under `with`.",
     "model": "Remove it: no model carries out this step.",
     "tools": "Remove it: only the agent of a `prompt` or `markdown` step has tools to choose.",
+}
+_NOTHING_RUNS = {
+    "stdin": "Write the reference into `preview`, under `with`.",
+    "approval": "Remove it: a checkpoint asks a person in any case.",
+    "checkpoint": "Remove it: the step is a checkpoint itself.",
+    **dict.fromkeys(
+        ("args", "model", "tools", "cwd", "output", "output_schema"),
+        "Remove it: a checkpoint runs nothing.",
+    ),
 }
 _NAMESPACE = r"[a-z][a-z0-9_-]{0,60}"
 _CONTROL = "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -78,7 +88,7 @@ def _namespaces(document: Document, data: Thing) -> Iterator[Problem]:
             guidance = "Install it beside playbook, or use `cli` with a program that does the work."
             yield problem_at(document, path, RULE, message, guidance)
         else:
-            known = (*namespaces.AGENTS, *namespaces.EXECUTORS, *namespaces.installed())
+            known = (*namespaces.AGENTS, CHECKPOINT, *namespaces.EXECUTORS, *namespaces.installed())
             near = did_you_mean(namespace, known)
             guidance = f"Did you mean `{near}`? " if near else ""
             guidance += "Write a slash command, as in `/speckit.plan`, or begin with one of "
@@ -100,13 +110,20 @@ def _misplaced(document: Document, data: Thing) -> Iterator[Problem]:
             "model": is_executor,
             "tools": is_slash or is_executor,
         }
+        cures = {key: _MISPLACED[key] for key, wrong in misplaced.items() if wrong}
+        if namespace == CHECKPOINT:
+            cures = _NOTHING_RUNS
+            if text_of(step, "command") != CHECKPOINT:
+                message = "`checkpoint` takes no words behind it"
+                guidance = "Write the sentence into `message`, under `with`."
+                yield problem_at(document, ("steps", index, "command"), RULE, message, guidance)
         kind = "a slash command" if is_slash else f"a `{first_line(namespace, 40)}` command"
-        for key, wrong in misplaced.items():
-            if wrong and key in step:
-                path = ("steps", index, key)
-                message = f"`{key}` has no meaning for {kind}"
-                yield problem_at(document, path, RULE, message, _MISPLACED[key], key=True)
-        if "output_schema" in step and text_of(step, "output") != OutputFormat.JSON:
+        for key in (key for key in cures if key in step):
+            path = ("steps", index, key)
+            message = f"`{key}` has no meaning for {kind}"
+            yield problem_at(document, path, RULE, message, cures[key], key=True)
+        promises = namespace == CHECKPOINT or text_of(step, "output") == OutputFormat.JSON
+        if "output_schema" in step and not promises:
             path = ("steps", index, "output_schema")
             message = "`output_schema` needs `output: json`"
             yield problem_at(document, path, RULE, message, "Add `output: json`.", key=True)

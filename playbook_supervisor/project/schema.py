@@ -15,7 +15,7 @@ from playbook_supervisor.formats.located import yaml_values
 from playbook_supervisor.formats.problems import MAX_PROBLEMS, Problem, problem_of, refusal
 from playbook_supervisor.formats.strict_yaml import Document, Plain, load
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
-from playbook_supervisor.kernel.model import Arg, Limits, Playbook, Step
+from playbook_supervisor.kernel.model import CHECKPOINT, Arg, Limits, Playbook, Step
 from playbook_supervisor.kernel.vocabulary import (
     ArgType,
     Autonomy,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.formats.located import Data, Path
 
 _SCHEMAS = FilePath(__file__).parent / "schemas"
-_BOOLEANS = frozenset({"required", "secret", "feedback"})
+_BOOLEANS = frozenset({"required", "secret", "feedback", "checkpoint"})
 _NUMBERS = frozenset(fields(Limits))
 _FREE = frozenset({"with", "output_schema"})
 """Keys whose values are any data, with the types of YAML."""
@@ -221,7 +221,7 @@ def _step(data: dict[str, Any]) -> Step:
         parallel_group=data.get("parallel_group", ""),
         title=data.get("title", ""),
         options=_json(data.get("with")),
-        stdin=data.get("stdin", ""),
+        stdin=data.get("stdin", _preview(data)),
         output=OutputFormat(data.get("output", OutputFormat.TEXT)),
         output_schema=_json(data.get("output_schema")),
         when=data.get("when", ""),
@@ -231,7 +231,17 @@ def _step(data: dict[str, Any]) -> Step:
         tools=tuple(data.get("tools", ())),
         limits=_limits(data),
         feedback=data.get("feedback", True),
+        approval="approval" in data,
+        checkpoint=data.get("checkpoint", False),
     )
+
+
+def _preview(data: dict[str, Any]) -> str:
+    """What a checkpoint shows of an earlier step: it reads it as others read their input."""
+    if data["command"] != CHECKPOINT:
+        return ""
+    shown = data.get("with", {}).get("preview", "")
+    return shown if isinstance(shown, str) else ""
 
 
 def _limits(data: dict[str, Any]) -> Limits:

@@ -18,6 +18,7 @@ from playbook_supervisor.kernel.state import Entry, Gate, last_entries
 from playbook_supervisor.kernel.vocabulary import Place, Resolution
 from playbook_supervisor.project.session_policy import Policy
 from playbook_supervisor.records import Record
+from playbook_supervisor.sessions import preview
 from playbook_supervisor.sessions.snapshot import Snapshot
 from playbook_supervisor.system import checkout
 from playbook_supervisor.system.cancellation import within
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from playbook_supervisor.sessions.manifest import Manifest
     from playbook_supervisor.sessions.proofs import Standing
     from playbook_supervisor.sessions.session_store import SessionStore
+    from playbook_supervisor.sessions.settled_entries import History
     from playbook_supervisor.system.checkout import Checkout
 
 _PATIENCE = 5.0  # seconds that git may take for each part: a hook shows gates, too
@@ -60,8 +62,9 @@ class Words(Record):
 class GateContext(Record):
     """What helps to answer the open gate of the attempt `entry`.
 
-    `people` says who may answer, a line for each policy. `said` are the last words of the step's
-    own agent or program or, before the step has run, of the last agent that did. `verdicts` are the
+    `people` says who may answer, a line for each policy. `preview` is what the step is going to be
+    given, if that is what the person is asked about. `said` are the last words of the step's own
+    agent or program or, before the step has run, of the last agent that did. `verdicts` are the
     conditions that read a report, as they are now, `proved` what the checks of the project have
     proved and for which tree, `settled` the last attempts of the settled steps. `commits` and
     `changes` are those since the session began, as lines of git; `more_commits` counts the older
@@ -71,6 +74,7 @@ class GateContext(Record):
     entry: Entry
     gate: Gate
     people: tuple[str, ...] = ()
+    preview: tuple[str, ...] = ()
     guidance: str = ""
     said: Words = Words()
     verdicts: tuple[Probed, ...] = ()
@@ -110,6 +114,7 @@ def context_of(
         entry,
         entry.gate,
         people=policy.answerers(entry.step_id),
+        preview=_preview(store, manifest, playbook, entry, history),
         guidance=_guidance(entry),
         said=_said(playbook, entry, entries, store.runtime(manifest.session_id)),
         verdicts=_verdicts(_judged(playbook, entry, entries), manifest, here, settings),
@@ -121,6 +126,22 @@ def context_of(
         more_commits=len(commits[_MOST_COMMITS:]),
         changes=_changes(here.root, begun),
     )
+
+
+def _preview(
+    store: SessionStore, manifest: Manifest, playbook: Playbook, entry: Entry, history: History
+) -> tuple[str, ...]:
+    assert entry.gate is not None  # noqa: S101 - the caller checked it
+    if not preview.shows_preview(entry.gate):
+        return ()
+    from playbook_supervisor.sessions import step_data
+
+    step, stdin = playbook.step(entry.step_id), ""
+    if step.stdin and history.runtime is not None:
+        folder = store.folder(manifest.session_id)
+        stdin = step_data.shown_input(folder, history.runtime, step, history.entries)
+    values = {arg.name: manifest.args.get(arg.name, "") for arg in playbook.args}
+    return preview.preview(playbook, step, values, stdin)
 
 
 def _guidance(entry: Entry) -> str:

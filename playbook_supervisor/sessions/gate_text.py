@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from playbook_supervisor.formats.sanitize import counted, first_line, last_line, one_line
 from playbook_supervisor.formats.timestamps import duration
-from playbook_supervisor.kernel.gates import parts_of_error
+from playbook_supervisor.kernel.gates import PLANNED, parts_of_error
 from playbook_supervisor.kernel.state import Entry
-from playbook_supervisor.kernel.vocabulary import EntryStatus, GateReason, Place, Resolution
+from playbook_supervisor.kernel.vocabulary import EntryStatus, Place, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ _MARKS = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPE
 def lines(context: GateContext | None, *, most: int = MOST_LINES, width: int = _WIDTH) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
-    First who may answer and what went wrong, then what was waived and the verdicts, what the agent
-    said, what each step left, and the changes in the repository. If there is more than fits, steps
-    and changed files are left out and counted. The first lines are wrapped, the others cut.
+    First who may answer, what the step is going to be given and what went wrong, then what was
+    waived and the verdicts, what the agent said, what each step left, and the changes in the
+    repository. If there is more than fits, steps and changed files are left out and counted. The
+    first lines are wrapped, the others cut.
     """
     if context is None:
         return []
@@ -57,6 +58,7 @@ def short(context: GateContext | None) -> list[str]:
 
 def _head(context: GateContext) -> list[str]:
     head = [f"answered by: {people}" for people in context.people]
+    head += context.preview
     head += _further_problems(context)
     if context.guidance:
         head.append(f"to fix it: {context.guidance}")
@@ -118,7 +120,7 @@ def _further_problems(context: GateContext) -> list[str]:
 
 def _asked_about(context: GateContext) -> str:
     """The error in the question."""
-    return "" if context.gate.reason is GateReason.GATE_ALWAYS else context.entry.error
+    return "" if context.gate.reason in PLANNED else context.entry.error
 
 
 def _said(context: GateContext) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from playbook_supervisor.kernel import gates, machine, phases
 from playbook_supervisor.kernel.directives import Ask
 from playbook_supervisor.kernel.state import State
 from playbook_supervisor.kernel.vocabulary import ENDED, SessionStatus
+from playbook_supervisor.project.references import shown
 from playbook_supervisor.records import replace
 from playbook_supervisor.sessions import integrity
 from playbook_supervisor.sessions.local_state import JOURNAL, Runtime
@@ -18,6 +20,7 @@ from playbook_supervisor.sessions.manifest import (
     read_manifest,
     update_manifest,
 )
+from playbook_supervisor.sessions.preview import message_of
 from playbook_supervisor.system.files import digest
 
 
@@ -33,7 +36,8 @@ def project(manifest: Manifest, state: State) -> Manifest:
     waiting = None
     if isinstance(asked, Ask):
         opened_at = state.last(asked.member.step.id).gates[-1].opened_at
-        waiting = Waiting(asked.id, asked.reason.value, question(state, asked), opened_at)
+        asks = question(state, asked, manifest.args)
+        waiting = Waiting(asked.id, asked.reason.value, asks, opened_at)
     completed = status is SessionStatus.COMPLETED
     return replace(
         manifest,
@@ -46,12 +50,13 @@ def project(manifest: Manifest, state: State) -> Manifest:
     )
 
 
-def question(state: State, asked: Ask) -> str:
-    """The question of the open gate."""
-    entry = state.last(asked.member.step.id)
-    return gates.question(
-        asked, entry, done=machine.steps_done(state), total=len(state.playbook.steps)
-    )
+def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
+    """The question of the open gate, with the values of the args."""
+    step, total = asked.member.step, len(state.playbook.steps)
+    values = {arg.name: args.get(arg.name, "") for arg in state.playbook.args}
+    what = message_of(step, values) if step.is_checkpoint else shown(step.command, values)
+    entry, done = state.last(step.id), machine.steps_done(state)
+    return gates.question(asked, entry, what, done=done, total=total)
 
 
 def caught_up(runtime: Runtime, journal: bytes, stated: bytes) -> bytes:

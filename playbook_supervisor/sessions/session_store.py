@@ -69,5 +69,8 @@ class SessionStore(Protocol):
     def driven(self) -> list[str]:
         """The open sessions that run in this worktree."""
 
+    def folder(self, session_id: str) -> Path:
+        """The session's folder in the work tree."""
+
     def runtime(self, session_id: str) -> Path:
         """The session's local folder on this machine, in the git directory."""

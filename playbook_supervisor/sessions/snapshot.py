@@ -69,7 +69,9 @@ class Snapshot(Record):
     def question(self) -> str:
         """The question of the open gate; empty where none is open."""
         asked = self.directive
-        return projection.question(self.state, asked) if isinstance(asked, Ask) else ""
+        if not isinstance(asked, Ask):
+            return ""
+        return projection.question(self.state, asked, self.manifest.args)
 
     @property
     def answered_by(self) -> tuple[str, ...]:

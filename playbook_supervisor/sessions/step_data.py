@@ -30,6 +30,7 @@ from playbook_supervisor.system.files import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from playbook_supervisor.kernel.state import Entry, Event
@@ -177,12 +178,26 @@ def input_of(opened: OpenSession, step: Step) -> str:
     if not step.stdin:
         return ""
     step_id, what = output_reference(step.stdin)
-    found = data_of(opened, step_id)
-    if what == "json" and found is not None and found.has_json:
-        return json.dumps(found.json, ensure_ascii=False)
-    if what == "stdout" and found is not None and found.stdout is not None:
+    text = _text(data_of(opened, step_id), what)
+    if text is None:
+        raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
+    return text
+
+
+def shown_input(folder: Path, runtime: Runtime, step: Step, entries: Sequence[Entry]) -> str:
+    """As `input_of`, read without the session's lock; empty if there is no output to read."""
+    step_id, what = output_reference(step.stdin)
+    attempts = [entry.id for entry in entries if entry.step_id == step_id]
+    found = _data(folder, runtime, step_id, attempts[-1] if attempts else "")
+    return _text(found, what) or ""
+
+
+def _text(found: StepData | None, what: str) -> str | None:
+    if found is None:
+        return None
+    if what == "stdout":
         return found.stdout
-    raise StepError("PB-STEP-DATA", f"its stdin is {step.stdin}, and {step_id} left no output")
+    return json.dumps(found.json, ensure_ascii=False) if found.has_json else None
 
 
 def facts(opened: OpenSession) -> Facts:
@@ -235,15 +250,17 @@ def data_of(opened: OpenSession, step_id: str) -> StepData | None:
 
     StateError PB-STATE-TAMPERED if something else changed it, PB-STATE-CORRUPT, StorageError.
     """
+    last = opened.state.last_attempt(step_id)
+    return _data(opened.folder, opened.runtime, step_id, last)
+
+
+def _data(folder: Path, runtime: Runtime, step_id: str, attempt: str) -> StepData | None:
     name = file_of(step_id)
-    if name not in opened.runtime.digests:
+    if name not in runtime.digests or (data := _content(folder, name)) is None:
         return None
-    data = _content(opened.folder, name)
-    if data is None:
-        return None
-    _require_ours(data, name, opened.folder, opened.runtime)
-    found = read(data, integrity.shown(opened.folder, name))
-    return found if found.attempt == opened.state.last_attempt(step_id) else None
+    _require_ours(data, name, folder, runtime)
+    found = read(data, integrity.shown(folder, name))
+    return found if found.attempt == attempt else None
 
 
 def read(data: bytes, source: str) -> StepData:

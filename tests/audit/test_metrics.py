@@ -127,7 +127,7 @@ class TestTime:
         assert [each.reason for each in all_of(alone).gates] == ["postcondition_fail"]
 
     def test_a_gate_without_sense_is_no_gate(self) -> None:
-        gates = ", gates: [{reason: because}, {reason: approval}, x]"
+        gates = ", gates: [{reason: because}, {reason: consent}, x]"
         assert all_of(journal(entry(1, gates))).gates == ()
 
 

@@ -8,6 +8,7 @@ from kernel.world import AGENT_FAILED, Scene, book, held, missing, step, without
 from playbook_supervisor.kernel.directives import Cancellation
 from playbook_supervisor.kernel.error_policy import ErrorPolicy
 from playbook_supervisor.kernel.gates import question
+from playbook_supervisor.kernel.model import Step
 from playbook_supervisor.kernel.state import Change, Entry
 from playbook_supervisor.kernel.vocabulary import (
     Autonomy,
@@ -93,8 +94,8 @@ def test_an_approval_in_a_group_comes_before_any_of_it_runs() -> None:
 # ── a checkpoint step ─────────────────────────────────────────────────────────────────────
 
 
-def checkpoint(**kwargs: ErrorPolicy) -> Scene:
-    scene = Scene(book(step("look", command="checkpoint", pre=(), post=(), **kwargs), step("b")))
+def checkpoint() -> Scene:
+    scene = Scene(book(step("look", command="checkpoint", pre=(), post=()), step("b")))
     scene.checked()
     return scene
 
@@ -121,7 +122,7 @@ def test_a_checkpoint_can_say_what_the_person_is_to_do_and_see_that_it_is_done()
     scene.says("continue")
     scene.checked()
     scene.checked(sign=missing("plan_exists"))
-    assert scene.gate.reason is GateReason.POSTCONDITION_FAIL
+    assert asked(scene)[0] is GateReason.POSTCONDITION_FAIL
     scene.says("continue")
     scene.checked()
     assert scene.ended is SessionStatus.COMPLETED
@@ -213,17 +214,17 @@ def test_a_failing_step_asks_about_its_failure_and_then_at_its_checkpoint() -> N
     scene = Scene(book(step("plan", checkpoint=True, policy=ErrorPolicy.GATE)))
     scene.worked()
     scene.checked(plan=missing("plan_exists"))
-    assert scene.gate.reason is GateReason.POSTCONDITION_FAIL
+    assert asked(scene)[0] is GateReason.POSTCONDITION_FAIL
     scene.says("continue")
     scene.checked()
-    assert scene.gate.reason is GateReason.CHECKPOINT
+    assert asked(scene)[0] is GateReason.CHECKPOINT
 
 
 def test_what_fails_after_a_checkpoint_asks_again() -> None:
     scene = looked_at()
     scene.says("continue")
     scene.checked(plan=missing("plan_exists"))
-    assert scene.gate.reason is GateReason.POSTCONDITION_FAIL
+    assert asked(scene)[0] is GateReason.POSTCONDITION_FAIL
 
 
 def aborted(scene: Scene) -> Entry:
@@ -249,19 +250,20 @@ def test_an_abort_of_the_session_at_a_checkpoint_is_its_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scene", "text"),
+    ("asking", "text"),
     [
         (
-            Scene(book(step("send", approval=True))),
-            "send needs your approval. Run /do.send with what is shown below: "
-            "continue, skip it, or abort? 0/1 step done.",
+            step(approval=True),
+            "Approve cli ./send (step a), as it is shown below: continue, skip it, or abort?",
         ),
         (
-            Scene(book(step("look", command="checkpoint"))),
-            "look: continue, skip it, or abort? 0/1 step done.",
+            step(command="checkpoint"),
+            "cli ./send Continue, skip this checkpoint, or abort?",
         ),
     ],
 )
-def test_the_question_says_what_is_asked(scene: Scene, text: str) -> None:
+def test_the_question_says_what_is_asked(asking: Step, text: str) -> None:
+    scene = Scene(book(asking))
     scene.checked()
-    assert question(scene.gate, scene.last, done=0, total=1) == text
+    said = question(scene.gate, scene.last, "cli ./send", done=0, total=1)
+    assert said == f"{text} 0/1 step done."

@@ -48,6 +48,12 @@ def found(*findings: Finding, name: str = "plan_exists") -> Report:
     return Report(held(name).conditions, findings)
 
 
+def said_by(scene: Scene, *, done: int, total: int) -> str:
+    """The question of the open gate."""
+    command = scene.gate.member.step.command
+    return question(scene.gate, scene.last, command, done=done, total=total)
+
+
 # ── gate_always ───────────────────────────────────────────────────────────────────────────
 
 
@@ -427,7 +433,7 @@ def test_continue_at_an_unchanged_breaking_change_asks_again_and_names_accept(
     scene.says("continue")
     scene.checked(check=found(breaking(standing), name="spec_exists"))
     assert scene.gate.id == "check#1?2"
-    again = question(scene.gate, scene.last, done=0, total=1)
+    again = said_by(scene, done=0, total=1)
     assert again.startswith("Still the case (answer accept to go on anyway): ")
 
 
@@ -596,7 +602,7 @@ def test_a_question_says_what_happened_what_is_asked_and_the_progress(
     scene: Scene, said: str
 ) -> None:
     """kai FR24: one or two sentences, made of the entry alone."""
-    assert question(scene.gate, scene.last, done=3, total=8) == said
+    assert said_by(scene, done=3, total=8) == said
 
 
 @pytest.mark.parametrize("error", ["the build\n  is broken " + "and so on " * 999, "x" * 9999])
@@ -604,7 +610,7 @@ def test_a_question_is_short_even_if_the_error_is_long(error: str) -> None:
     """kai S-U2: the choices come after the error and must not be cut off."""
     failure = Failure("PB-AGENT-FAILED", error)
     scene = failed(Trigger.SUBAGENT_ERROR, error=failure, report=found())
-    said = question(scene.gate, scene.last, done=0, total=2)
+    said = said_by(scene, done=0, total=2)
     assert said.startswith(f"The agent failed at a: {' '.join(error.split())[:30]}")
     assert "… Fix it and continue, retry the step, accept it as it is, or abort?" in said
     assert len(said) < 400
@@ -612,11 +618,11 @@ def test_a_question_is_short_even_if_the_error_is_long(error: str) -> None:
 
 def test_a_question_copes_with_braces_in_the_error_and_with_no_error() -> None:
     scene = failed(Trigger.SUBAGENT_ERROR, error=Failure("PB-AGENT-FAILED", "{0} {x}"))
-    assert "{0} {x}" in question(scene.gate, scene.last, done=0, total=2)
+    assert "{0} {x}" in said_by(scene, done=0, total=2)
     silent = failed(
         Trigger.SUBAGENT_ERROR, error=Failure("PB-AGENT-FAILED", ""), report=Report(NO_CONDITIONS)
     )
-    assert "something is missing" in question(silent.gate, silent.last, done=0, total=2)
+    assert "something is missing" in said_by(silent, done=0, total=2)
 
 
 def test_every_gate_has_choices_and_offers_abort() -> None:

@@ -385,8 +385,7 @@ def test_a_file_of_version_1_0_cannot_use_what_came_later(text: str, word: str) 
     ("text", "word"),
     [
         (with_step("") + "reviewers: {required: [ann]}\n", "reviewers"),
-        (with_step(", approval: required"), "approval"),
-        (with_step("").replace("/one", "checkpoint"), "checkpoint"),
+        (with_step(", cache: {files: [a]}"), "cache"),
         (with_step("").replace("/one", "playbook auto-feature"), "playbook"),
     ],
 )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from playbook_supervisor.cli.render.text import duration
 from playbook_supervisor.formats.sanitize import first_line
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Reaction
+from playbook_supervisor.kernel.gates import required_before
 from playbook_supervisor.kernel.model import Phase, Playbook, Step
 from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.kernel.vocabulary import (
@@ -84,13 +85,14 @@ class _Drawn(Record):
     @property
     def before(self) -> str:
         """The node of the gate before the step; empty if there is none."""
-        asks = self.step.autonomy is Autonomy.GATE_ALWAYS or self._asked(Place.BEFORE)
+        asks = required_before(self.step) is not None or self._asked(Place.BEFORE)
         return f"b{self.number}" if asks else ""
 
     @property
     def after(self) -> str:
         """The node of the gate after the step; empty if nothing raises one."""
-        return f"a{self.number}" if self.raised_by or self._asked(Place.AFTER) else ""
+        asks = self.step.checkpoint or self.raised_by or self._asked(Place.AFTER)
+        return f"a{self.number}" if asks else ""
 
     @property
     def entrance(self) -> str:

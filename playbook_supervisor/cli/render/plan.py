@@ -11,8 +11,9 @@ from playbook_supervisor.commands.dry_run import Need, PlannedStep, RunPlan
 from playbook_supervisor.formats.sanitize import counted, first_line
 from playbook_supervisor.kernel.directives import Answer, Probed
 from playbook_supervisor.kernel.error_policy import ErrorPolicy, Handling, Reaction
+from playbook_supervisor.kernel.gates import PASSED_ALONE, required_before
 from playbook_supervisor.kernel.model import SLASH
-from playbook_supervisor.kernel.vocabulary import Autonomy, Mode
+from playbook_supervisor.kernel.vocabulary import Autonomy, GateReason, Mode
 from playbook_supervisor.sessions.serialize import PROTOCOL
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW = "1", "2", "31", "32", "33"
@@ -139,16 +140,19 @@ def _who(planned: PlannedStep) -> str:
 
 def _gate(planned: PlannedStep, mode: Mode) -> str:
     """When the step waits for a human; empty if only a failure can cause that."""
-    who = _who(planned)
-    match planned.step.autonomy:
-        case Autonomy.GATE_ALWAYS if mode is Mode.AUTONOMOUS and not planned.people:
-            return "gate_always: approved automatically"
-        case Autonomy.GATE_ALWAYS:
-            return f"gate_always: asks {who} before it runs"
-        case Autonomy.GATE_ON_BREAKING:
-            return f"gate_on_breaking: asks {who} if a report says breaking"
-        case _:
-            return ""
+    who, step, required = _who(planned), planned.step, required_before(planned.step)
+    alone = mode is Mode.AUTONOMOUS and not planned.people
+    gates = []
+    if required is not None:
+        passed = alone and required in PASSED_ALONE
+        asks = "approved automatically" if passed else f"asks {who} before it runs"
+        gates.append(f"{required}: {asks}")
+    elif step.autonomy is Autonomy.GATE_ON_BREAKING:
+        gates.append(f"{step.autonomy}: asks {who} if a report says breaking")
+    if step.checkpoint:
+        asks = "approved automatically" if alone else f"asks {who} after it has run"
+        gates.append(f"{GateReason.CHECKPOINT}: {asks}")
+    return "; ".join(gates)
 
 
 def _runs(planned: PlannedStep, root: Path) -> str:

@@ -12,9 +12,10 @@ from playbook_supervisor.formats.sanitize import first_line, one_line
 from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
+from playbook_supervisor.kernel.gates import PLANNED
 from playbook_supervisor.kernel.model import SLASH
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
-from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, GateReason, Resolution
+from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
 from playbook_supervisor.sessions.gate_text import reason as reason
 from playbook_supervisor.sessions.gate_text import settled_line as settled_line
 
@@ -141,7 +142,7 @@ def prompt(snapshot: Snapshot) -> str:
     """`continue (Enter), skip or abort > `: the choices, and the meaning of an empty line."""
     asked = _asked(snapshot)
     words = [choice.value for choice in asked.choices]
-    if asked.reason is GateReason.GATE_ALWAYS:
+    if asked.reason in PLANNED:
         words[words.index(Resolution.CONTINUE)] += " (Enter)"
     return f"{joined(words)} > "
 

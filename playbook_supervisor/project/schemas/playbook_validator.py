@@ -433,6 +433,16 @@ def validate___definitions_step(data, custom_formats={}, name_prefix=None):
                     raise JsonSchemaValueException("" + (name_prefix or "data") + ".skip_if must contain at least 1 items")
                 for data__skipif_x, data__skipif_item in enumerate(data__skipif):
                     validate___definitions_condition(data__skipif_item, custom_formats, (name_prefix or "data") + ".skip_if[{data__skipif_x}]".format(**locals()))
+        if "approval" in data_keys:
+            data_keys.remove("approval")
+            data__approval = data["approval"]
+            if not (isinstance(data__approval, str) and data__approval == 'required'):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".approval must be one of ['required']")
+        if "checkpoint" in data_keys:
+            data_keys.remove("checkpoint")
+            data__checkpoint = data["checkpoint"]
+            if not isinstance(data__checkpoint, (bool)):
+                raise JsonSchemaValueException("" + (name_prefix or "data") + ".checkpoint must be boolean")
         if "outputs" in data_keys:
             data_keys.remove("outputs")
             data__outputs = data["outputs"]
