@@ -21,10 +21,14 @@ MOST_LINES = 12
 _ENDS = tuple(".?!…:")
 
 
+def template_of(step: Step) -> str:
+    """The message of a checkpoint, as the playbook has it."""
+    return str(json.loads(step.options or "{}").get("message", "")) or step.id
+
+
 def message_of(step: Step, values: Mapping[str, str]) -> str:
-    """The sentence with which a checkpoint asks; `title` or the step's id if it has none."""
-    message = str(json.loads(step.options or "{}").get("message", "")) or step.title or step.id
-    text = one_line(interpolate(message, values), 500)
+    """The sentence with which a checkpoint asks."""
+    text = one_line(interpolate(template_of(step), values), 500)
     return text if text.endswith(_ENDS) else f"{text}."
 
 

@@ -24,6 +24,7 @@ from playbook_supervisor.kernel.vocabulary import (
 )
 from playbook_supervisor.records import Record
 from playbook_supervisor.sessions.manifest import Manifest
+from playbook_supervisor.sessions.preview import template_of
 
 _LABEL = 60  # characters in a line of a label
 # Anywhere in the text, `%%{…}%%` is a directive and a backtick begins Markdown. `$$` begins
@@ -167,7 +168,8 @@ class _Chart:
         if drawn.after:
             raised = ", ".join(drawn.raised_by) or "it fails"
             self._gate(drawn.after, waits=drawn.waits(Place.AFTER))
-            self.line(f'{drawn.node} -.->|"{_escaped(raised)}"| {drawn.after}')
+            arrow = "-->" if drawn.step.checkpoint else f'-.->|"{_escaped(raised)}"|'
+            self.line(f"{drawn.node} {arrow} {drawn.after}")
             self.line(f"{drawn.after} -.->|retry| {drawn.node}")
 
     def _gate(self, name: str, *, waits: bool) -> None:
@@ -176,17 +178,20 @@ class _Chart:
 
     @staticmethod
     def _exits_of(drawn: _Drawn) -> list[tuple[str, str]]:
-        exits = [(drawn.node, "-->")]
+        exits = [] if drawn.step.checkpoint else [(drawn.node, "-->")]
         if drawn.before:
             exits.append((drawn.before, "-.->|skip|"))
-        if drawn.after:
+        if drawn.step.checkpoint:
+            exits.append((drawn.after, "-->|continue|"))
+        elif drawn.after:
             exits.append((drawn.after, '-.->|"continue, accept"|'))
         return exits
 
 
 def _label(drawn: _Drawn) -> list[str]:
     step = drawn.step
-    lines = [f"<b>{_escaped(step.id)}</b>", _escaped(f"{step.command} {step.args}")]
+    does = template_of(step) if step.is_checkpoint else f"{step.command} {step.args}"
+    lines = [f"<b>{_escaped(step.id)}</b>", _escaped(does)]
     if step.preconditions:
         lines.append(_escaped(f"needs {', '.join(step.preconditions)}"))
     if step.postconditions:

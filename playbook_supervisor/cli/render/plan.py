@@ -157,6 +157,8 @@ def _gate(planned: PlannedStep, mode: Mode) -> str:
 
 def _runs(planned: PlannedStep, root: Path) -> str:
     found, step = planned.found, planned.step
+    if step.is_checkpoint:
+        return ""
     if not step.needs_agent:
         return f"{step.namespace}, without an agent"
     if step.namespace != SLASH:
