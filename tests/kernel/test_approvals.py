@@ -1,4 +1,4 @@
-"""Approvals and checkpoints: gates that the playbook asks for (Tyrum 5, Catalyst FR-6)."""
+"""Approvals and checkpoints: gates that the playbook asks for."""
 
 from __future__ import annotations
 

@@ -223,6 +223,28 @@ def test_a_secret_arg_is_not_mistaken_for_a_secret_of_its_name() -> None:
     assert found.guidance == "Write `{{token}}`."
 
 
+@pytest.mark.parametrize(
+    ("more", "message", "guidance"),
+    [
+        (", stdin: $a.stdout", "`stdin` has no meaning", "`preview`"),
+        (", approval: required", "`approval` has no meaning", "in any case"),
+        (", checkpoint: true", "`checkpoint` has no meaning", "is a checkpoint itself"),
+        (", output: json, output_schema: {}", "`output` has no meaning", "runs nothing"),
+        (", with: {message: x, preview: $b.stdout}", "`b` is no earlier step", "Earlier steps"),
+    ],
+)
+def test_a_checkpoint_only_asks(more: str, message: str, guidance: str) -> None:
+    found = problems(step(more, command="checkpoint"))
+    assert message in found[0].message
+    assert guidance in found[0].guidance
+
+
+def test_a_checkpoint_has_its_message_under_with() -> None:
+    found = only(step(command="checkpoint look at it"))
+    assert found.message == "`checkpoint` takes no words behind it"
+    assert "`message`" in found.guidance
+
+
 def test_a_default_refers_to_earlier_args_alone() -> None:
     first = "{name: a, description: b, required: true}"
     second = "{name: c, description: d, required: false, default: 'x-{{a}}'}"
