@@ -79,6 +79,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "issue-options": options("issue"),
     "http-options": options("http"),
     "mcp-options": options("mcp"),
+    "checkpoint-options": options("checkpoint"),
     "prompt-options": options("prompt"),
     "markdown-options": options("markdown"),
 }

@@ -40,7 +40,9 @@ def release(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("API_TOKEN", SECRET)
     project.write(".playbooks/playbooks/release.yaml", RELEASE)
     project.write("notes.md", "First line\nSecond line\n")
-    project.write("send", "#!/bin/sh\ncat >>sent\ntest -f slow && sleep 60\ntest -f online\n").chmod(0o755)
+    project.write(
+        "send", "#!/bin/sh\ncat >>sent\ntest -f slow && sleep 60\ntest -f online\n"
+    ).chmod(0o755)
     return project
 
 
