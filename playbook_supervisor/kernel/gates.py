@@ -66,9 +66,9 @@ PASSED_ALONE = PLANNED - {G.APPROVAL}
 _FIX_OR_RETRY = "Fix it and continue, retry the step, accept it as it is, or abort?"
 
 _QUESTIONS: dict[tuple[GateReason, Place], str] = {
-    (G.GATE_ALWAYS, Place.BEFORE): "Run {what} (step {step}) now: continue, skip it, or abort?",
+    (G.GATE_ALWAYS, Place.BEFORE): "{what} (step {step}) now: continue, skip it, or abort?",
     (G.APPROVAL, Place.BEFORE): (
-        "Approve {what} (step {step}), as it is shown below: continue, skip it, or abort?"
+        "{step} needs your approval: {what}, as shown below. Continue, skip it, or abort?"
     ),
     (G.CHECKPOINT, Place.BEFORE): "{what} Continue, skip this checkpoint, or abort?",
     (G.CHECKPOINT, Place.AFTER): "{step} is done. Continue, retry the step, or abort?",
@@ -172,7 +172,7 @@ def question(ask: Ask, entry: Entry, what: str, *, done: int, total: int) -> str
     """The question of an open gate, one or two sentences: a pure function of its entry.
 
     It says what happened, what is asked and how many steps are done (kai S-U2: under 30 s). `what`
-    is the command of the step, or the message of a checkpoint.
+    says what the step does, or is the message of a checkpoint.
     """
     error, rest = parts_of_error(entry.error)
     error = f"{error} …" if rest else error.rstrip(".") or "something is missing"

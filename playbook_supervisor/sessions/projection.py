@@ -54,7 +54,10 @@ def question(state: State, asked: Ask, args: Mapping[str, str]) -> str:
     """The question of the open gate, with the values of the args."""
     step, total = asked.member.step, len(state.playbook.steps)
     values = {arg.name: args.get(arg.name, "") for arg in state.playbook.args}
-    what = message_of(step, values) if step.is_checkpoint else shown(step.command, values)
+    if step.is_checkpoint:
+        what = message_of(step, values)
+    else:
+        what = step.title.rstrip(".") or f"Run {shown(step.command, values)}"
     entry, done = state.last(step.id), machine.steps_done(state)
     return gates.question(asked, entry, what, done=done, total=total)
 

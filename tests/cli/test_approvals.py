@@ -68,7 +68,7 @@ def test_a_person_looks_at_a_result_and_at_what_is_about_to_be_sent(release: Pro
     assert looked.err.count("First line") == 1
     release.playbook("answer", "continue")
     asked = release.playbook("resume")
-    assert "Approve cli ./send tea (step send), as it is shown below" in asked.err
+    assert "send needs your approval: Run cli ./send tea, as shown below." in asked.err
     assert '  env: {"TOKEN": "{{token}}"}\n  $notes.stdout:\n    First line\n' in asked.err
     assert not (release.root / "sent").exists()
     release.playbook("answer", "continue")
@@ -93,7 +93,7 @@ def test_the_autonomous_mode_passes_checkpoints_and_no_approval(release: Project
     """cat FR-6.3."""
     run = release.playbook("run", "release", "tea", "--mode", "autonomous")
     assert run.code == 4
-    assert "Approve cli ./send tea" in run.err
+    assert "send needs your approval" in run.err
     by = [gate.get("by") for entry in release.journal() for gate in entry.get("gates", [])]
     assert by == ["autonomous", "autonomous", None]
 
@@ -128,7 +128,11 @@ def test_enter_goes_on_at_a_checkpoint_and_the_question_waits_without_limit(
     """cat FR-6.5, SC-2, PL-6."""
     release.write("online", "")
     with Terminal(release, "run", "release", "tea") as terminal:
-        for question in ("notes is done", "Are the notes about tea right?", "Approve cli"):
+        for question in (
+            "notes is done",
+            "Are the notes about tea right?",
+            "send needs your approval",
+        ):
             terminal.until(question)
             terminal.until("continue (Enter)")
             terminal.type("\n")
@@ -142,7 +146,7 @@ def test_a_run_killed_at_an_approval_is_asked_again_and_killed_after_it_is_not(
     release.write("slow", "")
     until_the_approval(release)
     with Terminal(release, "resume") as terminal:
-        terminal.until("Approve cli ./send tea")
+        terminal.until("send needs your approval")
         terminal.process.kill()
     assert "WAITS FOR A HUMAN at send#1?1" in release.playbook("status").out
     release.playbook("answer", "continue")

@@ -254,16 +254,16 @@ def test_an_abort_of_the_session_at_a_checkpoint_is_its_answer() -> None:
     [
         (
             step(approval=True),
-            "Approve cli ./send (step a), as it is shown below: continue, skip it, or abort?",
+            "a needs your approval: Run cli ./send, as shown below. Continue, skip it, or abort?",
         ),
         (
             step(command="checkpoint"),
-            "cli ./send Continue, skip this checkpoint, or abort?",
+            "Run cli ./send Continue, skip this checkpoint, or abort?",
         ),
     ],
 )
 def test_the_question_says_what_is_asked(asking: Step, text: str) -> None:
     scene = Scene(book(asking))
     scene.checked()
-    said = question(scene.gate, scene.last, "cli ./send", done=0, total=1)
+    said = question(scene.gate, scene.last, "Run cli ./send", done=0, total=1)
     assert said == f"{text} 0/1 step done."

@@ -50,8 +50,8 @@ def found(*findings: Finding, name: str = "plan_exists") -> Report:
 
 def said_by(scene: Scene, *, done: int, total: int) -> str:
     """The question of the open gate."""
-    command = scene.gate.member.step.command
-    return question(scene.gate, scene.last, command, done=done, total=total)
+    does = f"Run {scene.gate.member.step.command}"
+    return question(scene.gate, scene.last, does, done=done, total=total)
 
 
 # ── gate_always ───────────────────────────────────────────────────────────────────────────
