@@ -58,7 +58,7 @@ def test_the_recording_loads_and_runs_nothing(
     assert links
     assert {str(link).removeprefix("#") for link in links} <= known
     assert "/tmp" not in RECORDING.read_text("utf-8")
-    assert recording.get("viewBox") == "0 0 859 476"
+    assert recording.get("viewBox") == "0 0 859 596"
 
 
 def test_the_readme_shows_the_recording() -> None:

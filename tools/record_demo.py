@@ -23,7 +23,7 @@ from screen import Screen
 
 from playbook_supervisor.commands import demo
 
-COLUMNS, LINES = 98, 21
+COLUMNS, LINES = 98, 27  # so that all of it stands there while the gate waits
 PROMPT = "\x1b[32m$\x1b[0m "
 COMMAND = "playbook run auto-feature 001"
 QUESTION = "abort >"
@@ -140,8 +140,10 @@ def main(target: Path) -> None:
         settings.write_text(f'agent: "{made.agent}"\n', encoding="utf-8")
         recorder = Recorder()
         code = record(recorder, made.root, environment(scratch, made))
-    told = "\n".join(recorder.screen.text)
-    if code or recorder.screen.scrolled or str(scratch) in told:
+    screen = recorder.screen
+    above = ["".join(cell.character for cell in row).rstrip() for row in screen.scrolled]
+    told = "\n".join([*above, *screen.text])
+    if code or str(scratch) in told:
         raise SystemExit(f"this is nothing to show (exit code {code}):\n{told}")
     svg = draw(recorder.frames, title=COMMAND, told=told, still=recorder.still, hold=HOLD)
     target.write_text(svg, encoding="utf-8")

@@ -32,7 +32,7 @@ def demo() -> int:
     made = demonstration.set_up()
     command = f"playbook run {made.playbook} {' '.join(made.args)}"
     output.inform(f"In {made.root}, with a scripted agent:\n$ {command}")
-    prompter = Prompt() if output.is_interactive() else _ScriptedPrompter()
+    prompter = Prompt(shows_list(level)) if output.is_interactive() else _ScriptedPrompter()
     drive = driving.DriveOptions(agent=made.agent)
     with observing(level, protocol.entries) as observer:
         result = driving.run(

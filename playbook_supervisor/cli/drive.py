@@ -28,7 +28,7 @@ def drive_and_show(
     drive: Callable[[Observer, Prompter | None], DriveResult], level: Level, *, json: bool
 ) -> int:
     """Call `drive`, show its progress on stderr and its result; return the exit code."""
-    prompter = Prompt() if output.is_interactive() else None
+    prompter = Prompt(shows_list(level)) if output.is_interactive() else None
     with observing(level, protocol.entries) as observer:
         result = drive(observer, prompter)
     snapshot, entries = result.snapshot, protocol.entries(result.snapshot)

@@ -28,19 +28,26 @@ _TOTAL = r"[0-9]+ (?:new )?files?\b"
 _MARKS = {EntryStatus.DONE: "✓", EntryStatus.FAILED: "✗", EntryStatus.SKIPPED: "–"}
 
 
-def lines(context: GateContext | None, *, most: int = MOST_LINES, width: int = _WIDTH) -> list[str]:
+def lines(
+    context: GateContext | None,
+    *,
+    most: int = MOST_LINES,
+    width: int = _WIDTH,
+    steps_shown: bool = False,
+) -> list[str]:
     """What to show below the question; empty where no gate is open.
 
     First who may answer, what the step is going to be given and what went wrong, then what was
     waived and the verdicts, what the agent said, what each step left, and the changes in the
     repository. If there is more than fits, steps and changed files are left out and counted. The
     first lines are wrapped, the others cut.
+    `steps_shown`: a list right above has the steps already.
     """
     if context is None:
         return []
     head = list(_wrapped(_head(context), width))
     tail = list(_repository(context))
-    steps = [_step(entry, context) for entry in context.settled]
+    steps = [] if steps_shown else [_step(entry, context) for entry in context.settled]
     room = most - min(len(tail), 1 + _LEAST_CHANGES)
     head = _fitting(head, room - min(len(steps), 1))
     steps = _last_fitting(steps, room - len(head))

@@ -192,22 +192,22 @@ steps:
 def test_a_gate_tells_steps_without_an_agent_from_agents(project: Project) -> None:
     project.write(".playbooks/playbooks/lenient.yaml", LENIENT)
     agent = project.script("default: {say: [all fine]}\n")
-    ran = project.playbook("run", "lenient", "--agent", agent)
+    ran = project.process("run", "lenient", "--agent", agent)
     assert ran.code == 4
     assert "never#1 skipped: when: $facts.json is 7\n" in ran.err
-    assert "build#1 printed last: built\n" in ran.err
-    assert "waived at lint#1: PB-STEP-FAILED by the error policy\n" in ran.err
+    shown = project.playbook("status").out
+    assert "build#1 printed last: built\n" in shown
+    assert "waived at lint#1: PB-STEP-FAILED by the error policy\n" in shown
     for line in (
         r"facts ✓ .* · output: 7",
         r"never – · when: \$facts.json is 7",
         "lint ✓ .* · waived",
     ):
-        assert re.search(rf"^  {line}$", ran.err, re.MULTILINE)
-    asked = project.playbook("answer", "accept", "--resume").err
-    assert (
-        "ship#1 WAITS FOR A HUMAN: Ship it (step ship) now: continue, skip it, or abort?" in asked
-    )
-    assert "look#1 said last: all fine\n" in asked
+        assert re.search(rf"^ +{line}$", shown, re.MULTILINE)
+    project.process("answer", "accept", "--resume")
+    shown = project.playbook("status").out
+    assert "  Ship it (step ship) now: continue, skip it, or abort? 5/6 steps done.\n" in shown
+    assert "look#1 said last: all fine\n" in shown
 
 
 def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
@@ -224,7 +224,7 @@ def test_a_low_and_narrow_terminal_shows_what_decides(waived: Project) -> None:
     told = " ".join(" ".join(asked).split())
     assert WAIVED in told
     assert f"✗ qa_verdict_pass: .qa/{FEATURE}/verdict.md says FAIL" in told
-    assert re.search(r"… \d+ earlier steps .*qa-run ✓ [\d.]+ s · waived branch", told)
+    assert "qa-run ✓" not in told  # the list above has it
 
 
 def test_the_dialog_of_the_client_shows_the_most_telling_lines(waived: Project) -> None:

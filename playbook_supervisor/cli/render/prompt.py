@@ -27,8 +27,12 @@ _FEWEST = 10  # lines of the context, even on a lower terminal
 
 
 class Prompt(Record, frozen=False):
-    """Asks on stderr and reads stdin. An observer has printed the question already."""
+    """Asks on stderr and reads stdin. An observer has printed the question already.
 
+    `steps_shown`: it has also listed the steps.
+    """
+
+    steps_shown: bool = False
     _unread: bytes = b""
     _shown: str = ""
 
@@ -39,10 +43,18 @@ class Prompt(Record, frozen=False):
         if self._shown != text.gate_id(snapshot):
             self._shown = text.gate_id(snapshot)
             self._discard_input()
-            for line in _fitting(snapshot, context):
+            for line in self._fitting(snapshot, context):
                 write_line(f"  {line}")
         with _prompting(text.prompt(snapshot)):
             return self._read_line(overtaken)
+
+    def _fitting(self, snapshot: Snapshot, context: GateContext | None) -> list[str]:
+        """As much of the context as the terminal shows with the question and the prompt."""
+        columns, rows = os.get_terminal_size(sys.stderr.fileno())
+        others = _OTHER_ROWS + len(text.question(snapshot)) // columns
+        most = min(max(rows - others, _FEWEST), gate_text.MOST_LINES)
+        width = columns - _INDENT
+        return gate_text.lines(context, most=most, width=width, steps_shown=self.steps_shown)
 
     def not_understood(self, snapshot: Snapshot, question: str) -> None:
         """Ask again: with `question`, or with the choices."""
@@ -70,14 +82,6 @@ class Prompt(Record, frozen=False):
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return PromptAnswer(line.decode("utf-8", "replace"))
-
-
-def _fitting(snapshot: Snapshot, context: GateContext | None) -> list[str]:
-    """As much of the context as the terminal shows together with the question and the prompt."""
-    columns, rows = os.get_terminal_size(sys.stderr.fileno())
-    others = _OTHER_ROWS + len(text.question(snapshot)) // columns
-    most = min(max(rows - others, _FEWEST), gate_text.MOST_LINES)
-    return gate_text.lines(context, most=most, width=columns - _INDENT)
 
 
 @contextmanager
