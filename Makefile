@@ -46,8 +46,7 @@ test-all:
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy tools tests
+	$(BIN)/mypy playbook_supervisor tools tests
 	$(BIN)/lint-imports --no-logo
 
 format: .venv/installed-dev

@@ -120,7 +120,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """More than there are processors: tests wait for processes, long ones mostly for clients."""
     processors = os.cpu_count() or 1
-    return 2 * processors if config.option.markexpr == "long" else processors + 1
+    return 2 * processors if config.option.markexpr == "long" else processors + 2
 
 
 GUARD = pytest.StashKey[guard.Guard]()

@@ -6,15 +6,18 @@ python tools/generate_reference.py --check    # names those that are out of date
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from playbook_supervisor.cli.app import invoke
 from playbook_supervisor.project.schema import schema_text
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -95,14 +98,10 @@ def cli() -> str:
 
 def help_of(*command: str) -> str:
     """What `playbook COMMAND --help` prints on a terminal of some width."""
-    done = subprocess.run(
-        [sys.executable, "-m", "playbook_supervisor", *command, "--help"],
-        env={**os.environ, "COLUMNS": str(WIDTH)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    printed = io.StringIO()
+    with patch.dict(os.environ, {"COLUMNS": str(WIDTH)}), redirect_stdout(printed):
+        invoke([*command, "--help"])
+    return printed.getvalue()
 
 
 def shapes() -> str:

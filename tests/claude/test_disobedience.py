@@ -344,7 +344,6 @@ class TestOnlyTheHumanAnswers:
 
 
 class TestTheJournalIsOurs:
-    @pytest.mark.smoke
     def test_what_slips_past_is_noticed(self, project: Project, go: Go) -> None:
         """Row: the journal is ours; a one-liner in Python is found out by the digest."""
         forging = one_liner("playbook.yaml", "autonomy: gate_always", "autonomy: auto")

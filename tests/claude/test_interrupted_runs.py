@@ -254,7 +254,6 @@ def test_begun_headless_and_killed_it_is_finished_in_the_terminal_interface(
     assert client.model.subagents == []
 
 
-@pytest.mark.smoke
 def test_begun_in_the_client_and_killed_it_is_finished_headless(
     headless: Headless, project: Project
 ) -> None:

@@ -86,7 +86,6 @@ class TestAKilledClient:
         assert steps(project) == ["plan#1 done", "tasks#1 failed", "tasks#2 done"]
         assert ran(again.client) == ["speckit.tasks"]
 
-    @pytest.mark.smoke
     def test_leaves_its_gate_open_and_a_closed_terminal_does(
         self, project: Project, sit: Sit, recorder: Recorder
     ) -> None:

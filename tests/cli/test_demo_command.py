@@ -10,6 +10,7 @@ from cli.terminal import Terminal
 
 
 def test_the_demo_answers_its_own_gate_without_a_terminal(project: Project, tmp_path: Path) -> None:
+    """kai S-U1, S-B1, MVP-7: seven steps without a human, a question, and the pull request."""
     before = project.git("status", "--porcelain")
     env = {"TMPDIR": str(tmp_path), "PLAYBOOK_SESSION": "20260219-a7k"}
     done = project.playbook("demo", env=env)
@@ -23,6 +24,16 @@ def test_the_demo_answers_its_own_gate_without_a_terminal(project: Project, tmp_
     (left,) = tmp_path.glob("playbook-demo-*")
     assert str(left / "project") in done.err
     assert project.git("status", "--porcelain") == before
+    made = Project(left / "project", project.home)
+    entries = made.journal()
+    assert [entry["status"] for entry in entries if entry["step_id"] == "implement"] == [
+        "failed",
+        "done",
+    ]
+    assert entries[-1]["evidence"] == [
+        "pr_created: pull request #1 is open: https://forge.example/pull/1"
+    ]
+    assert (made.root / "greet.py").is_file()
 
 
 def test_at_a_terminal_a_person_answers(project: Project, tmp_path: Path) -> None:

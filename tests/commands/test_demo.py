@@ -9,7 +9,7 @@ import pytest
 import yaml
 from project import Project
 
-from playbook_supervisor.commands import demo, driving
+from playbook_supervisor.commands import demo
 from playbook_supervisor.errors import ArgumentError, GitError, StorageError
 
 NOON = 1_771_502_400_000  # 2026-02-19T12:00:00Z
@@ -102,30 +102,3 @@ class TestTheScratchRepository:
         with pytest.raises(GitError) as caught:
             demo.prepare(tmp_path / "scratch")
         assert "not today" in caught.value.cause
-
-
-class TestTheMainJob:
-    def test_runs_to_the_gate_and_through_it(
-        self, prepared: demo.Demo, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """kai S-U1, S-B1, MVP-7: seven steps without a human, a question, and the pull request."""
-        monkeypatch.setenv("PATH", prepared.env["PATH"])
-        drive = driving.DriveOptions(agent=prepared.agent)
-        waiting = driving.run(prepared.playbook, prepared.args, cwd=prepared.root, drive=drive)
-        assert waiting.why == "waiting"
-        assert waiting.snapshot.done == 7
-        assert "pr" in waiting.snapshot.question
-
-        driving.answer(["continue"], cwd=prepared.root)
-        ended = driving.resume(cwd=prepared.root)
-        assert ended.why == "completed"
-
-        entries = repository(prepared, home).journal()
-        assert [entry["status"] for entry in entries if entry["step_id"] == "implement"] == [
-            "failed",
-            "done",
-        ]
-        assert entries[-1]["evidence"] == [
-            "pr_created: pull request #1 is open: https://forge.example/pull/1"
-        ]
-        assert (prepared.root / "greet.py").is_file()

@@ -284,7 +284,10 @@ def test_what_is_no_request_does_nothing(session: Session, line: bytes) -> None:
     assert session.taken.empty()
 
 
-def test_a_connection_that_says_nothing_does_not_keep_the_runner(session: Session) -> None:
+def test_a_connection_that_says_nothing_does_not_keep_the_runner(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_PROMPT", 0.3)
     with session.drives() as listen:
         listen()
         silent = Connection(session.private)
