@@ -43,8 +43,8 @@ def violations(data: Thing, document: Document) -> Iterator[Problem]:
             yield from _earlier(document, data, index, (*path, "with", "preview"), shown)
         if when := text_of(step, "when"):
             yield from _when(document, data, index, (*path, "when"), when)
-    for number, output in enumerate(_items(data.get("outputs"))):
-        yield from _args(document, ("outputs", number), output, args)
+    for place, text in _strings(data.get("outputs"), ("outputs",)):
+        yield from _args(document, place, text, args)
 
 
 def _defaults(document: Document, data: Thing, secret: Mapping[str, bool]) -> Iterator[Problem]:

@@ -181,7 +181,7 @@ def _name(path: Path) -> str:
 
 def _wanted(schema: Schema) -> str:
     if "enum" in schema:
-        return "one of " + ", ".join(schema["enum"])
+        return "one of " + ", ".join(in_short(schema["enum"]))
     return _type(schema) + (" (`[]` for none)" if _type(schema) == "a list" else "")
 
 
