@@ -238,7 +238,7 @@ def test_an_orphaned_worker_is_waited_for_if_the_settings_say_so(project: Projec
 
 
 def test_an_open_gate_survives_the_crash_of_its_runner(project: Project) -> None:
-    """kai NFR1; cat FR-6.4: the same gate, with the same id."""
+    """cat FR-6.4: the same gate, with the same id."""
     name, agent = playbook(project, STEPS[5]), project.script("steps: {}")
     project.gh("open")
     assert project.playbook("run", name, "013", "--agent", agent).code == 4

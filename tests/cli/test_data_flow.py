@@ -25,7 +25,7 @@ steps:
 
 
 def test_a_step_reads_what_was_committed_with_the_session(project: Project) -> None:
-    """cat FR-8.1; tyr 19, 24: up to a gate here, and to the end after a resume."""
+    """cat FR-8.1; tyr 24: up to a gate here, and to the end after a resume."""
     project.write("README.md", "hello\n")
     project.write(".playbooks/playbooks/flow.yaml", FLOW)
     assert project.playbook("run", "flow", "--agent", "exec:true").code == 4

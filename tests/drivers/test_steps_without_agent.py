@@ -154,7 +154,6 @@ def test_the_nearest_limit_holds(scene: Scene) -> None:
 def test_a_secret_reaches_the_program_and_nothing_that_is_kept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tyr 28."""
     monkeypatch.setenv("DEPLOY", TOKEN)
     code = "import os; T = os.environ['T']; print(len(T), T); raise SystemExit(T)"
     options = {"env": {"T": "{{secret:DEPLOY}}"}}

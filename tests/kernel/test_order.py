@@ -72,7 +72,7 @@ def test_a_new_session_is_pending_and_asks_for_a_check() -> None:
 
 
 def test_an_auto_step_goes_from_check_to_done_without_a_human() -> None:
-    """kai FR18, FR19, FR20: one event for each observation."""
+    """kai FR19, FR20: one event for each observation."""
     scene = begun(step("plan"))
     (launched,) = scene.checked()
     assert launched.change is Change.LAUNCHED

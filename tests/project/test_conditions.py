@@ -350,7 +350,7 @@ REPORTS = [(Condition.AGREEMENT_PASS, REPORT), (Condition.QA_VERDICT_PASS, VERDI
 def test_an_old_verdict_does_not_hold_for_a_new_run(
     bare: Workspace, name: Condition, path: str
 ) -> None:
-    """kai FR4, FR19."""
+    """kai FR4."""
     put(bare, path)
     launch = record([name], bare)
     assert said(name, bare, since=launch) == (

@@ -174,7 +174,7 @@ def answered(scene: Scene, resolution: Resolution, when: str) -> list[str]:
 def test_what_a_person_answered_decides_whether_a_later_step_runs(
     scene: Scene, when: str, resolution: Resolution, ends: str
 ) -> None:
-    """cat FR-4.9; tyr 24."""
+    """tyr 24."""
     assert answered(scene, resolution, when)[-1] == ends
 
 
@@ -197,7 +197,6 @@ def test_what_an_earlier_step_said_decides_with_its_evidence(scene: Scene) -> No
 
 
 def test_what_an_earlier_step_did_not_say_is_an_error_and_never_false(scene: Scene) -> None:
-    """tyr 24."""
     entry = reviewed(scene, "{}", "$review.json.verdict")
     assert (entry["status"], entry["error_code"]) == ("failed", "PB-STEP-DATA")
     assert "$review.json has no `verdict`" in str(entry["error"])
