@@ -14,8 +14,7 @@ from playbook_supervisor.cli.render.prompt import Prompt
 from playbook_supervisor.commands import locate, protocol
 from playbook_supervisor.drivers.drive_result import DriveResult
 from playbook_supervisor.drivers.observers import CompositeObserver, Observer, Prompter
-from playbook_supervisor.kernel.state import Entry, last_entries
-from playbook_supervisor.kernel.vocabulary import EntryStatus
+from playbook_supervisor.kernel.state import Entry
 from playbook_supervisor.sessions import gate_text
 from playbook_supervisor.sessions.attempt_log import last_lines
 from playbook_supervisor.sessions.gate_context import gate_context
@@ -49,7 +48,9 @@ def drive_and_show(
         if level >= Level.INFO and not shows_list(level):
             output.inform(*text.steps(entries))
         if result.why == "failed":
-            output.inform(*_last_lines(snapshot, entries), *text.cures(entries, name))
+            output.inform(
+                *_last_lines(snapshot, entries), *text.cures(entries, snapshot.state.playbook, name)
+            )
         if command := text.next_command(result.why, name):
             output.inform(command)
     return result.exit_code
@@ -57,12 +58,11 @@ def drive_and_show(
 
 def _last_lines(snapshot: Snapshot, entries: Sequence[Entry]) -> Iterator[str]:
     """The end of what the agents of the failed steps said."""
-    for entry in last_entries(entries).values():
-        if entry.status is EntryStatus.FAILED:
-            lines = last_lines(snapshot.private, entry.id, _LAST_LINES)
-            if lines:
-                yield f"{entry.id} ended with (playbook logs {entry.id} shows all):"
-            yield from (f"  {line}" for line in lines)
+    for entry in text.fatal(entries, snapshot.state.playbook):
+        lines = last_lines(snapshot.private, entry.id, _LAST_LINES)
+        if lines:
+            yield f"{entry.id} ended with (playbook logs {entry.id} shows all):"
+        yield from (f"  {line}" for line in lines)
 
 
 @contextmanager

@@ -454,3 +454,18 @@ def test_an_arg_may_be_written_like_an_option(project: Project, command: list[st
         assert "PB-ARG" not in right.err  # it asks for an installation
     else:
         assert (right.code, FEATURE in right.out) == (0, True)
+
+
+def test_the_end_of_a_failed_run_is_about_what_ended_it(project: Project) -> None:
+    """Not about a failure after which the run went on."""
+    steps = "  - {id: minor, command: cli ls no-such-file, error_policy: continue}\n"
+    steps += "  - {id: fatal, command: cli ls other-file}\n"
+    text = 'name: two\ndescription: Two failures\nversion: "1.1"\nargs: []\n'
+    text += f"defaults: {{autonomy: auto, error_policy: stop}}\nsteps:\n{steps}"
+    project.write(".playbooks/playbooks/two.yaml", text)
+    run = project.playbook("run", "two")
+    end = run.err.partition("failed, 1/2 steps")[2]
+    assert run.code == 2
+    assert "fatal#1 ended with" in end
+    assert "minor#1 ended with" not in end
+    assert "minor#1:" not in end

@@ -122,7 +122,7 @@ def details(
     for entry in entries:
         yield ""
         yield from _attempt(entry, "output" if entry.step_id in programs else "agent")
-    if cures := text.cures(entries):
+    if cures := text.cures(entries, playbook):
         yield ""
         yield from cures
     if playbook is not None:

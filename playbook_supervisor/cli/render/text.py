@@ -13,7 +13,7 @@ from playbook_supervisor.formats.timestamps import duration as duration
 from playbook_supervisor.formats.timestamps import to_time
 from playbook_supervisor.kernel.directives import Ask, Finish
 from playbook_supervisor.kernel.gates import PLANNED
-from playbook_supervisor.kernel.model import SLASH
+from playbook_supervisor.kernel.model import SLASH, Playbook
 from playbook_supervisor.kernel.state import Change, Entry, Event, last_entries
 from playbook_supervisor.kernel.vocabulary import Decision, EntryStatus, Resolution
 from playbook_supervisor.sessions.gate_text import reason as reason
@@ -236,12 +236,24 @@ def next_command(why: str, session: str = "") -> str:
     return with_session(_NEXT_COMMANDS.get(why, ""), session)
 
 
-def cures(entries: Sequence[Entry], session: str = "") -> list[str]:
-    """A line of guidance for each step whose last attempt failed."""
+def cures(entries: Sequence[Entry], playbook: Playbook | None, session: str = "") -> list[str]:
+    """A line of guidance for each step that ended the session."""
     return [
         f"{entry.id}: {first_line(_guidance(entry, session), _GUIDANCE)}"
-        for entry in last_entries(entries).values()
-        if entry.status is EntryStatus.FAILED and entry.error_guidance
+        for entry in fatal(entries, playbook)
+        if entry.error_guidance
+    ]
+
+
+def fatal(entries: Sequence[Entry], playbook: Playbook | None) -> list[Entry]:
+    """The last attempts that failed in the last phase: after earlier ones the run went on."""
+    last = list(last_entries(entries).values())
+    phase_of = playbook.phase_of if playbook is not None else {}
+    return [
+        entry
+        for entry in last
+        if entry.status is EntryStatus.FAILED
+        and phase_of.get(entry.step_id) == phase_of.get(last[-1].step_id)
     ]
 
 
