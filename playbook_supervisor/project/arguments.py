@@ -75,8 +75,11 @@ def _assigned(playbook: Playbook, given: Sequence[str]) -> tuple[dict[str, str],
     for text in given:
         name, equals, value = text.partition("=")
         if equals and re.match(_ARG_NAME, name) and name not in declared:
-            unknown = f"no arg is called {first_line(name, 40)}"
-            unknown = "an argument has a name that is not declared" if secret else unknown
+            unknown = (
+                "no arg has one of the given names"
+                if secret
+                else f"no arg is called {first_line(name, 40)}"
+            )
             faults.append(unknown + suggestion(name, declared))
             continue
         if not equals or name not in declared:
